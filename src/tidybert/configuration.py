@@ -1,0 +1,342 @@
+"""BertConfig: the sizes of a BERT encoder, checked, and the published ones by name.
+
+The names and meanings of the keys are those of Google's bert_config.json (google-research/bert,
+modeling.py, BertConfig) and of Hugging Face's config.json; the sizes are those of Devlin et al.
+2018, section 3, and of Turc et al. 2019 (arXiv 1908.08962), table 1.
+"""
+
+import difflib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tidybert.errors import ConfigError
+
+HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+
+# A config file is untrusted input: these bounds keep one from asking for more memory than a machine
+# has (5e9 parameters are 20 GB in float32; the largest BERT ever reported has 3.9e9).
+MAX_PARAMETERS = 5_000_000_000
+MAX_LAYERS = 1_000
+MAX_FILE_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes and constants of an encoder; frozen, and checked when it is made.
+
+    Args:
+        vocab_size: number of WordPiece ids, V.
+        hidden_size: width of a hidden state, H; a multiple of num_attention_heads.
+        num_hidden_layers: number of encoder layers, L.
+        num_attention_heads: heads of each attention, N; each is hidden_size / N wide.
+        intermediate_size: width of the feed-forward layer (4 H in every published model).
+        hidden_act: its activation: "gelu" (with erf), "gelu_new" or "gelu_pytorch_tanh" (both
+            the tanh approximation), or "relu".
+        hidden_dropout_prob: probability in [0, 1) with which an output element is dropped.
+        attention_probs_dropout_prob: the same for the attention probabilities.
+        max_position_embeddings: longest sequence in tokens.
+        type_vocab_size: number of token types (segments).
+        initializer_range: standard deviation of the truncated normal that draws new weights.
+        layer_norm_eps: added to the variance inside LayerNorm.
+        pad_token_id: id of [PAD], below vocab_size.
+
+    Raises:
+        ConfigError: a value has the wrong type, is out of its range, or does not fit another;
+            the message names the key.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        for key in _SIZE_KEYS:
+            _check_int(key, getattr(self, key), at_least=1)
+        _check_int("pad_token_id", self.pad_token_id, at_least=0)
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            _check_probability(key, getattr(self, key))
+        for key in ("initializer_range", "layer_norm_eps"):
+            if not 0.0 < _number(key, getattr(self, key)) <= 1.0:
+                raise ConfigError(f"{key} is {getattr(self, key)}; it must be above 0, at most 1")
+        if self.hidden_act not in HIDDEN_ACTS:
+            raise ConfigError(
+                f"hidden_act is {self.hidden_act!r}; known are {', '.join(HIDDEN_ACTS)}"
+            )
+        if self.num_hidden_layers > MAX_LAYERS:
+            raise ConfigError(
+                f"num_hidden_layers is {self.num_hidden_layers}; at most {MAX_LAYERS} are accepted"
+            )
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.num_attention_heads}, so its heads cannot have one width"
+            )
+        if self.pad_token_id >= self.vocab_size:
+            raise ConfigError(
+                f"pad_token_id is {self.pad_token_id}; it must be below vocab_size "
+                f"{self.vocab_size}"
+            )
+        if self.num_parameters > MAX_PARAMETERS:
+            sizes = ", ".join(f"{key} {getattr(self, key)}" for key in _SIZE_KEYS)
+            raise ConfigError(
+                f"{sizes} make a model of {self.num_parameters:.1e} parameters; at most "
+                f"{MAX_PARAMETERS:.0e} are accepted"
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Width D of one attention head: hidden_size / num_attention_heads."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def num_parameters(self) -> int:
+        """Exact number of parameters of embeddings, encoder and pooler, without any head."""
+        h, i = self.hidden_size, self.intermediate_size
+        layer_norm = 2 * h
+        tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        attention = 4 * (h * h + h) + layer_norm
+        feed_forward = (h * i + i) + (i * h + h) + layer_norm
+        pooler = h * h + h
+        return (
+            tables * h + layer_norm + self.num_hidden_layers * (attention + feed_forward) + pooler
+        )
+
+    @classmethod
+    def from_name(cls, name: str, **overrides: Any) -> "BertConfig":
+        """The published configuration ``name`` ("mini", "bert-base-cased", ...), with overrides.
+
+        Raises:
+            ConfigError: no such name, or an override names no key or has a value out of range.
+        """
+        if name not in PUBLISHED:
+            raise ConfigError(
+                f"no published size is named {name!r}{suggestion(name, PUBLISHED)}; "
+                f"there are {', '.join(PUBLISHED)}"
+            )
+        for key in overrides:
+            if key not in _FIELD_KEYS:
+                raise ConfigError(f"unknown key {key!r}{suggestion(key, _FIELD_KEYS)}")
+        return replace(PUBLISHED[name], **overrides)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, source: str = "config") -> "BertConfig":
+        """The configuration in ``values``, the content of a config.json or bert_config.json.
+
+        The five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
+        intermediate_size must be there; other fields have the defaults above.  Keys that say
+        nothing about the encoder (id2label, transformers_version, ...) are known and passed over;
+        keys that would change the computation must have the value that this encoder computes
+        (model_type "bert", position_embedding_type "absolute", is_decoder false, ...).
+
+        Args:
+            source: where the values come from; begins the message of an error.
+
+        Raises:
+            ConfigError: an unknown, missing or inconsistent key; the message names it.
+        """
+        try:
+            return cls(**_encoder_values(values))
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON; ``from_dict`` takes them back unchanged."""
+        return asdict(self)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "BertConfig":
+        """The configuration in the JSON file ``path``.
+
+        Raises:
+            ConfigError: the file is missing, too large, no JSON object, or ``from_dict`` refuses.
+        """
+        return cls.from_dict(read_json_object(path), source=str(path))
+
+
+_FIELD_KEYS = tuple(field.name for field in fields(BertConfig))
+_SHAPE_KEYS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+_SIZE_KEYS = (*_SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
+
+# Keys that would change what the encoder computes, each with the only values that it computes.
+_REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
+    "model_type": ("bert",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "add_cross_attention": (False,),
+    "cross_attention_hidden_size": (None,),
+    "pruned_heads": (None, {}),
+    "quantization_config": (None,),
+    "auto_map": (None, {}),
+    "directionality": ("bidi",),
+    "pooler_type": ("first_token_transform",),
+    "problem_type": (
+        None,
+        "regression",
+        "single_label_classification",
+        "multi_label_classification",
+    ),
+}
+
+# Keys that programs write and that say nothing about the encoder's numbers: about the head, about
+# who wrote the file, about how to run, and what old versions of transformers wrote for generation.
+_IGNORED_KEYS = frozenset(
+    """
+    architectures id2label label2id num_labels _num_labels finetuning_task task_specific_params
+    classifier_dropout tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
+    _name_or_path name_or_path transformers_version _commit_hash
+    torch_dtype dtype use_bfloat16 torchscript xla_device tf_legacy_loss
+    use_cache gradient_checkpointing chunk_size_feed_forward _attn_implementation
+    _attn_implementation_autoset attn_implementation _experts_implementation
+    output_attentions output_hidden_states output_past return_dict use_return_dict
+    tokenizer_class prefix
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
+    bos_token_id eos_token_id sep_token_id decoder_start_token_id forced_bos_token_id
+    forced_eos_token_id bad_words_ids begin_suppress_tokens suppress_tokens do_sample
+    diversity_penalty early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty
+    length_penalty max_length min_length no_repeat_ngram_size num_beam_groups num_beams
+    num_return_sequences output_scores remove_invalid_values repetition_penalty
+    return_dict_in_generate temperature top_k top_p typical_p
+    """.split()
+)
+
+
+def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The BertConfig fields among ``values``, after every other key has been accounted for."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
+    known = (*_FIELD_KEYS, *_REQUIRED_VALUES, *_IGNORED_KEYS)
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(
+                f"unknown key {key!r}{suggestion(key, known)}; remove it if the encoder does not "
+                f"depend on it"
+            )
+        allowed = _REQUIRED_VALUES.get(key)
+        if allowed is not None and value not in allowed:
+            raise ConfigError(
+                f"{key} is {value!r}; only {' or '.join(map(repr, allowed))} can be read"
+            )
+    if values.get("classifier_dropout") is not None:
+        _check_probability("classifier_dropout", values["classifier_dropout"])
+    missing = [key for key in _SHAPE_KEYS if key not in values]
+    if missing:
+        raise ConfigError(f"missing key {', '.join(map(repr, missing))}")
+    chosen = {key: values[key] for key in _FIELD_KEYS if key in values}
+    # A null pad_token_id means that no row of the table is special, which is so here in any case.
+    if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
+        del chosen["pad_token_id"]
+    return chosen
+
+
+def _check_int(key: str, value: Any, *, at_least: int) -> None:
+    # bool is an int to Python, and `true` is no size.
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{key} is {value!r} ({type(value).__name__}); a whole number is needed")
+    if value < at_least:
+        raise ConfigError(f"{key} is {value}; it must be at least {at_least}")
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{key} is {value!r} ({type(value).__name__}); a number is needed")
+    return value
+
+
+def _check_probability(key: str, value: Any) -> None:
+    if not 0.0 <= _number(key, value) < 1.0:
+        raise ConfigError(f"{key} is {value}; a probability must be at least 0 and below 1")
+
+
+def suggestion(name: str, known: Any) -> str:
+    """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def read_json_object(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a small untrusted file.
+
+    Raises:
+        ConfigError: the file is missing, above 16 MiB, not UTF-8, no JSON object, nested beyond
+            reason, or names a key twice.
+    """
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigError(f"{path}: {size} bytes; at most {MAX_FILE_BYTES} are read")
+        value = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_duplicates)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: no valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: a JSON object was expected, not {type(value).__name__}")
+    return value
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"the key {repeated!r} stands twice")
+    return values
+
+
+def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:
+    """A published shape: heads are 64 wide and the feed-forward layer is 4 times the width."""
+    return BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
+    )
+
+
+# Names that mean a shape with random weights; the variants below them name published weights.
+SIZES: dict[str, BertConfig] = {
+    "tiny": _published(2, 128),
+    "mini": _published(4, 256),
+    "small": _published(4, 512),
+    "medium": _published(8, 512),
+    "base": _published(12, 768),
+    "large": _published(24, 1024),
+}
+
+PUBLISHED: dict[str, BertConfig] = {
+    **SIZES,
+    "bert-base-uncased": _published(12, 768),
+    "bert-base-cased": _published(12, 768, 28996),
+    "bert-large-uncased": _published(24, 1024),
+    "bert-large-cased": _published(24, 1024, 28996),
+    "bert-base-multilingual-uncased": _published(12, 768, 105879),
+    "bert-base-multilingual-cased": _published(12, 768, 119547),
+    "bert-base-chinese": _published(12, 768, 21128),
+}
