@@ -7,7 +7,6 @@ modeling.py, BertConfig) and of Hugging Face's config.json; the sizes are those 
 
 import difflib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 # has (5e9 parameters are 20 GB in float32; the largest BERT ever reported has 3.9e9).
 MAX_PARAMETERS = 5_000_000_000
 MAX_LAYERS = 1_000
+MAX_SIZE = 2**31 - 1
 MAX_FILE_BYTES = 16 * 2**20
 
 
@@ -200,8 +200,7 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
 
 # Keys that programs write and that say nothing about the encoder's numbers: about the head, about
 # who wrote the file, about how to run, and what old versions of transformers wrote for generation.
-_IGNORED_KEYS = frozenset(
-    """
+_IGNORED_KEY_LIST = """
     architectures id2label label2id num_labels _num_labels finetuning_task task_specific_params
     classifier_dropout tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
     _name_or_path name_or_path transformers_version _commit_hash
@@ -217,8 +216,8 @@ _IGNORED_KEYS = frozenset(
     length_penalty max_length min_length no_repeat_ngram_size num_beam_groups num_beams
     num_return_sequences output_scores remove_invalid_values repetition_penalty
     return_dict_in_generate temperature top_k top_p typical_p
-    """.split()
-)
+"""
+_IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
 
 
 def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,7 +234,7 @@ def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
         allowed = _REQUIRED_VALUES.get(key)
         if allowed is not None and value not in allowed:
             raise ConfigError(
-                f"{key} is {value!r}; only {' or '.join(map(repr, allowed))} can be read"
+                f"{key} is {value!r:.80}; only {' or '.join(map(repr, allowed))} can be read"
             )
     if values.get("classifier_dropout") is not None:
         _check_probability("classifier_dropout", values["classifier_dropout"])
@@ -252,15 +251,18 @@ def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_int(key: str, value: Any, *, at_least: int) -> None:
     # bool is an int to Python, and `true` is no size.
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{key} is {value!r} ({type(value).__name__}); a whole number is needed")
+        raise ConfigError(f"{key} is {value!r:.40}; a whole number is needed")
+    if value > MAX_SIZE:
+        raise ConfigError(f"{key} is above {MAX_SIZE}, more than any model has")
     if value < at_least:
         raise ConfigError(f"{key} is {value}; it must be at least {at_least}")
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{key} is {value!r} ({type(value).__name__}); a number is needed")
-    return value
+    # The bound comes first: an int of hundreds of digits has no float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_SIZE:
+        raise ConfigError(f"{key} is {value!r:.40}; a number is needed")
+    return float(value)
 
 
 def _check_probability(key: str, value: Any) -> None:

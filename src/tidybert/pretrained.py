@@ -103,9 +103,10 @@ def model_directory(model: str | Path) -> Path:
             f"name)"
         )
     path = Path(model)
-    if path.is_dir():
+    # Path("") would be the current folder.
+    if str(model) and path.is_dir():
         return path
-    if path.exists():
+    if path.is_file():
         raise ModelNotFoundError(
             f"{str(model)!r} is a file; a MODEL is the directory that holds config.json and "
             f"{WEIGHTS_FILE}"
