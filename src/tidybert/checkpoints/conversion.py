@@ -1,0 +1,197 @@
+"""One table between our parameter names and Hugging Face's, read in both directions.
+
+Each of our names stands for one of theirs, or for the three whose rows it holds in order (query,
+key, value).  The encoder's names come bare or with ``bert.`` before them, in both alike; the names
+of heads never have it.  Names follow transformers' models/bert/modeling_bert.py.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tidybert.configuration import BertConfig
+from tidybert.errors import WeightsError
+
+PREFIX = "bert."
+
+# Modules with a weight and a bias, ours to theirs.
+_LAYER_MODULES = {
+    "attention.query_key_value": (
+        "attention.self.query",
+        "attention.self.key",
+        "attention.self.value",
+    ),
+    "attention.output": ("attention.output.dense",),
+    "attention_layer_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_layer_norm": ("output.LayerNorm",),
+}
+_HEAD_MODULES = {
+    "mlm.dense": "cls.predictions.transform.dense",
+    "mlm.layer_norm": "cls.predictions.transform.LayerNorm",
+    "nsp": "cls.seq_relationship",
+    "classifier": "classifier",
+    "qa_outputs": "qa_outputs",
+}
+_MLM_BIAS = ("mlm.bias", "cls.predictions.bias")
+
+_WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
+_DECODER_WEIGHT = "cls.predictions.decoder.weight"
+_DECODER_BIAS = "cls.predictions.decoder.bias"
+# Old versions of transformers stored these counters (0, 1, 2, ...) among the weights.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+
+class Converted(NamedTuple):
+    """Tensors under our names, and the names in the file that the table does not know."""
+
+    tensors: dict[str, Tensor]
+    ignored: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
+    """Our names of embeddings, encoder and pooler to theirs, without prefix, in model order."""
+    names: dict[str, tuple[str, ...]] = {
+        f"embeddings.{kind}_embeddings.weight": (f"embeddings.{kind}_embeddings.weight",)
+        for kind in ("word", "position", "token_type")
+    }
+    modules: dict[str, tuple[str, ...]] = {"embeddings.layer_norm": ("embeddings.LayerNorm",)}
+    for i in range(config.num_hidden_layers):
+        for ours, theirs in _LAYER_MODULES.items():
+            modules[f"encoder.layers.{i}.{ours}"] = tuple(
+                f"encoder.layer.{i}.{name}" for name in theirs
+            )
+    modules["pooler.dense"] = ("pooler.dense",)
+    return MappingProxyType(names | _with_parameters(modules))
+
+
+@lru_cache(maxsize=1)
+def head_names() -> Mapping[str, tuple[str, ...]]:
+    """Our names of every head's parameters to theirs."""
+    names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
+    names[_MLM_BIAS[0]] = (_MLM_BIAS[1],)
+    return MappingProxyType(names)
+
+
+def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
+    """Their names, one or three, for our parameter ``name`` (with its prefix, if it has one).
+
+    Raises:
+        WeightsError: the table has no such parameter.
+    """
+    bare = name.removeprefix(PREFIX)
+    prefix = name[: len(name) - len(bare)]
+    theirs = encoder_names(config).get(bare) or (None if prefix else head_names().get(bare))
+    if theirs is None:
+        raise WeightsError(f"the parameter {name!r} has no name in a Hugging Face BERT")
+    return tuple(prefix + name for name in theirs)
+
+
+def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Converted:
+    """Bring a Hugging Face state dict under our names; prefixes stay as they are.
+
+    Names ending in LayerNorm.gamma and .beta are read as .weight and .bias.  The tied decoder is
+    checked against the word embeddings and folded into them.  Layers beyond
+    ``config.num_hidden_layers`` are among the ignored.
+
+    Raises:
+        WeightsError: query, key and value are incomplete or not of (H, H) and (H,); a tensor comes
+            under two names; the decoder is not the word embeddings.
+    """
+    left = _modern_names(tensors)
+    _fold_decoder(left)
+    converted: dict[str, Tensor] = {}
+    for prefix in (PREFIX, ""):
+        for ours, theirs in encoder_names(config).items():
+            names = [prefix + name for name in theirs]
+            if any(name in left for name in names):
+                converted[prefix + ours] = _joined(left, names, config)
+    for ours, (theirs_alone,) in head_names().items():
+        if theirs_alone in left:
+            converted[ours] = left.pop(theirs_alone)
+    for name in converted:
+        if PREFIX + name in converted:
+            raise WeightsError(f"{name!r} stands both with and without the prefix {PREFIX!r}")
+    return Converted(converted, tuple(sorted(left)))
+
+
+def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Bring our state dict under Hugging Face names; the inverse of ``from_huggingface``.
+
+    The tied decoder is left out, as transformers leaves it out of its own files.  The query, key
+    and value tensors are views of ours.
+
+    Raises:
+        WeightsError: a parameter that the table does not know.
+    """
+    converted: dict[str, Tensor] = {}
+    for ours, tensor in tensors.items():
+        names = huggingface_names(ours, config)
+        converted.update(zip(names, tensor.chunk(len(names)), strict=True))
+    return converted
+
+
+def _with_parameters(modules: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {
+        f"{ours}.{parameter}": tuple(f"{name}.{parameter}" for name in theirs)
+        for ours, theirs in modules.items()
+        for parameter in ("weight", "bias")
+    }
+
+
+def _modern_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors without position buffers, gamma and beta renamed."""
+    modern: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.removeprefix(PREFIX) in _BUFFERS:
+            continue
+        renamed = name
+        if name.endswith("LayerNorm.gamma"):
+            renamed = name.removesuffix("gamma") + "weight"
+        elif name.endswith("LayerNorm.beta"):
+            renamed = name.removesuffix("beta") + "bias"
+        if renamed in modern or (renamed != name and renamed in tensors):
+            raise WeightsError(f"both {name!r} and {renamed!r} stand for one tensor")
+        modern[renamed] = tensor
+    return modern
+
+
+def _fold_decoder(left: dict[str, Tensor]) -> None:
+    """Remove the decoder from ``left`` after checking that it repeats what is there."""
+    weight = left.pop(_DECODER_WEIGHT, None)
+    words = left.get(PREFIX + _WORD_EMBEDDINGS, left.get(_WORD_EMBEDDINGS))
+    if weight is not None and words is not None and not _same(weight, words):
+        raise WeightsError(
+            f"{_DECODER_WEIGHT} differs from {_WORD_EMBEDDINGS}: this model does not tie its "
+            f"decoder to the embeddings as BERT does, and cannot be read"
+        )
+    bias = left.pop(_DECODER_BIAS, None)
+    if bias is not None and not _same(left.setdefault(_MLM_BIAS[1], bias), bias):
+        raise WeightsError(f"{_DECODER_BIAS} differs from {_MLM_BIAS[1]}, which is the same bias")
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def _joined(left: dict[str, Tensor], names: list[str], config: BertConfig) -> Tensor:
+    """Take ``names`` out of ``left``; three of them are laid one below the other."""
+    missing = [name for name in names if name not in left]
+    if missing:
+        raise WeightsError(f"{', '.join(missing)} missing beside {names[0]} and its kin")
+    parts = [left.pop(name) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    expected = (config.hidden_size,) * (2 if names[0].endswith("weight") else 1)
+    for name, part in zip(names, parts, strict=True):
+        if part.shape != expected:
+            raise WeightsError(
+                f"{name} has the shape {tuple(part.shape)}; the configuration makes it {expected}"
+            )
+    return torch.cat(parts)

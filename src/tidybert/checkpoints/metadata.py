@@ -1,0 +1,182 @@
+"""tidybert.json: what a finished model does, and the hashes that hold its files together."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib.metadata import version
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from tidybert.checkpoints.files import file_sha256
+from tidybert.checkpoints.storage import WEIGHTS_FILE
+from tidybert.configuration import read_json_object, suggestion
+from tidybert.errors import ConfigError, WeightsError
+
+METADATA_FILE = "tidybert.json"
+CONFIG_FILE = "config.json"
+VOCABULARY_FILE = "vocab.txt"
+FORMAT_VERSION = 1
+
+_BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """The content of tidybert.json.
+
+    Args:
+        task: what the model was trained for ("classify", "regress", ...).
+        label_names: the names of the classes in the order of their ids; None without classes.
+        max_seq_length: the longest input in tokens, special tokens counted, that it was trained on.
+        temperature: logits are divided by this before the softmax; 1 leaves them alone.
+        columns: the columns of the training file by role ("text", "text_pair", "label"), or None.
+        metrics: the scores of the saved weights by name.
+        sha256: of config.json, vocab.txt and model.safetensors together; set on saving.
+        files: the sha256 of each file that was saved, by name; set on saving.
+        tidybert_version: of the program that wrote it; set on saving.
+        format_version: of this file.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of its range; the message names the key.
+    """
+
+    task: str
+    label_names: tuple[str, ...] | None = None
+    max_seq_length: int = 128
+    temperature: float = 1.0
+    columns: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    tidybert_version: str = ""
+    format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        names: Any = self.label_names
+        if names is not None:
+            named = isinstance(names, list | tuple) and all(isinstance(n, str) for n in names)
+            _check("label_names", names, named, "a list of strings")
+            _check("label_names", names, len(set(names)) == len(names), "a list without repetition")
+            object.__setattr__(self, "label_names", tuple(names))
+        _check("task", self.task, isinstance(self.task, str) and bool(self.task), "a task's name")
+        length: Any = self.max_seq_length
+        whole = isinstance(length, Integral) and not isinstance(length, bool) and length > 0
+        _check("max_seq_length", length, whole, "a number of tokens")
+        heat: Any = self.temperature
+        warm = isinstance(heat, Real) and not isinstance(heat, bool) and 0 < heat < math.inf
+        _check("temperature", heat, warm, "a number above 0")
+        for key in ("columns", "metrics", "files"):
+            value = getattr(self, key)
+            allowed = isinstance(value, Mapping) or (key == "columns" and value is None)
+            _check(key, value, allowed, "a JSON object")
+        for key in ("sha256", "tidybert_version"):
+            _check(key, getattr(self, key), isinstance(getattr(self, key), str), "a string")
+        for name, digest in self.files.items():
+            plain = isinstance(digest, str) and Path(name).name == name
+            _check("files", self.files, plain, "an object from plain file names to hashes")
+        if self.format_version != FORMAT_VERSION:
+            raise ConfigError(
+                f"format_version is {self.format_version!r:.20}; this program reads "
+                f"{FORMAT_VERSION}, a newer one may read it"
+            )
+
+    def sealed(self, directory: str | Path) -> "ModelMetadata":
+        """The same with the hashes of every file in ``directory`` and this program's version."""
+        files = {
+            path.name: file_sha256(path)
+            for path in sorted(Path(directory).iterdir())
+            if path.is_file() and path.name != METADATA_FILE
+        }
+        return replace(
+            self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
+        )
+
+    def to_json(self) -> str:
+        """The text of tidybert.json; a metric that is not finite becomes null."""
+        ordered = ("format_version", "tidybert_version")
+        values = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        values = {key: values[key] for key in ordered} | values
+        return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_metadata(directory: str | Path) -> ModelMetadata | None:
+    """The metadata of a model that tidybert saved; None if it is of another origin.
+
+    Raises:
+        ConfigError: tidybert.json is damaged, of a newer format, or holds an unknown key.
+    """
+    path = Path(directory) / METADATA_FILE
+    if not path.exists():
+        return None
+    values = read_json_object(path)
+    known = [item.name for item in fields(ModelMetadata)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{path}: unknown key {key!r}{suggestion(key, known)}")
+    for key in ("task", "sha256", "files", "format_version"):
+        if key not in values:
+            raise ConfigError(f"{path}: missing key {key!r}")
+    if isinstance(values.get("label_names"), list):
+        values["label_names"] = tuple(values["label_names"])
+    try:
+        return ModelMetadata(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def verify(directory: str | Path) -> None:
+    """Check that the files of a saved model are those that were saved together.
+
+    A directory without tidybert.json has nothing to check against and passes.
+
+    Raises:
+        WeightsError: a file is missing or is not the one that was saved; the message names it.
+        ConfigError: as ``read_metadata``.
+    """
+    directory = Path(directory)
+    metadata = read_metadata(directory)
+    if metadata is None:
+        return
+    missing = [name for name in metadata.files if not (directory / name).is_file()]
+    if missing:
+        raise WeightsError(f"{directory}: the model is incomplete: no {', '.join(missing)}")
+    found = {name: file_sha256(directory / name) for name in metadata.files}
+    changed = [name for name, digest in metadata.files.items() if found[name] != digest]
+    if changed:
+        raise WeightsError(
+            f"{directory}: changed since the model was saved: {', '.join(changed)}; its parts do "
+            f"not belong together, so restore the file or save the model again (delete "
+            f"{METADATA_FILE} to use the directory as weights of unknown origin)"
+        )
+    if _together(found) != metadata.sha256:
+        raise WeightsError(
+            f"{directory / METADATA_FILE}: its sha256 is not that of "
+            f"{', '.join(_BOUND_FILES)} together; the file was edited"
+        )
+
+
+def _together(files: Mapping[str, str]) -> str:
+    """One hash over the hashes of configuration, vocabulary and weights, in this order."""
+    lines = "".join(f"{files.get(name, 'absent')}  {name}\n" for name in _BOUND_FILES)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON knows it: NumPy's numbers and arrays unpacked, NaN and infinities None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _check(key: str, value: Any, good: bool, expected: str) -> None:
+    if not good:
+        raise ConfigError(f"{key} is {value!r:.80}; {expected} is needed")
