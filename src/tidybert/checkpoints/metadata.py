@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,11 @@ class ModelMetadata:
             _check("label_names", names, len(set(names)) == len(names), "a list without repetition")
             object.__setattr__(self, "label_names", tuple(names))
         _check("task", self.task, isinstance(self.task, str) and bool(self.task), "a task's name")
-        length: Any = self.max_seq_length
-        whole = isinstance(length, Integral) and not isinstance(length, bool) and length > 0
-        _check("max_seq_length", length, whole, "a number of tokens")
-        heat: Any = self.temperature
-        warm = isinstance(heat, Real) and not isinstance(heat, bool) and 0 < heat < math.inf
-        _check("temperature", heat, warm, "a number above 0")
+        # type() and not isinstance: true is an int to Python, and no length.
+        length, temperature = _plain(self.max_seq_length), _plain(self.temperature)
+        _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
+        warm = type(temperature) in (int, float) and temperature > 0
+        _check("temperature", self.temperature, warm, "a finite number above 0")
         for key in ("columns", "metrics", "files"):
             value = getattr(self, key)
             allowed = isinstance(value, Mapping) or (key == "columns" and value is None)
