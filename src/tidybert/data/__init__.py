@@ -1,0 +1,1 @@
+"""Text and labels into features and batches."""

@@ -1,0 +1,128 @@
+"""Features: one example as token ids, ready to be laid into rows.
+
+The form is the paper's (section 3): [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with token type 1 from
+B on.  Too long a pair loses tokens from the end of its longer side first, as the original code does
+(run_classifier.py, _truncate_seq_pair).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.examples import TextExample
+from tidybert.errors import DataError, UsageError
+
+
+@dataclass(slots=True)
+class Features:
+    """One example.
+
+    input_ids: (n,) int32.  first_length: how many of them have token type 0, [CLS] A [SEP].
+    num_tokens: how many there were before truncation.  label: what the task's loss compares with.
+    weight: the example's share in the loss, relative to the others.
+    """
+
+    input_ids: npt.NDArray[np.int32]
+    first_length: int
+    num_tokens: int
+    label: Any = None
+    weight: float = 1.0
+
+    @property
+    def truncated(self) -> bool:
+        return self.num_tokens > len(self.input_ids)
+
+    @property
+    def token_type_ids(self) -> npt.NDArray[np.uint8]:
+        """(n,) uint8: 0 for [CLS] A [SEP], 1 for B [SEP]."""
+        types = np.ones(len(self.input_ids), dtype=np.uint8)
+        types[: self.first_length] = 0
+        return types
+
+
+class BatchTokenizer(Protocol):
+    """What features need of a tokenizer."""
+
+    cls_token_id: int
+    sep_token_id: int
+
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool = True
+    ) -> Sequence[npt.NDArray[Any]]: ...
+
+
+def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens of A and B stay when together they may have ``room``.
+
+    The longer side loses one token at a time, B where they are equal.
+    """
+    excess = first + second - room
+    if excess <= 0:
+        return first, second
+    from_longer = min(excess, abs(first - second))
+    if first > second:
+        first -= from_longer
+    else:
+        second -= from_longer
+    rest = excess - from_longer
+    return first - rest // 2, second - (rest + 1) // 2
+
+
+def text_features(
+    tokenizer: BatchTokenizer,
+    texts: Sequence[str],
+    text_pairs: Sequence[str] | None,
+    max_seq_length: int,
+) -> list[Features]:
+    """Features of single texts or pairs, in order, cut to ``max_seq_length`` tokens.
+
+    Raises UsageError where ``max_seq_length`` leaves no room for a token of each text.
+    """
+    special = 2 if text_pairs is None else 3
+    if max_seq_length < 2 * special - 1:
+        raise UsageError(
+            f"--max-seq-length {max_seq_length} leaves no room for text beside the "
+            f"{special} special tokens: give at least {2 * special - 1}"
+        )
+    room = max_seq_length - special
+    start = np.array([tokenizer.cls_token_id], dtype=np.int32)
+    end = np.array([tokenizer.sep_token_id], dtype=np.int32)
+    firsts = tokenizer.encode_batch(texts, add_special_tokens=False)
+    features = []
+    if text_pairs is None:
+        for ids in firsts:
+            joined = np.concatenate((start, ids[:room], end), dtype=np.int32, casting="unsafe")
+            features.append(Features(joined, len(joined), len(ids) + special))
+        return features
+    seconds = tokenizer.encode_batch(text_pairs, add_special_tokens=False)
+    for first, second in zip(firsts, seconds, strict=True):
+        keep_first, keep_second = truncated_lengths(len(first), len(second), room)
+        joined = np.concatenate(
+            (start, first[:keep_first], end, second[:keep_second], end),
+            dtype=np.int32,
+            casting="unsafe",
+        )
+        features.append(Features(joined, keep_first + 2, len(first) + len(second) + special))
+    return features
+
+
+def example_features(
+    examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+) -> list[Features]:
+    """Features of examples, single texts or pairs, without labels.
+
+    Raises DataError where some examples have a second text and others have none, and the
+    tokenizer's TextError.
+    """
+    pairs = [one.text_pair for one in examples if one.text_pair is not None]
+    if pairs and len(pairs) < len(examples):
+        single = next(one for one in examples if one.text_pair is None)
+        raise DataError(
+            f"line {single.row} has no second text, but {len(pairs)} of {len(examples)} examples "
+            "have one: give each a pair, or none"
+        )
+    texts = [one.text for one in examples]
+    return text_features(tokenizer, texts, pairs or None, max_seq_length)

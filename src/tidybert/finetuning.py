@@ -1,0 +1,247 @@
+"""From labelled examples to a trained model, and to a finished RUN on disk.
+
+The shell and the scikit-learn estimators both end up here.  config, then build, then train.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tidybert.checkpoints.directory import (
+    ModelMetadata,
+    load_weights_into,
+    read_metadata,
+    save_model_directory,
+)
+from tidybert.checkpoints.storage import atomic_write_text
+from tidybert.configuration import BertConfig
+from tidybert.data.checks import check_examples
+from tidybert.data.examples import TextExample
+from tidybert.data.features import Features
+from tidybert.errors import TrainingError, UsageError
+from tidybert.inference.loading import choose_device
+from tidybert.inference.running import run_features
+from tidybert.pretrained import is_size, model_directory
+from tidybert.tasks.task import Task
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.arguments import TrainingArguments
+from tidybert.training.state import checkpoints_directory, step_directories
+from tidybert.training.trainer import StepReport, Trainer, TrainingResult
+
+
+@dataclass(frozen=True)
+class FinetunedModel:
+    """What fine-tuning made: a model in evaluation mode, and how it came about."""
+
+    task: Task
+    model: nn.Module
+    tokenizer: BertTokenizer
+    config: BertConfig
+    max_seq_length: int
+    result: TrainingResult
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told what: lines of text, each step, each evaluation."""
+
+    note: Callable[[str], None] = lambda _line: None
+    step: Callable[[StepReport], None] | None = None
+    metrics: Callable[[int, dict[str, Any]], None] | None = None
+
+
+def finetune(
+    task: Task,
+    model: str | Path,
+    train: Sequence[TextExample],
+    dev: Sequence[TextExample] | None,
+    arguments: TrainingArguments,
+    *,
+    max_seq_length: int = 128,
+    vocab: str | Path | None = None,
+    run: Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    allow_pickle: bool = False,
+    example_weights: Sequence[float] | None = None,
+    callbacks: Callbacks | None = None,
+) -> FinetunedModel:
+    """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
+
+    Args:
+        model: a MODEL.  A size (``mini``) has random weights and needs ``vocab``.
+        dev: None trains without looking: the last weights are kept.
+        max_seq_length: tokens an example is cut to, special tokens counted.
+        vocab: a MODEL whose vocabulary is used; only with a size.
+        run: the directory to write; None keeps everything in memory.
+        resume: go on from the last checkpoint in ``run``.
+        example_weights: one a training example, its share in the loss.
+
+    Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
+    TrainingInterrupted once a checkpoint is written.
+    """
+    callbacks = callbacks or Callbacks()
+    if run is not None:
+        _check_run(run, resume)
+    # The head's initial weights follow from the seed alone.
+    torch.manual_seed(arguments.seed)
+    config, tokenizer, origin = _sources(model, vocab)
+    if max_seq_length > config.max_position_embeddings:
+        raise UsageError(
+            f"--max-seq-length is {max_seq_length}, but the model has positions for "
+            f"{config.max_position_embeddings} tokens"
+        )
+    network = task.build_model(config)
+    if origin is None:
+        callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+    else:
+        report = load_weights_into(network, origin, new_head=True, allow_pickle=allow_pickle)
+        callbacks.note(report.summary())
+    train_features = task.features(train, tokenizer, max_seq_length)
+    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
+    checked = check_examples(
+        train,
+        dev,
+        kind=task.name,
+        lengths_train=np.array([one.num_tokens for one in train_features]),
+        lengths_dev=np.array([one.num_tokens for one in dev_features]),
+        max_seq_length=max_seq_length,
+    )
+    for line in checked.lines():
+        callbacks.note(line)
+    checked.raise_on_errors()
+    for one, weight in zip(train_features, example_weights or (), strict=example_weights is not None):
+        one.weight *= weight
+    network.to(choose_device(device))
+    trainer = Trainer(
+        network,
+        train_features,
+        task.loss,
+        arguments,
+        evaluate=(lambda each: _dev_metrics(task, each, dev_features)) if dev_features else None,
+        metric=task.metric,
+        run=run,
+        fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
+        report=callbacks.step,
+        report_metrics=callbacks.metrics,
+    )
+    if run is not None:
+        _begin(run, task, model, arguments, max_seq_length)
+        if resume:
+            for line in trainer.resume():
+                callbacks.note(line)
+            callbacks.note(f"resuming after step {trainer.state.step} of {trainer.num_steps}")
+    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, trainer.train())
+    if run is not None:
+        save(finished, run)
+        # The best weights now stand at the RUN's root.
+        shutil.rmtree(checkpoints_directory(run) / "best", ignore_errors=True)
+    return finished
+
+
+def save(finished: FinetunedModel, directory: Path) -> None:
+    """Write a fine-tuned model as a MODEL directory, which transformers opens too."""
+    save_model_directory(
+        directory,
+        model_state=finished.model.state_dict(),
+        config=finished.config,
+        tokenizer=finished.tokenizer,
+        metadata=ModelMetadata(
+            task=finished.task.name,
+            label_names=finished.task.label_names,
+            max_seq_length=finished.max_seq_length,
+            metrics=finished.result.metrics,
+        ),
+        architecture=finished.task.architecture,
+        problem_type=finished.task.problem_type,
+    )
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a RUN has been trained to its end."""
+    return read_metadata(run) is not None
+
+
+def _sources(
+    model: str | Path, vocab: str | Path | None
+) -> tuple[BertConfig, BertTokenizer, Path | None]:
+    """Configuration, tokenizer, and the directory of the weights (None for random ones)."""
+    if is_size(model):
+        if vocab is None:
+            raise UsageError(
+                f"{model} is a size with random weights and has no vocabulary: name one with "
+                "--vocab MODEL"
+            )
+        tokenizer = BertTokenizer.from_pretrained(vocab)
+        return BertConfig.from_name(str(model), vocab_size=tokenizer.vocab_size), tokenizer, None
+    if vocab is not None:
+        raise UsageError(f"--vocab goes with a size (mini, …); {model} has a vocabulary of its own")
+    directory = model_directory(model)
+    config = BertConfig.from_file(directory / "config.json")
+    tokenizer = BertTokenizer.from_pretrained(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise UsageError(
+            f"{directory}: vocab.txt has {tokenizer.vocab_size} entries, config.json says "
+            f"{config.vocab_size}: the files do not belong together"
+        )
+    return config, tokenizer, directory
+
+
+def _dev_metrics(
+    task: Task, model: nn.Module, features: Sequence[Features]
+) -> dict[str, Any]:
+    return task.metrics(run_features(task, model, features), features)
+
+
+def _check_run(run: Path, resume: bool) -> None:
+    if run.exists() and not run.is_dir():
+        raise UsageError(f"--out {run} is a file; name a new directory")
+    if resume and is_finished(run):
+        raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
+    if not resume and run.is_dir() and any(run.iterdir()):
+        advice = "--resume goes on with it, or give" if step_directories(run) else "give"
+        raise UsageError(f"--out {run} is not empty; {advice} a new directory")
+
+
+def _begin(
+    run: Path, task: Task, model: str | Path, arguments: TrainingArguments, max_seq_length: int
+) -> None:
+    """Write arguments.json, the same names as the flags."""
+    values = {
+        "task": task.name,
+        "model": str(model),
+        "max_seq_length": max_seq_length,
+        **arguments.to_dict(),
+    }
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(run / "arguments.json", json.dumps(values, indent=2) + "\n")
+    except OSError as error:
+        raise TrainingError(f"--out {run} cannot be written: {error}") from error
+
+
+def _fingerprint(
+    task: Task,
+    model: nn.Module,
+    train: Sequence[Features],
+    dev: Sequence[Features],
+    arguments: TrainingArguments,
+) -> str:
+    """A hash of all that decides a run's course: arguments, data, and the weights it begins with."""
+    digest = hashlib.sha256(json.dumps([task.name, task.label_names, arguments.to_dict()]).encode())
+    for features in (train, dev):
+        for one in features:
+            digest.update(one.input_ids.tobytes())
+            digest.update(repr((one.first_length, one.label, one.weight)).encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,82 @@
+"""From the name of a MODEL to a model and a tokenizer ready for use."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tidybert.checkpoints.directory import (
+    ModelMetadata,
+    load_weights_into,
+    read_head,
+    read_metadata,
+)
+from tidybert.configuration import BertConfig
+from tidybert.errors import UsageError, WeightsError
+from tidybert.modeling.bert import BertModel
+from tidybert.pretrained import model_directory
+from tidybert.tasks.task import Task, task_for
+from tidybert.tokenization import BertTokenizer
+
+
+def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
+    """The encoder of a MODEL, in evaluation mode on the CPU, and its tokenizer.
+
+    The pooler is left out where the weights have none.  Raises ModelNotFoundError, ConfigError,
+    VocabularyError or WeightsError.
+    """
+    directory = model_directory(model)
+    encoder = BertModel(BertConfig.from_file(directory / "config.json"))
+    report = load_weights_into(encoder, directory, allow_pickle=allow_pickle)
+    if report.new:
+        encoder.pooler = None
+    return encoder.eval(), BertTokenizer.from_pretrained(directory)
+
+
+def load_finished(
+    run: str | Path, *, allow_pickle: bool = False
+) -> tuple[Task, nn.Module, BertTokenizer, ModelMetadata]:
+    """A fine-tuned model with its head: a RUN of ours, or a directory that transformers saved.
+
+    Raises what ``load`` raises, and WeightsError where there is no head.
+    """
+    directory = model_directory(run)
+    metadata = read_metadata(directory) or _foreign_metadata(directory)
+    task = task_for(metadata)
+    model = task.build_model(BertConfig.from_file(directory / "config.json"))
+    report = load_weights_into(model, directory, allow_pickle=allow_pickle)
+    if report.new:
+        raise WeightsError(
+            f"{directory} has no {', '.join(report.new)}: it is no fine-tuned model. Fine-tune it "
+            f"with tidybert finetune {task.name}"
+        )
+    return task, model.eval(), BertTokenizer.from_pretrained(directory), metadata
+
+
+def choose_device(device: str) -> torch.device:
+    """The device that ``--device`` names; auto is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"--device {device}: expected auto, cpu, cuda or cuda:N") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"--device {device}: PyTorch finds no CUDA device here; use cpu")
+    return chosen
+
+
+def _foreign_metadata(directory: Path) -> ModelMetadata:
+    """What config.json says of a model that another program fine-tuned."""
+    head = read_head(directory)
+    if "BertForSequenceClassification" not in head.architectures:
+        named = ", ".join(head.architectures) or "no architecture"
+        raise WeightsError(
+            f"{directory} has no head that predicts (config.json names {named}): fine-tune it with "
+            "tidybert finetune, or name a finished RUN"
+        )
+    limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
+    names = head.label_names or ("LABEL_0", "LABEL_1")
+    if head.problem_type == "regression" or len(names) == 1:
+        return ModelMetadata(task="regress", max_seq_length=limit)
+    return ModelMetadata(task="classify", label_names=names, max_seq_length=limit)

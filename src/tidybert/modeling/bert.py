@@ -1,0 +1,174 @@
+"""BertModel: embeddings, encoder and pooler, over rows of tokens or padded tensors.
+
+Paper section 3; original code: modeling.py, BertModel.  T tokens, B sequences, S longest length,
+H width, N heads, L layers, R rows asked for.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tidybert.configuration import BertConfig
+from tidybert.modeling.embeddings import BertEmbeddings
+from tidybert.modeling.encoder import BertEncoder
+from tidybert.modeling.rows import Rows
+
+
+@dataclass(frozen=True)
+class BertModelOutput:
+    """What the encoder found.
+
+    last_hidden_state: (T, H) over rows, (B, S, H) padded with zeros, or (R, H) for ``output_rows``.
+    pooler_output: (B, H), or None without a pooler or with ``output_rows``.  hidden_states: L + 1
+    tensors of last_hidden_state's shape, the embeddings first, if asked.  attentions: L tensors
+    (B, N, S, S), 0 wherever there is no token, if asked.
+    """
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor | None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+class BertPooler(nn.Module):
+    """tanh of a dense layer on [CLS] (modeling.py, "pooler")."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, first_hidden_state: Tensor) -> Tensor:
+        """(B, H) to (B, H)."""
+        return torch.tanh(self.dense(first_hidden_state))
+
+
+class BertModel(nn.Module):
+    """The encoder of the paper.  ``add_pooler=False`` leaves out the dense layer on [CLS]."""
+
+    def __init__(self, config: BertConfig, add_pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = BertEmbeddings(config)
+        self.encoder = BertEncoder(config)
+        self.pooler = BertPooler(config) if add_pooler else None
+        initialize(self, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        *,
+        output_rows: Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        causal: bool = False,
+    ) -> BertModelOutput:
+        """Encode Rows, or padded (B, S) tensors, which are unpadded here, once.
+
+        ``output_rows`` (R,) int64, over Rows alone, names the only rows whose last state is wanted:
+        the last layer then computes no other.  Raises ValueError for shapes that do not fit, a
+        sequence longer than max_position_embeddings, or ids outside the vocabulary (on the CPU).
+        """
+        if not isinstance(input_ids, Rows):
+            rows, cells = Rows.from_padded(input_ids, attention_mask, token_type_ids, position_ids)
+            output = self.forward(
+                rows,
+                output_hidden_states=output_hidden_states,
+                output_attentions=output_attentions,
+                causal=causal,
+            )
+            return _padded(output, cells, input_ids.shape)
+        rows = input_ids
+        self._check(rows)
+        if output_rows is not None and output_hidden_states:
+            raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
+        hidden_states: list[Tensor] | None = [] if output_hidden_states else None
+        attentions: list[Tensor] | None = [] if output_attentions else None
+        last = self.encoder(
+            self.embeddings(rows),
+            rows,
+            output_rows=output_rows,
+            causal=causal,
+            hidden_states=hidden_states,
+            attentions=attentions,
+        )
+        pooled = None
+        if self.pooler is not None and output_rows is None:
+            pooled = self.pooler(last[rows.first_rows])
+        return BertModelOutput(
+            last,
+            pooled,
+            None if hidden_states is None else tuple(hidden_states),
+            None if attentions is None else tuple(attentions),
+        )
+
+    def pooled(self, rows: Rows) -> Tensor:
+        """(B, H): the pooler's output alone, for which the last layer works on [CLS] rows only."""
+        assert self.pooler is not None
+        first = self.forward(rows, output_rows=rows.first_rows).last_hidden_state
+        pooled: Tensor = self.pooler(first)
+        return pooled
+
+    def _check(self, rows: Rows) -> None:
+        limit = self.config.max_position_embeddings
+        if rows.max_seqlen > limit:
+            raise ValueError(
+                f"a sequence has {rows.max_seqlen} tokens, the model takes at most {limit}: "
+                "pass max_seq_length to the tokenizer or cut the text"
+            )
+        if rows.input_ids.device.type == "cpu":
+            highest = int(rows.input_ids.max())
+            if highest >= self.config.vocab_size or int(rows.input_ids.min()) < 0:
+                raise ValueError(
+                    f"input_ids reach {highest}, the vocabulary has {self.config.vocab_size} "
+                    "entries: tokenise with the model's own vocabulary"
+                )
+
+
+def initialize(module: nn.Module, initializer_range: float) -> None:
+    """Draw weights as the original code does; biases 0, LayerNorm 1 and 0.
+
+    The original draws from a normal truncated at two standard deviations (modeling.py,
+    create_initializer); Hugging Face draws from a plain normal.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(
+                part.weight,
+                std=initializer_range,
+                a=-2 * initializer_range,
+                b=2 * initializer_range,
+            )
+        if isinstance(part, nn.Linear):
+            nn.init.zeros_(part.bias)
+
+
+def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertModelOutput:
+    size, length = shape
+
+    def pad(hidden: Tensor) -> Tensor:
+        flat = hidden.new_zeros(size * length, hidden.shape[1]).index_copy(0, cells, hidden)
+        return flat.view(size, length, -1)
+
+    return BertModelOutput(
+        pad(output.last_hidden_state),
+        output.pooler_output,
+        None if output.hidden_states is None else tuple(map(pad, output.hidden_states)),
+        None
+        if output.attentions is None
+        else tuple(_padded_probs(probs, cells, size, length) for probs in output.attentions),
+    )
+
+
+def _padded_probs(probs: Tensor, cells: Tensor, size: int, length: int) -> Tensor:
+    """(B, N, S', S') over each sequence's tokens to (B, N, S, S) over the columns given."""
+    result = probs.new_zeros(size, probs.shape[1], length, length)
+    for sequence in range(size):
+        columns = cells[cells // length == sequence] % length
+        count = len(columns)
+        within = probs[sequence, :, :count, :count]
+        result[sequence][:, columns[:, None], columns] = within
+    return result

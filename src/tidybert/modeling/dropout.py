@@ -1,0 +1,68 @@
+"""Dropout whose random numbers cost little on a CPU.
+
+A layer of BERT draws two random masks of (T, H) and one of the attention's size; with one float an
+element that is a seventh of a training step on two cores.  Here one 64-bit draw serves four elements
+of 16 bits each, so the probability is rounded to the nearest 1/65536 and the kept elements are
+scaled by the rounded one.  Draws come from torch's default generator, so ``torch.manual_seed`` fixes
+them.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_RESOLUTION = 65536
+
+
+def keep_mask(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
+    """A float32 mask on the CPU, 1 to keep and 0 to drop, and the scale of what is kept."""
+    dropped = round(probability * _RESOLUTION)
+    count = shape.numel()
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    threshold = dropped - _RESOLUTION // 2
+    values = draws.numpy().view("int16")[:count]
+    mask = torch.from_numpy((values >= threshold).view("uint8"))
+    return mask.view(shape).float(), _RESOLUTION / (_RESOLUTION - dropped)
+
+
+class _DropoutAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, residual: Tensor | None, probability: float) -> Tensor:
+        mask, scale = keep_mask(hidden.shape, probability)
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        ctx.has_residual = residual is not None
+        if residual is None:
+            return hidden.mul(mask).mul_(scale)
+        return torch.addcmul(residual, hidden, mask, value=scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        (mask,) = ctx.saved_tensors
+        (gradient,) = gradients
+        residual_gradient = gradient if ctx.has_residual else None
+        return (gradient * mask).mul_(ctx.scale), residual_gradient, None
+
+
+def _is_cheap_here(hidden: Tensor) -> bool:
+    return hidden.device.type == "cpu" and hidden.dtype == torch.float32
+
+
+def dropout(hidden: Tensor, probability: float, training: bool) -> Tensor:
+    """Zero elements with ``probability`` and scale the rest; ``hidden`` itself in evaluation."""
+    if not training or probability == 0.0:
+        return hidden
+    if _is_cheap_here(hidden):
+        return _DropoutAdd.apply(hidden, None, probability)  # type: ignore[no-any-return,no-untyped-call]
+    return functional.dropout(hidden, probability)
+
+
+def dropout_add(hidden: Tensor, residual: Tensor, probability: float, training: bool) -> Tensor:
+    """``residual + dropout(hidden)`` in one pass; shapes (T, H)."""
+    if not training or probability == 0.0:
+        return residual + hidden
+    if _is_cheap_here(hidden):
+        return _DropoutAdd.apply(hidden, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
+    return residual + functional.dropout(hidden, probability)

@@ -1,0 +1,31 @@
+"""Token, position and segment embeddings (paper section 3, figure 2; modeling.py, embedding_postprocessor)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.configuration import BertConfig
+from tidybert.modeling.dropout import dropout
+from tidybert.modeling.rows import Rows
+
+
+class BertEmbeddings(nn.Module):
+    """Rows of ids to rows of width H: the three embeddings' sum, LayerNorm, dropout."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, width)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
+        self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout_prob = config.hidden_dropout_prob
+
+    def forward(self, rows: Rows) -> Tensor:
+        """(T, H)."""
+        hidden = self.word_embeddings(rows.input_ids)
+        hidden = hidden + self.position_embeddings(rows.position_ids)
+        # One product with a small one-hot matrix: the lookup's backward would add T rows one by one.
+        types = functional.one_hot(rows.token_type_ids, self.token_type_embeddings.num_embeddings)
+        hidden = torch.addmm(hidden, types.to(hidden.dtype), self.token_type_embeddings.weight)
+        return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)

@@ -1,0 +1,130 @@
+"""The encoder: layers of attention and feed-forward, each followed by add and LayerNorm.
+
+Paper section 3; original code: modeling.py, transformer_model.  T tokens, H width, I intermediate.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.configuration import BertConfig
+from tidybert.modeling.attention import attention, plain_attention
+from tidybert.modeling.dropout import dropout_add
+from tidybert.modeling.rows import Rows
+
+
+def _gelu_tanh(hidden: Tensor) -> Tensor:
+    return functional.gelu(hidden, approximate="tanh")
+
+
+# "gelu" is the exact one, by the error function, as in the original code.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "gelu_new": _gelu_tanh,
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "relu": functional.relu,
+}
+
+
+class BertAttention(nn.Module):
+    """Projections around attention; queries, keys and values come from one product."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.num_heads = config.num_attention_heads
+        self.dropout_prob = config.attention_probs_dropout_prob
+
+    def context(self, hidden: Tensor, rows: Rows, causal: bool) -> Tensor:
+        """(T, H), before the output projection."""
+        probability = self.dropout_prob if self.training else 0.0
+        return attention(self.query_key_value(hidden), rows, self.num_heads, probability, causal)
+
+    def context_and_probs(self, hidden: Tensor, rows: Rows, causal: bool) -> tuple[Tensor, Tensor]:
+        """(T, H) and attention_probs (B, N, S, S)."""
+        probability = self.dropout_prob if self.training else 0.0
+        projected = self.query_key_value(hidden)
+        return plain_attention(projected, rows, self.num_heads, probability, causal)
+
+
+class BertLayer(nn.Module):
+    """attention, add and norm; feed-forward, add and norm."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.attention = BertAttention(config)
+        self.attention_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.intermediate = nn.Linear(width, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, width)
+        self.output_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.dropout_prob = config.hidden_dropout_prob
+
+    def forward(
+        self,
+        hidden: Tensor,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        causal: bool = False,
+        attentions: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(T, H), or the R rows that ``output_rows`` (R,) names; ``attentions`` collects probs."""
+        if attentions is None:
+            context = self.attention.context(hidden, rows, causal)
+        else:
+            context, probs = self.attention.context_and_probs(hidden, rows, causal)
+            attentions.append(probs)
+        if output_rows is not None:
+            # All that follows attention works row by row, so rows that nobody reads are left out.
+            context, hidden = context[output_rows], hidden[output_rows]
+        projected = self.attention.output(context)
+        hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
+        hidden = self.attention_layer_norm(hidden)
+        expanded = self.activation(self.intermediate(hidden))
+        projected = self.output(expanded)
+        return self.output_layer_norm(
+            dropout_add(projected, hidden, self.dropout_prob, self.training)
+        )
+
+
+class BertEncoder(nn.Module):
+    """The stack of layers."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(
+        self,
+        hidden: Tensor,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        causal: bool = False,
+        hidden_states: list[Tensor] | None = None,
+        attentions: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(T, H), or with ``output_rows`` (R,) the last layer's (R, H) at those rows alone.
+
+        ``hidden_states`` collects the L + 1 states (T, H), the embeddings first; it excludes
+        ``output_rows``.  ``attentions`` collects the L attention_probs (B, N, S, S).
+        """
+        last = len(self.layers) - 1
+        if hidden_states is not None:
+            hidden_states.append(hidden)
+        for place, layer in enumerate(self.layers):
+            hidden = layer(
+                hidden,
+                rows,
+                output_rows=output_rows if place == last else None,
+                causal=causal,
+                attentions=attentions,
+            )
+            if hidden_states is not None:
+                hidden_states.append(hidden)
+        return hidden

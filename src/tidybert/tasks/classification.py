@@ -1,0 +1,103 @@
+"""classify: a single text or a pair to one of several classes (paper section 4.1; run_classifier.py)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.configuration import BertConfig
+from tidybert.data.batching import Batch
+from tidybert.data.examples import TextExample
+from tidybert.data.features import BatchTokenizer, Features, example_features
+from tidybert.errors import DataError
+from tidybert.metrics.classification import classification_metrics
+from tidybert.modeling.heads import BertForSequenceClassification
+
+
+class Classification:
+    """Cross-entropy over classes.
+
+    Args:
+        label_names: the classes in the order of their ids.
+        class_weights: by name, each example's weight in the loss; None weighs all alike.
+    """
+
+    name = "classify"
+    metric = "accuracy"
+    architecture = "BertForSequenceClassification"
+    problem_type = "single_label_classification"
+
+    def __init__(
+        self, label_names: Sequence[str], class_weights: Mapping[str, float] | None = None
+    ) -> None:
+        self.label_names: tuple[str, ...] | None = tuple(label_names)
+        self._names = tuple(label_names)
+        self._ids = {label: number for number, label in enumerate(self._names)}
+        self._class_weights = class_weights
+
+    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
+        return BertForSequenceClassification(config, num_labels=len(self._names))
+
+    def features(
+        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        features = example_features(examples, tokenizer, max_seq_length)
+        for example, one in zip(examples, features, strict=True):
+            if example.label is None:
+                continue
+            if example.label not in self._ids:
+                raise DataError(
+                    f"line {example.row}: the label {example.label!r} is none of the "
+                    f"{len(self._names)} that the model knows: {', '.join(self._names[:20])}"
+                )
+            one.label = self._ids[example.label]
+            if self._class_weights is not None:
+                one.weight = self._class_weights[example.label]
+        return features
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = self.outputs(model, batch)
+        labels = torch.tensor([one.label for one in batch.features], device=logits.device)
+        weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
+        losses = functional.cross_entropy(logits.float(), labels, reduction="none")
+        return (losses * weights).sum()
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits: Tensor = model(batch.rows)
+        return logits
+
+    def metrics(
+        self, outputs: npt.NDArray[np.float32], features: Sequence[Features]
+    ) -> dict[str, Any]:
+        labels = np.array([one.label for one in features], dtype=np.int64)
+        return classification_metrics(labels, outputs.argmax(1), self._names)
+
+    def predictions(self, outputs: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+        answers = []
+        for scores in softmax(outputs):
+            best = int(scores.argmax())
+            answers.append(
+                {
+                    "label": self._names[best],
+                    "score": float(scores[best]),
+                    "scores": dict(zip(self._names, map(float, scores), strict=True)),
+                }
+            )
+        return answers
+
+
+def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Probabilities (B, C) of logits (B, C)."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(1, keepdims=True))
+
+
+def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:
+    """Weights inverse to each class's share, 1 on average, as scikit-learn's "balanced"."""
+    names, counts = np.unique(np.array(labels, dtype=object), return_counts=True)
+    weights = len(labels) / (len(names) * counts)
+    return dict(zip(map(str, names), map(float, weights), strict=True))

@@ -1,0 +1,55 @@
+"""regress: a single text or a pair to a score (STS-B in paper section 4.1): squared error on one output."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tidybert.configuration import BertConfig
+from tidybert.data.batching import Batch
+from tidybert.data.examples import TextExample
+from tidybert.data.features import BatchTokenizer, Features, example_features
+from tidybert.metrics.regression import regression_metrics
+from tidybert.modeling.heads import BertForSequenceClassification
+
+
+class Regression:
+    """Mean squared error; the output is in the units of the labels."""
+
+    name = "regress"
+    metric = "pearson"
+    architecture = "BertForSequenceClassification"
+    problem_type = "regression"
+    label_names: tuple[str, ...] | None = None
+
+    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
+        return BertForSequenceClassification(config, num_labels=1)
+
+    def features(
+        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        features = example_features(examples, tokenizer, max_seq_length)
+        for example, one in zip(examples, features, strict=True):
+            one.label = None if example.label is None else float(example.label)
+        return features
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        values = self.outputs(model, batch).float()
+        labels = torch.tensor([one.label for one in batch.features], device=values.device)
+        weights = torch.tensor([one.weight for one in batch.features], device=values.device)
+        return ((values - labels).square() * weights).sum()
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits: Tensor = model(batch.rows)
+        return logits[:, 0]
+
+    def metrics(
+        self, outputs: npt.NDArray[np.float32], features: Sequence[Features]
+    ) -> dict[str, Any]:
+        return regression_metrics(np.array([one.label for one in features]), outputs)
+
+    def predictions(self, outputs: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+        return [{"value": float(value)} for value in outputs]

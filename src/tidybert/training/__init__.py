@@ -1,0 +1,1 @@
+"""The training loop: handed a model, features and a loss, it knows no task."""

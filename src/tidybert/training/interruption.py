@@ -1,0 +1,49 @@
+"""Ctrl-C and SIGTERM ask a run to stop after the step at hand; a second one stops at once."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from tidybert.errors import TidyBertError
+
+
+@dataclass
+class StopRequest:
+    """``signal_number`` is 0 until a signal has come."""
+
+    signal_number: int = 0
+
+
+class TrainingInterrupted(TidyBertError):
+    """A signal stopped the run after a step; ``exit_status`` is the shell's 128 + the signal."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_status = 128 + signal_number
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Within the block SIGINT and SIGTERM set the request; outside the main thread nothing does."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        request.signal_number = number
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in signals:
+        signal.signal(number, note)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

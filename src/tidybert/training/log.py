@@ -1,0 +1,31 @@
+"""metrics.jsonl: one JSON object a line, a step's figures or an evaluation's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class MetricsLog:
+    """Appends to RUN/metrics.jsonl, or keeps nothing where there is no RUN."""
+
+    def __init__(self, run: Path | None) -> None:
+        self.path = None if run is None else run / "metrics.jsonl"
+
+    def rewind(self, step: int) -> None:
+        """Drop the lines after ``step``, which a resumed run writes again."""
+        if self.path is None or not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text(encoding="utf-8").split("\n"):
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError, TypeError):
+                continue  # a kill can leave half a line at the end
+        self.path.write_text("".join(kept), encoding="utf-8")
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Append one line."""
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")

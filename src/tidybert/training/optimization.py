@@ -1,0 +1,34 @@
+"""AdamW without decay on biases and LayerNorm, and the linear schedule (optimization.py)."""
+
+import torch
+from torch import nn
+
+from tidybert.training.arguments import TrainingArguments
+
+
+def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:
+    """AdamW over the parameters that require gradients, in two groups: decayed and not.
+
+    Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decayed = [parameter for parameter in trained if parameter.dim() > 1]
+    rest = [parameter for parameter in trained if parameter.dim() <= 1]
+    return torch.optim.AdamW(
+        [
+            {"params": decayed, "weight_decay": arguments.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
+        ],
+        lr=arguments.learning_rate,
+        betas=(arguments.adam_beta1, arguments.adam_beta2),
+        eps=arguments.adam_epsilon,
+        fused=True,
+    )
+
+
+def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) -> float:
+    """The rate of step 0, 1, …: a linear rise over the warm-up, then a linear fall to 0."""
+    warmup = int(num_steps * arguments.warmup_proportion)
+    if step < warmup:
+        return arguments.learning_rate * step / warmup
+    return arguments.learning_rate * (num_steps - step) / max(1, num_steps - warmup)

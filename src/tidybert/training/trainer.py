@@ -1,0 +1,305 @@
+"""The loop: epochs of steps, each an update from the examples of one batch.
+
+It is handed a model, features and a loss, and knows no task.  A step's examples run in parts of at
+most ``tokens_per_batch`` tokens whose gradients add up, so memory is bounded by tokens while the
+batch size means what the paper means by it.  Everything random follows from (seed, step): a run
+resumed from a checkpoint goes on with the same bits.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
+from tidybert.data.features import Features
+from tidybert.errors import TrainingError, UsageError
+from tidybert.modeling.bert import BertModel
+from tidybert.training.arguments import TrainingArguments
+from tidybert.training.interruption import TrainingInterrupted, stop_requests
+from tidybert.training.log import MetricsLog
+from tidybert.training.optimization import build_optimizer, learning_rate_at
+from tidybert.training.state import (
+    TrainingState,
+    read_best,
+    read_checkpoint,
+    write_best,
+    write_checkpoint,
+)
+
+Loss = Callable[[nn.Module, Batch], Tensor]
+"""The weighted sum of the batch's losses: each example's loss times its features' weight."""
+
+Evaluate = Callable[[nn.Module], dict[str, float]]
+"""The metrics on dev of the model, which is in evaluation mode."""
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a step did, for whoever shows progress."""
+
+    step: int
+    num_steps: int
+    epoch: float
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    num_examples: int
+    num_tokens: int
+    seconds: float
+
+
+@dataclass
+class TrainingResult:
+    """How a run ended: ``metrics`` are those of the best step, whose weights the model holds."""
+
+    num_steps: int
+    best_step: int
+    metrics: dict[str, float]
+    seconds: float
+    num_examples: int
+    num_tokens: int
+    stopped_early: bool = False
+    resumed_from: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains ``model`` in place on ``features``.
+
+    Args:
+        model: its forward is only called by ``loss`` and ``evaluate``.
+        loss: see Loss.
+        evaluate: see Evaluate; without it the last weights are the best.
+        metric: the key of ``evaluate``'s result that decides, the higher the better.
+        run: directory for checkpoints and metrics.jsonl; None keeps everything in memory.
+        fingerprint: of all that a resumed run must share with the one it goes on with.
+        report: called after each step.
+        report_metrics: called after each evaluation with the step and its metrics.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        features: Sequence[Features],
+        loss: Loss,
+        arguments: TrainingArguments,
+        *,
+        evaluate: Evaluate | None = None,
+        metric: str = "loss",
+        run: Path | None = None,
+        fingerprint: str = "",
+        report: Callable[[StepReport], None] | None = None,
+        report_metrics: Callable[[int, dict[str, float]], None] | None = None,
+    ) -> None:
+        if not features:
+            raise TrainingError("there are no examples to train on")
+        self.model = model
+        self.features = features
+        self.loss = loss
+        self.arguments = arguments
+        self.evaluate = evaluate
+        self.metric = metric
+        self.run = run
+        self.report = report
+        self.report_metrics = report_metrics
+        self.device = next(model.parameters()).device
+        self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
+        num_steps = math.ceil(self.steps_per_epoch * arguments.num_train_epochs)
+        self.num_steps = min(num_steps, arguments.max_steps or num_steps)
+        self.frozen = _freeze(model, arguments)
+        self.optimizer = build_optimizer(model, arguments)
+        self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
+        self.state = TrainingState(fingerprint)
+        self.log = MetricsLog(run)
+        self._lengths = np.array([len(one.input_ids) for one in features])
+        self._best: dict[str, Tensor] | None = None
+        self._order_of_epoch = -1
+        self._order = np.empty(0, dtype=np.int64)
+
+    def resume(self) -> list[str]:
+        """Go on from the last valid checkpoint; returns notes on any that was passed over."""
+        assert self.run is not None
+        self.state, notes = read_checkpoint(
+            self.run, self.model, self.optimizer, self.state.fingerprint
+        )
+        self.log.rewind(self.state.step)
+        return notes
+
+    def train(self) -> TrainingResult:
+        """Run the steps that are left, and leave the best weights in the model.
+
+        Raises TrainingError where the loss or the gradient is not finite (before the update), and
+        TrainingInterrupted after a signal, once a checkpoint is written.
+        """
+        begin, resumed_from = time.perf_counter(), self.state.step
+        examples = tokens = 0
+        with stop_requests() as request:
+            while self.state.step < self.num_steps and not self._has_patience_ended():
+                done = self._step()
+                examples += done.num_examples
+                tokens += done.num_tokens
+                if self.report is not None:
+                    self.report(done)
+                if self._is_due(self.arguments.eval_steps) and self.evaluate is not None:
+                    self._evaluate_and_keep_best(self.evaluate)
+                if self._is_due(self.arguments.save_steps) or request.signal_number:
+                    self._save()
+                if request.signal_number and self.state.step < self.num_steps:
+                    raise TrainingInterrupted(self._how_to_go_on(), request.signal_number)
+        if self.evaluate is not None and self.state.best_step != self.state.step:
+            self._restore_best()
+        self.model.eval()
+        return TrainingResult(
+            num_steps=self.state.step,
+            best_step=self.state.best_step or self.state.step,
+            metrics=self.state.best_metrics or {},
+            seconds=time.perf_counter() - begin,
+            num_examples=examples,
+            num_tokens=tokens,
+            stopped_early=self.state.step < self.num_steps,
+            resumed_from=resumed_from,
+        )
+
+    def _step(self) -> StepReport:
+        """One update from the next batch of examples."""
+        begin = time.perf_counter()
+        step = self.state.step
+        learning_rate = learning_rate_at(step, self.num_steps, self.arguments)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        torch.manual_seed(
+            int(np.random.SeedSequence([self.arguments.seed, step]).generate_state(1)[0])
+        )
+        self.model.train()
+        for module in self.frozen:
+            module.eval()
+        chosen = self._examples_of(step)
+        total_weight = sum(self.features[index].weight for index in chosen)
+        loss = 0.0
+        for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch):
+            batch = collate([self.features[chosen[index]] for index in part]).to(self.device)
+            with self._precision():
+                part_loss = self.loss(self.model, batch) / total_weight
+            part_loss.backward()  # type: ignore[no-untyped-call]
+            loss += part_loss.item()
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.optimizer.zero_grad()
+            raise TrainingError(self._not_finite(loss, norm, chosen))
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.state.step += 1
+        done = StepReport(
+            step=self.state.step,
+            num_steps=self.num_steps,
+            epoch=self.state.step / self.steps_per_epoch,
+            loss=loss,
+            learning_rate=learning_rate,
+            gradient_norm=norm,
+            num_examples=len(chosen),
+            num_tokens=int(self._lengths[chosen].sum()),
+            seconds=time.perf_counter() - begin,
+        )
+        if self.state.step % self.arguments.logging_steps == 0 or self.state.step == self.num_steps:
+            self._log_step(done)
+        return done
+
+    def _examples_of(self, step: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._order_of_epoch:
+            self._order = epoch_order(len(self.features), self.arguments.seed, epoch)
+            self._order_of_epoch = epoch
+        size = self.arguments.train_batch_size
+        return self._order[place * size : (place + 1) * size]
+
+    def _precision(self) -> torch.autocast | nullcontext[None]:
+        if self.device.type != "cuda" or self.arguments.precision == "float32":
+            return nullcontext()
+        return torch.autocast("cuda", torch.bfloat16)
+
+    def _is_due(self, every: int | None) -> bool:
+        step = self.state.step
+        return step % (every or self.steps_per_epoch) == 0 or step == self.num_steps
+
+    def _has_patience_ended(self) -> bool:
+        patience = self.arguments.early_stopping_patience
+        return patience is not None and self.state.evaluations_since_best >= patience
+
+    def _evaluate_and_keep_best(self, evaluate: Evaluate) -> None:
+        self.model.eval()
+        metrics = evaluate(self.model)
+        best = self.state.best_metrics
+        self.log.write(
+            {"step": self.state.step, **{f"eval_{key}": each for key, each in metrics.items()}}
+        )
+        if self.report_metrics is not None:
+            self.report_metrics(self.state.step, metrics)
+        if best is None or metrics[self.metric] > best[self.metric]:
+            self.state.best_metrics, self.state.best_step = metrics, self.state.step
+            self.state.evaluations_since_best = 0
+            if self.run is not None:
+                write_best(self.run, self.model)
+            else:
+                self._best = {key: each.clone() for key, each in self.model.state_dict().items()}
+        else:
+            self.state.evaluations_since_best += 1
+
+    def _restore_best(self) -> None:
+        best = read_best(self.run) if self.run is not None else self._best
+        assert best is not None
+        self.model.load_state_dict(best)
+
+    def _save(self) -> None:
+        if self.run is not None:
+            keep = self.arguments.save_total_limit
+            write_checkpoint(self.run, self.model, self.optimizer, self.state, keep)
+
+    def _log_step(self, done: StepReport) -> None:
+        self.log.write(
+            {
+                "step": done.step,
+                "epoch": round(done.epoch, 4),
+                "loss": done.loss,
+                "learning_rate": done.learning_rate,
+                "gradient_norm": done.gradient_norm,
+                "tokens_per_second": round(done.num_tokens / done.seconds),
+            }
+        )
+
+    def _how_to_go_on(self) -> str:
+        where = f"after step {self.state.step} of {self.num_steps}"
+        if self.run is None:
+            return f"stopped {where}"
+        return f"stopped {where}; a checkpoint is in {self.run}: the same command with --resume goes on"
+
+    def _not_finite(self, loss: float, norm: float, chosen: Sequence[int] | np.ndarray) -> str:  # type: ignore[type-arg]
+        return (
+            f"at step {self.state.step + 1} of {self.num_steps} the loss is {loss} and the gradient "
+            f"norm {norm}; nothing was updated. The batch's examples are numbers "
+            f"{sorted(int(index) for index in chosen)} of the training data (from 0). Try a lower "
+            "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
+            "resumed only with the same arguments"
+        )
+
+
+def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
+    """Turn off gradients of the parts that stay as they are; they run without dropout, too."""
+    if not arguments.freeze_layers and not arguments.freeze_embeddings:
+        return []
+    encoder = next(module for module in model.modules() if isinstance(module, BertModel))
+    layers = encoder.encoder.layers
+    if arguments.freeze_layers > len(layers):
+        raise UsageError(
+            f"--freeze-layers is {arguments.freeze_layers}, but the model has {len(layers)} layers"
+        )
+    frozen = [encoder.embeddings, *layers[: arguments.freeze_layers]]
+    for module in frozen:
+        module.requires_grad_(False)
+    return frozen
