@@ -1,0 +1,125 @@
+"""What reading yields: a TextExample a row, its label in one spelling, and a report."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidybert.data.columns import ROLES
+from tidybert.data.formats import Problem
+from tidybert.data.options import flag_name
+
+SHOWN_PROBLEMS: Final = 5
+MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may stand for several integers
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """One text or pair of texts, its label where the file has one, and its 1-based line there."""
+
+    text: str
+    text_pair: str | None
+    label: str | None
+    row: int
+
+
+@dataclass
+class ReadReport:
+    """How a file was read; filled on the way, complete when reading ends."""
+
+    path: str = ""
+    format: str = ""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Each role (text, text_pair, label) and the name or number of the column it is read from."""
+    guessed: list[str] = field(default_factory=list)
+    """The roles whose column no flag gave, and "format" where standard input's was guessed."""
+    header: bool | None = None
+    """Whether the first row named the columns; None for formats without a header."""
+    num_examples: int = 0
+    num_problems: int = 0
+    """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
+    problems: list[Problem] = field(default_factory=list)
+    """The first of them, at most 1,000."""
+    notes: list[str] = field(default_factory=list)
+    """What else was found: blank lines, rows of another width, a first row taken for data."""
+
+    def lines(self) -> list[str]:
+        """The report as plain text: columns, notes, and the rows that were skipped."""
+        lines = []
+        if self.columns:
+            columns = ", ".join(f"{flag_name(role)} {name}" for role, name in self.columns.items())
+            guessed = " and ".join(flag_name(name) for name in self.guessed if name in ROLES)
+            lines.append(
+                f"{self.path}: read as {self.format}, {columns}"
+                + (f" ({guessed} guessed from the names)" if guessed else "")
+            )
+        lines += [f"{self.path}: {note}" for note in self.notes]
+        if self.num_problems:
+            lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")
+            lines += self.problem_lines()
+        return lines
+
+    def problem_lines(self) -> list[str]:
+        """The first problems, each with file and line, and how many more there are."""
+        shown = self.problems[:SHOWN_PROBLEMS]
+        lines = [f"  {self.path}:{problem.row}: {problem.message}" for problem in shown]
+        more = self.num_problems - len(shown)
+        return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def label_names(examples: Iterable[TextExample]) -> list[str]:
+    """The distinct labels: numbers first, in numeric order, then the others by code point."""
+    return sorted({e.label for e in examples if e.label is not None}, key=label_order)
+
+
+def label_order(label: str) -> tuple[float, str]:
+    """Sort key that puts "9" before "10", and numbers before words."""
+    number = finite_number(label)
+    return (math.inf if number is None else number, label)
+
+
+def finite_number(text: str) -> float | None:
+    """The finite number that a text spells, or None; 1_000 is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None
+
+
+def canonical_label(value: object) -> str | None:
+    """A label in one spelling whatever the format, or None for a value that cannot be one.
+
+    Text loses the white space around it; 1 and 1.0 are both "1", 0.5 is "0.5", booleans "true" and
+    "false".  None for an empty text, null, a number that is not finite, a list, an object, bytes.
+    """
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        whole = value.is_integer() and abs(value) <= MAX_EXACT_FLOAT
+        return str(int(value)) if whole else repr(value)
+    return None
+
+
+def json_type(value: object) -> str:
+    """What a value is, in the words of JSON, for a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return f"a value of type {type(value).__name__}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """A count with its noun: 1 row, 2,000 rows."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

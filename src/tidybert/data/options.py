@@ -1,0 +1,135 @@
+"""How a file of labelled texts is to be read, one field a flag, and what public files need."""
+
+import difflib
+from dataclasses import dataclass, fields
+from typing import Final
+
+from tidybert.errors import UsageError
+
+FORMATS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "text", "label-text")
+SUFFIXES: Final = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".txt": "text",
+}
+DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a file of texts and labels; each field is the flag of the same name.
+
+    A column is named by its name in the header, or by its number, counted from 0: the first column
+    is 0, the second 1.  A name in the header wins over a number, so that a column headed "3" is
+    found by ``--text 3``; an int is always a number.  Raises UsageError for a value that no file
+    could be read with.
+    """
+
+    text: str | int | None = None
+    """``--text``: column of the text; guessed from common names when not given."""
+    text_pair: str | int | None = None
+    """``--text-pair``: column of the second text of a pair; none when ``text`` is given alone."""
+    label: str | int | None = None
+    """``--label``: column of the class or score; guessed from common names when not given."""
+    format: str | None = None
+    """``--format``: csv, tsv, jsonl (one object a line), json (one array of objects, or one object
+    of objects), parquet, text (one text a line), or label-text (the label, white space, and the
+    rest of the line is the text); by the file's suffix when not given, .gz apart."""
+    header: bool | None = None
+    """``--header/--no-header``: whether the first row of csv or tsv names the columns; when not
+    given, it does where the columns asked for are found in it, and columns given by number alone
+    need none."""
+    delimiter: str | None = None
+    """``--delimiter``: one character between cells, or tab, comma, semicolon, pipe; comma in csv
+    and tab in tsv when not given."""
+    quoting: bool | None = None
+    """``--quoting/--no-quoting``: whether "..." encloses a cell that holds delimiters or line ends;
+    when not given, it does except between tabs, where quotes are data, as in GLUE."""
+    encoding: str = "utf-8"
+    """``--encoding``: of text formats; utf-8 may begin with a byte-order mark."""
+
+    def __post_init__(self) -> None:
+        """Check each value by itself; what depends on the file is checked on reading."""
+        if self.format is not None and self.format not in FORMATS:
+            close = difflib.get_close_matches(self.format, FORMATS, n=1)
+            raise UsageError(
+                f"--format {self.format!r}: give one of {', '.join(FORMATS)}"
+                + (f"; did you mean {close[0]}?" if close else "")
+            )
+        for flag in ("text", "text_pair", "label"):
+            value = getattr(self, flag)
+            if isinstance(value, int) and value < 0:
+                raise UsageError(
+                    f"{flag_name(flag)} {value}: columns are numbered from 0, left to right"
+                )
+        if self.delimiter is not None:
+            self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
+        try:
+            "a".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise UsageError(
+                f"--encoding {self.encoding!r}: not an encoding of text; give a name such as "
+                "utf-8, latin-1, cp1252 or utf-16"
+            ) from None
+
+    def separator(self, file_format: str) -> str:
+        """The character between the cells of a csv or tsv file."""
+        default = "\t" if file_format == "tsv" else ","
+        given = default if self.delimiter is None else self.delimiter
+        return DELIMITER_NAMES.get(given, given)
+
+    def quotes(self, file_format: str) -> bool:
+        """Whether quotes enclose cells: given, or on except between tabs."""
+        return self.separator(file_format) != "\t" if self.quoting is None else self.quoting
+
+    def flags(self) -> list[str]:
+        """The command-line flags that make these options, defaults left out."""
+        words: list[str] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value == field.default:
+                continue
+            if isinstance(value, bool):
+                words.append(flag_name(field.name if value else f"no_{field.name}"))
+            else:
+                words += [flag_name(field.name), "tab" if value == "\t" else str(value)]
+        return words
+
+    @staticmethod
+    def _check_delimiter(delimiter: str) -> None:
+        if delimiter.isspace() and delimiter != "\t":
+            raise UsageError(
+                f"--delimiter {delimiter!r}: texts hold spaces; for a label, white space and a "
+                "text on each line give --format label-text"
+            )
+        if len(delimiter) != 1 or delimiter in '"\0':
+            raise UsageError(
+                f"--delimiter {delimiter!r}: give one character other than a quote, or one of "
+                f"{', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
+            )
+
+
+def flag_name(field: str) -> str:
+    """The flag of a field: text_pair is --text-pair."""
+    return "--" + field.replace("_", "-")
+
+
+PUBLISHED_LAYOUTS: Final = {
+    "glue/SST-2/*.tsv": ReadOptions(text="sentence", label="label"),
+    "glue/RTE/*.tsv": ReadOptions(text="sentence1", text_pair="sentence2", label="label"),
+    "glue/QNLI/dev.tsv": ReadOptions(text="question", text_pair="sentence", label="label"),
+    "glue/MRPC/*.tsv": ReadOptions(text="#1 String", text_pair="#2 String", label="Quality"),
+    "glue/STS-B/*.csv": ReadOptions(text=5, text_pair=6, label=4, format="tsv"),
+    "glue/QQP/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "glue/MNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "glue/QNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "text/sms_spam/SMSSpamCollection": ReadOptions(text=1, label=0, format="tsv"),
+    "text/banking77/t*.csv": ReadOptions(text="text", label="category"),
+    "text/trec/TREC.*.all": ReadOptions(format="label-text", encoding="latin-1"),
+    "zh/chnsenticorp/*.tsv": ReadOptions(text="text_a", label="label"),
+}
+"""How public data sets are read as they were published: file patterns and their options."""

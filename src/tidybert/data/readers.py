@@ -1,0 +1,189 @@
+"""Files of labelled texts as a stream of TextExample: csv, tsv, JSON lines, JSON, Parquet, lines.
+
+Memory is constant for every format but json.  Nothing is dropped silently: a row that cannot be
+read is an error with file and line, or, with ``skip_bad_rows``, counted and named in the report.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tidybert.data import formats, records, rows
+from tidybert.data.columns import ROLES
+from tidybert.data.examples import (
+    ReadReport,
+    TextExample,
+    canonical_label,
+    count_of,
+    finite_number,
+    json_type,
+    label_names,
+)
+from tidybert.data.formats import Problem
+from tidybert.data.options import FORMATS, PUBLISHED_LAYOUTS, SUFFIXES, ReadOptions, flag_name
+from tidybert.data.rows import MISSING, Values
+from tidybert.errors import DataError, UsageError
+
+__all__ = [
+    "PUBLISHED_LAYOUTS",
+    "Problem",
+    "ReadOptions",
+    "ReadReport",
+    "TextExample",
+    "label_names",
+    "read_examples",
+]
+
+KEPT_PROBLEMS: Final = 1000
+
+
+def read_examples(
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    need_label: bool,
+    scores: bool = False,
+    skip_bad_rows: bool = False,
+    report: ReadReport | None = None,
+) -> Iterator[TextExample]:
+    """Read a file, or standard input for "-", as a stream of examples in the file's order.
+
+    ``need_label`` makes a row without a label a bad row, and ``scores`` one whose label is no
+    finite number, so that ``float(example.label)`` is safe.  Without ``skip_bad_rows`` nothing is
+    yielded after the first bad row; the rest of the file is read to count them all, except on
+    standard input, which may never end.  ``report`` is filled on the way; the columns and what was
+    guessed stand in it from the first example on.
+
+    Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
+
+    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
+    and UsageError for options that do not fit the file's format.
+    """
+    options = options or ReadOptions()
+    report = ReadReport() if report is None else report
+    report.path = str(path)
+    for values in _rows(options, report, need_label=need_label):
+        row = (
+            values
+            if isinstance(values, Problem)
+            else _example(values, report, need_label=need_label, scores=scores)
+        )
+        if isinstance(row, TextExample):
+            if skip_bad_rows or not report.num_problems:
+                report.num_examples += 1
+                yield row
+            continue
+        report.num_problems += 1
+        if len(report.problems) < KEPT_PROBLEMS:
+            report.problems.append(row)
+        if report.path == "-" and not skip_bad_rows:
+            break
+    if report.num_problems and not (skip_bad_rows and report.num_examples):
+        head = f"{path}: {count_of(report.num_problems, 'row')} cannot be read:"
+        advice = (
+            "No row is left"
+            if skip_bad_rows
+            else "Mend the file, or leave bad rows out with --skip-bad-rows"
+        )
+        raise DataError("\n".join([head, *report.problem_lines(), advice]))
+    if not report.num_examples:
+        raise DataError(f"{path}: it holds no example; is it the right file?")
+
+
+def _rows(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[Values | Problem]:
+    path = report.path
+    report.format = options.format or _format_of(path)
+    if report.format == "parquet":
+        _refuse(options, report, "header", "delimiter", "quoting")
+        yield from rows.parquet_values(options, report, need_label=need_label)
+        return
+    with formats.open_bytes(path) as stream:
+        if not report.format:
+            report.format = "jsonl" if stream.peek(1)[:1] == b"{" else "text"
+            report.guessed.append("format")
+            report.notes.append(f"read as --format {report.format}, judged by the first byte")
+        lines = formats.decoded_lines(stream, options.encoding, path)
+        if report.format in ("csv", "tsv"):
+            separator = options.separator(report.format)
+            quotes = options.quotes(report.format)
+            split = formats.quoted_rows if quotes else formats.unquoted_rows
+            yield from rows.delimited_values(
+                split(lines, separator), options, report, need_label=need_label
+            )
+            return
+        _refuse(options, report, "header", "delimiter", "quoting")
+        if report.format in ("text", "label-text"):
+            _refuse(options, report, *ROLES)
+            yield from rows.line_values(lines, report, need_label=need_label)
+            return
+        entries: Iterator[records.ValueRow | Problem] = (
+            records.json_line_rows(lines)
+            if report.format == "jsonl"
+            else records.json_file_rows(stream, options.encoding, path)
+        )
+        yield from rows.record_values(entries, options, report, need_label=need_label)
+
+
+def _format_of(path: str) -> str:
+    """The format that a file's suffix tells; nothing for standard input, which has none."""
+    if path == "-":
+        return ""
+    name = Path(path).name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    if Path(path).is_dir():
+        raise DataError(f"{path}: it is a folder; name a file in it")
+    if suffix not in SUFFIXES:
+        raise UsageError(
+            f"{path}: the suffix {suffix!r} does not tell the format; give --format, one of "
+            f"{', '.join(FORMATS)}"
+        )
+    if suffix == ".parquet" and name.endswith(".gz"):
+        raise UsageError(f"{path}: Parquet is compressed within; unpack this file first")
+    return SUFFIXES[suffix]
+
+
+def _refuse(options: ReadOptions, report: ReadReport, *names: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{report.path}: {flag_name(name)} has no meaning for --format {report.format}"
+                + ("; is another --format meant?" if name in ROLES else "")
+            )
+
+
+def _example(
+    values: Values, report: ReadReport, *, need_label: bool, scores: bool
+) -> TextExample | Problem:
+    row, text, text_pair, raw_label = values
+    if text_pair is MISSING:
+        text_pair = None
+    elif text_pair is None or not isinstance(text_pair, str) or _is_broken(text_pair):
+        return Problem(row, _not_text("text_pair", text_pair, report))
+    if not isinstance(text, str) or _is_broken(text):
+        return Problem(row, _not_text("text", text, report))
+    label = None if raw_label is MISSING else canonical_label(raw_label)
+    if need_label and label is None:
+        empty = raw_label is None or isinstance(raw_label, str)
+        what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
+        return Problem(row, f"the label is {what}")
+    if scores and label is not None and finite_number(label) is None:
+        return Problem(
+            row,
+            f"the score {label[:40]!r} is no finite number; is {report.columns.get('label', '')!r} "
+            "the right --label? (the first column is 0)",
+        )
+    return TextExample(text, text_pair, label, row)
+
+
+def _is_broken(text: str) -> bool:
+    """Whether a text holds a lone surrogate, which JSON can spell and UTF-8 cannot."""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _not_text(role: str, value: object, report: ReadReport) -> str:
+    column = report.columns.get(role, role)
+    if isinstance(value, str):
+        return f"{column!r} holds a lone surrogate (half of a \\ud83d\\ude00 pair)"
+    return f"{column!r} is {json_type(value)} where a text is expected"

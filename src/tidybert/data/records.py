@@ -1,0 +1,130 @@
+"""Rows that are objects: JSON lines, one JSON array or object of objects, and Parquet.
+
+Follows RFC 8259 as Python's json reads it, and the Parquet files that pyarrow reads.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from tidybert.data.formats import Line, Problem, os_reason, wrong_byte
+from tidybert.errors import DataError
+
+PARQUET_BATCH = 1024
+BLANK = object()  # what a blank line holds, where None would be a JSON null
+
+# A row's number (its line, or its place in a Parquet file, from 1) and its value.
+ValueRow = tuple[int, object]
+
+
+def json_line_rows(lines: Iterator[Line]) -> Iterator[ValueRow | Problem]:
+    """One JSON value a line; BLANK for a blank line."""
+    for number, text, problem in lines:
+        if problem:
+            yield Problem(number, problem)
+        elif not text.strip(" \t\r\n"):
+            yield number, BLANK
+        else:
+            try:
+                row = number, json.loads(text)
+            except json.JSONDecodeError as error:
+                yield Problem(number, f"not JSON: {error.msg} at column {error.colno}")
+            except (ValueError, RecursionError) as error:
+                yield Problem(number, f"JSON that cannot be read: {error}")
+            else:
+                yield row
+
+
+def json_file_rows(stream: BinaryIO, encoding: str, path: str) -> Iterator[ValueRow]:
+    """The entries of one JSON array, or of one object of objects, each with its line.
+
+    The file is held in memory.  Raises DataError where the JSON is broken, with the line.
+    """
+    raw = stream.read()
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        number = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1)
+        line = raw[error.start - column : error.start + 1]
+        raise DataError(f"{path}:{number}: {wrong_byte(line, column, encoding, number)}") from error
+    try:
+        yield from _json_entries(text)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{error.lineno}: not JSON: {error.msg} at column {error.colno}; "
+            "for one object a line give --format jsonl"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: JSON that cannot be read: {error}") from error
+
+
+def parquet_names(path: str) -> list[str]:
+    """The names of a Parquet file's columns; DataError where it is none."""
+    with _parquet(path) as file:
+        return list(file.schema_arrow.names)
+
+
+def parquet_rows(path: str, columns: Sequence[str]) -> Iterator[ValueRow]:
+    """Rows of a Parquet file as objects of the named columns, numbered from 1."""
+    number = 0
+    with _parquet(path) as file:
+        for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=list(columns)):
+            for value in batch.to_pylist():
+                number += 1
+                yield number, value
+
+
+@contextmanager
+def _parquet(path: str) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with Path(path).open("rb") as stream, pq.ParquetFile(stream) as file:
+            yield file
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
+
+
+def _json_entries(text: str) -> Iterator[ValueRow]:
+    """Walk the outermost array or object, so that each entry's line is known."""
+    decode = json.JSONDecoder().raw_decode
+    space = re.compile(r"[ \t\r\n]*")
+    line, counted = 1, 0
+
+    def skip(at: int) -> int:
+        return cast(re.Match[str], space.match(text, at)).end()
+
+    at = skip(0)
+    opener = text[at : at + 1]
+    closer = {"[": "]", "{": "}"}.get(opener)
+    if closer is None:
+        raise json.JSONDecodeError("an array or an object of objects is expected", text, at)
+    at = skip(at + 1)
+    if text[at : at + 1] != closer:
+        while True:
+            line += text.count("\n", counted, at)
+            counted = at
+            if opener == "{":
+                key, at = decode(text, at)
+                at = skip(at)
+                if not isinstance(key, str) or text[at : at + 1] != ":":
+                    raise json.JSONDecodeError('"name": is expected', text, at)
+                at = skip(at + 1)
+            value, at = decode(text, at)
+            yield line, value
+            at = skip(at)
+            if text[at : at + 1] == closer:
+                break
+            if text[at : at + 1] != ",":
+                raise json.JSONDecodeError(f"a comma or {closer} is expected", text, at)
+            at = skip(at + 1)
+    at = skip(at + 1)
+    if at < len(text):
+        raise json.JSONDecodeError("more text after the end", text, at)
