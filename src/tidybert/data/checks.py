@@ -1,0 +1,266 @@
+"""What is worth knowing of labelled examples before training: errors that stop it, and warnings."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.examples import TextExample, count_of, finite_number, label_order
+from tidybert.errors import DataError
+
+Kind = Literal["classify", "regress"]
+
+LINE_WIDTH: Final = 80
+SHOWN: Final = 5
+IMBALANCE_RATIO: Final = 10.0
+LONGEST_SEQUENCE: Final = 512  # positions of the published models
+PERCENTILES: Final = (50, 90, 95, 99)
+
+
+@dataclass
+class DataReport:
+    """What `check_examples` found; ``errors`` stop training, ``warnings`` do not."""
+
+    kind: Kind
+    num_train: int
+    num_dev: int | None
+    """None where no dev examples were given."""
+    label_counts: dict[str, int] = field(default_factory=dict)
+    """Training examples of each class, in the order of the class indices; empty for scores."""
+    score_range: tuple[float, float] | None = None
+    """Least and greatest training score."""
+    num_tokens: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By part (train, dev): the 50, 90, 95, 99 percentiles and max of tokens an example."""
+    num_truncated: dict[str, int] = field(default_factory=dict)
+    """By part: examples longer than max_seq_length."""
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """The report as plain text, at most 80 columns wide."""
+        dev = "" if self.num_dev is None else f", {self.num_dev:,} to evaluate"
+        paragraphs = [f"{count_of(self.num_train, 'example')} to train{dev}"]
+        if self.label_counts:
+            paragraphs.append("classes: " + _listed(self.label_counts, 12))
+        if self.score_range:
+            paragraphs.append(f"scores from {self.score_range[0]:g} to {self.score_range[1]:g}")
+        for part, lengths in self.num_tokens.items():
+            shown = ", ".join(
+                f"{value:,} ({name if name == 'max' else name + '%'})"
+                for name, value in lengths.items()
+            )
+            paragraphs.append(f"tokens, {part}: {shown}")
+        paragraphs += [f"warning: {message}" for message in self.warnings]
+        paragraphs += [f"error: {message}" for message in self.errors]
+        return [
+            line
+            for paragraph in paragraphs
+            for line in textwrap.wrap(paragraph, LINE_WIDTH, subsequent_indent="  ")
+        ]
+
+    def raise_on_errors(self) -> None:
+        """Raise DataError with every error, if there is one."""
+        if self.errors:
+            raise DataError("\n".join(["these data cannot be trained on:", *self.errors]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON can hold it."""
+        return asdict(self)
+
+
+def check_examples(
+    train: Sequence[TextExample],
+    dev: Sequence[TextExample] | None,
+    *,
+    kind: Kind,
+    lengths_train: npt.NDArray[np.integer[Any]],
+    lengths_dev: npt.NDArray[np.integer[Any]] | None,
+    max_seq_length: int,
+) -> DataReport:
+    """Examine examples before training.
+
+    ``lengths_train`` and ``lengths_dev`` are the tokens of each example, special tokens included,
+    before truncation: (number of examples,).  For ``regress`` each label must spell a finite
+    number, as `read_examples` with ``scores`` sees to.
+    """
+    report = DataReport(kind, len(train), None if dev is None else len(dev))
+    if not train:
+        report.errors.append("there are no training examples")
+        return report
+    if dev is not None and not dev:
+        report.errors.append("there are no dev examples")
+    if kind == "classify":
+        _check_classes(report, train, dev or ())
+    else:
+        _check_scores(report, train)
+    _check_empty(report, "training", train)
+    _check_empty(report, "dev", dev or ())
+    _check_duplicates(report, train, dev or ())
+    _check_lengths(report, lengths_train, lengths_dev, max_seq_length)
+    return report
+
+
+def _check_classes(
+    report: DataReport, train: Sequence[TextExample], dev: Sequence[TextExample]
+) -> None:
+    counts = Counter(_label(example) for example in train)
+    report.label_counts = {name: counts[name] for name in sorted(counts, key=label_order)}
+    if len(counts) == 1:
+        report.errors.append(
+            f"every training example has the label {_short(next(iter(counts)))}; two classes at "
+            "least are needed (is --label the right column?)"
+        )
+    in_dev = Counter(_label(example) for example in dev)
+    unknown = {name: in_dev[name] for name in sorted(in_dev, key=label_order) if name not in counts}
+    if unknown:
+        report.errors.append(
+            f"labels of dev examples that no training example has: {_listed(unknown, SHOWN)}; "
+            "spell the labels alike in both files, or add training examples"
+        )
+    if len(in_dev) == 1:
+        report.warnings.append(
+            f"every dev example has the label {_short(next(iter(in_dev)))}, so the dev metrics "
+            "tell nothing of the other classes"
+        )
+    lone = {name: count for name, count in report.label_counts.items() if count == 1}
+    if lone:
+        names = ", ".join(_short(name) for name in list(lone)[:SHOWN])
+        more = f" and {len(lone) - SHOWN} more" if len(lone) > SHOWN else ""
+        report.warnings.append(
+            f"classes with a single training example: {names}{more}; add examples, or merge the "
+            "class with another (a header read as data looks like this too)"
+        )
+    (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
+    if most >= IMBALANCE_RATIO * least:
+        report.warnings.append(
+            f"the classes are unbalanced: {_short(common)} has {count_of(most, 'example')}, "
+            f"{_short(rare)} {least:,}; judge by macro_f1, and try --class-weight balanced"
+        )
+
+
+def _check_scores(report: DataReport, train: Sequence[TextExample]) -> None:
+    scores = [finite_number(_label(example)) for example in train]
+    if None in scores:
+        row = train[scores.index(None)].row
+        report.errors.append(f"the score on line {row} is no finite number")
+        return
+    numbers = [score for score in scores if score is not None]
+    report.score_range = (min(numbers), max(numbers))
+    if min(numbers) == max(numbers):
+        report.errors.append(
+            f"every training score is {numbers[0]:g}; there is nothing to learn (is --label the "
+            "right column?)"
+        )
+
+
+def _check_empty(report: DataReport, part: str, examples: Sequence[TextExample]) -> None:
+    rows = [
+        e.row
+        for e in examples
+        if not e.text.strip() or (e.text_pair is not None and not e.text_pair.strip())
+    ]
+    if rows:
+        report.warnings.append(
+            f"{count_of(len(rows), f'{part} example')} with an empty text ({_lines_of(rows)}); "
+            "remove them, or fill them in"
+        )
+
+
+def _check_duplicates(
+    report: DataReport, train: Sequence[TextExample], dev: Sequence[TextExample]
+) -> None:
+    first_labels: dict[tuple[str, str | None], set[str]] = {}
+    repeated: list[int] = []
+    for example in train:
+        labels = first_labels.setdefault((example.text, example.text_pair), set())
+        if _label(example) in labels:
+            repeated.append(example.row)
+        labels.add(_label(example))
+    if repeated:
+        report.warnings.append(
+            f"{count_of(len(repeated), 'training example')} repeating an earlier one, text and "
+            f"label ({_lines_of(repeated)})"
+        )
+    torn = {text for text, labels in first_labels.items() if len(labels) > 1}
+    if torn:
+        rows = [e.row for e in train if (e.text, e.text_pair) in torn]
+        report.warnings.append(
+            f"{count_of(len(torn), 'text')} with contradictory labels, in {len(rows):,} training "
+            f"examples ({_lines_of(rows)}); decide on one label for each"
+        )
+    shared = [e.row for e in dev if (e.text, e.text_pair) in first_labels]
+    if shared:
+        report.warnings.append(
+            f"{count_of(len(shared), 'dev example')} of {len(dev):,} with a text that stands in "
+            f"the training examples too ({_lines_of(shared)} of dev), so the dev metrics flatter "
+            "the model; remove them from one of the two"
+        )
+
+
+def _check_lengths(
+    report: DataReport,
+    lengths_train: npt.NDArray[np.integer[Any]],
+    lengths_dev: npt.NDArray[np.integer[Any]] | None,
+    max_seq_length: int,
+) -> None:
+    longest = 0
+    told = []
+    for part, lengths in (("train", lengths_train), ("dev", lengths_dev)):
+        if lengths is None or not len(lengths):
+            continue
+        percentiles = np.percentile(lengths, PERCENTILES, method="higher")
+        report.num_tokens[part] = {
+            **{str(p): int(value) for p, value in zip(PERCENTILES, percentiles, strict=True)},
+            "max": int(lengths.max()),
+        }
+        truncated = int((lengths > max_seq_length).sum())
+        report.num_truncated[part] = truncated
+        if truncated:
+            longest = max(longest, int(lengths.max()))
+            told.append(
+                f"{truncated:,} of {len(lengths):,} {part} ({truncated / len(lengths):.1%})"
+            )
+    if not told:
+        return
+    enough = min(longest, LONGEST_SEQUENCE)
+    advice = f"--max-seq-length {enough} would keep them whole, at the cost of time"
+    if longest > LONGEST_SEQUENCE:
+        lengths = np.concatenate([lengths_train] + ([] if lengths_dev is None else [lengths_dev]))
+        beyond = int((lengths > LONGEST_SEQUENCE).sum())
+        longer = f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens"
+        split = "put what matters first in the text, or split it into several examples"
+        advice = (
+            f"{longer}; {split}"
+            if max_seq_length >= LONGEST_SEQUENCE
+            else f"--max-seq-length {enough} would keep most whole; {longer}: {split}"
+        )
+    report.warnings.append(
+        f"examples longer than --max-seq-length {max_seq_length} lose their end: "
+        f"{' and '.join(told)}; {advice}"
+    )
+
+
+def _label(example: TextExample) -> str:
+    if example.label is None:
+        raise DataError(f"line {example.row}: the example has no label; training needs one")
+    return example.label
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 30 else name[:29] + "…")
+
+
+def _listed(counts: dict[str, int], shown: int) -> str:
+    parts = [f"{_short(name)} {count:,}" for name, count in list(counts.items())[:shown]]
+    more = f" and {len(counts) - shown} more" if len(counts) > shown else ""
+    return ", ".join(parts) + more
+
+
+def _lines_of(rows: Sequence[int]) -> str:
+    parts = ", ".join(str(row) for row in rows[:SHOWN])
+    more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+    return f"{'line' if len(rows) == 1 else 'lines'} {parts}{more}"

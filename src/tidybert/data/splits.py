@@ -1,0 +1,105 @@
+"""Hold out a part of the examples for evaluation, with no text on both sides."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.errors import DataError, UsageError
+
+Indices = npt.NDArray[np.int64]
+
+
+def stratified_split(
+    labels: Sequence[str],
+    fraction: float,
+    seed: int,
+    *,
+    texts: Sequence[Hashable] | None = None,
+) -> tuple[Indices, Indices]:
+    """Indices of the examples to train on and to evaluate on, both ascending.
+
+    Each class gives about ``fraction`` of its examples to evaluation, at least one and never all.
+    Examples with equal ``texts`` (a text, or a pair as a tuple) stay on one side; a text under
+    several labels is trained on.  So a class stays out of evaluation only where it has a single
+    example, or no text that is its own and can be spared.  The same arguments give the same split.
+
+    Raises UsageError for a fraction that is not between 0 and 1, DataError where no example can be
+    held out.
+    """
+    groups = _groups(len(labels), fraction, texts)
+    generator = np.random.default_rng(seed)
+    by_class: dict[str, list[list[int]]] = {name: [] for name in sorted(set(labels))}
+    sizes = dict.fromkeys(by_class, 0)
+    own = dict.fromkeys(by_class, 0)
+    for label in labels:
+        sizes[label] += 1
+    for group in groups:
+        names = {labels[index] for index in group}
+        if len(names) == 1:
+            name = names.pop()
+            by_class[name].append(group)
+            own[name] += len(group)
+    dev: list[int] = []
+    for name, candidates in by_class.items():
+        order = generator.permutation(len(candidates))
+        wanted = max(1, round(fraction * sizes[name]))
+        # A class must keep one example to train on: one of its own, or a text of several labels.
+        spare = len(candidates) - (1 if own[name] == sizes[name] else 0)
+        dev += _take([candidates[at] for at in order], wanted, spare)
+    return _sides(len(labels), dev)
+
+
+def random_split(
+    num_examples: int,
+    fraction: float,
+    seed: int,
+    *,
+    texts: Sequence[Hashable] | None = None,
+) -> tuple[Indices, Indices]:
+    """The same for scores: about ``fraction`` of all examples, drawn without regard to labels."""
+    groups = _groups(num_examples, fraction, texts)
+    order = np.random.default_rng(seed).permutation(len(groups))
+    wanted = max(1, round(fraction * num_examples))
+    return _sides(num_examples, _take([groups[at] for at in order], wanted, len(groups) - 1))
+
+
+def _groups(
+    num_examples: int, fraction: float, texts: Sequence[Hashable] | None
+) -> list[list[int]]:
+    """Indices of the examples that must stay together, in order of first appearance."""
+    if not 0.0 < fraction < 1.0:
+        raise UsageError(f"a fraction of {fraction} cannot be held out; give one between 0 and 1")
+    if texts is None:
+        return [[index] for index in range(num_examples)]
+    if len(texts) != num_examples:
+        raise ValueError(f"{len(texts)} texts were given for {num_examples} examples")
+    groups: dict[Any, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(text, []).append(index)
+    return list(groups.values())
+
+
+def _take(groups: Sequence[list[int]], wanted: int, spare: int) -> list[int]:
+    """About ``wanted`` members of at most ``spare`` groups, without overshooting where possible."""
+    taken: list[int] = []
+    count = 0
+    for group in groups:
+        if count < spare and len(taken) + len(group) <= wanted:
+            taken += group
+            count += 1
+    if not taken and spare > 0:
+        taken = list(min(groups, key=lambda group: len(group)))
+    return taken
+
+
+def _sides(num_examples: int, dev: list[int]) -> tuple[Indices, Indices]:
+    if not dev:
+        raise DataError(
+            f"{num_examples} examples cannot be split: no text can be spared for evaluation; add "
+            "examples, or name a dev file with --dev"
+        )
+    is_dev = np.zeros(num_examples, dtype=np.bool_)
+    is_dev[dev] = True
+    return np.flatnonzero(~is_dev).astype(np.int64), np.flatnonzero(is_dev).astype(np.int64)

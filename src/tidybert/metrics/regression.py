@@ -1,0 +1,61 @@
+"""Scores of predicted numbers: Pearson's and Spearman's correlation, and the mean squared error."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
+    """Score predicted numbers, both (B,) and finite: pearson, spearman, mse.
+
+    A correlation with a constant is undefined, and so is that of one example: 0.0, never NaN, for a
+    model that answers alike to everything has learned nothing.
+
+    Raises ValueError for no example, other shapes, or values that are not finite.
+    """
+    true = np.asarray(labels, dtype=np.float64)
+    predicted = np.asarray(predictions, dtype=np.float64)
+    if true.ndim != 1 or true.shape != predicted.shape or not true.size:
+        raise ValueError(
+            f"labels of shape {true.shape} and predictions of shape {predicted.shape} were given; "
+            "two arrays of one length, not empty, are expected"
+        )
+    for name, values in (("labels", true), ("predictions", predicted)):
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must be finite; {_first_not_finite(values)} was given")
+    return {
+        "pearson": _pearson(true, predicted),
+        "spearman": _pearson(_ranks(true), _ranks(predicted)),
+        "mse": float(np.mean((true - predicted) ** 2)),
+    }
+
+
+def _pearson(a: Floats, b: Floats) -> float:
+    # The mean of equal values may differ from them by rounding, which would pass for variation.
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    a, b = _unit(a), _unit(b)
+    return float(np.clip(a @ b, -1.0, 1.0))
+
+
+def _unit(values: Floats) -> Floats:
+    """The values about their mean, scaled to length 1 without overflow or underflow."""
+    scaled = values / np.abs(values).max()
+    centred = scaled - scaled.mean()
+    centred /= np.abs(centred).max()
+    unit: Floats = centred / np.linalg.norm(centred)
+    return unit
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1, equal values sharing the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks
+
+
+def _first_not_finite(values: npt.NDArray[Any]) -> float:
+    return float(values[~np.isfinite(values)][0])
