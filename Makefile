@@ -1,0 +1,50 @@
+# Two commands on a fresh machine that has make and Python 3.11 or newer:
+#   make quickstart   fine-tune the embedded weights on the bundled support tickets
+#   make test         style, types and tests
+# Both install into .venv once, and again only when pyproject.toml changes; make clean removes it.
+# Another Python: make PYTHON=python3.12 quickstart
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help quickstart test clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+quickstart: $(VENV)/.weights
+	@$(BIN)/tidybert quickstart
+
+test: $(VENV)/.dev $(VENV)/.weights
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "tidybert needs Python 3.11 or newer, and '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
+	    echo "name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/.created
+	@echo "installing tidybert and what it needs into $(VENV); the first time takes some minutes" >&2
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.installed
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# The names, versions and hashes of weights stand in pretrained.py.
+$(VENV)/.weights: src/tidybert/pretrained.py | $(VENV)/.installed
+	$(BIN)/tidybert download minilm
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

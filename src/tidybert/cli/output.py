@@ -1,0 +1,113 @@
+"""What commands print: results on stdout, notes and progress on stderr."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+MAX_WIDTH: Final = 80
+
+
+def note(text: str) -> None:
+    """Print a line for the person at the terminal, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object as one line on stdout.
+
+    NumPy numbers are taken as numbers, and a number that is not finite is null, for JSON has none.
+    """
+    # JSON is UTF-8; where stdout is not, escapes keep the line valid.
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(_plain(value), ensure_ascii=not is_utf8, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(
+    columns: Mapping[str, Literal["left", "right"]],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str | None = None,
+) -> None:
+    """Print a table of at most 80 columns on stdout; ``columns`` maps headings to alignments."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+        title=title and Text(title, style="bold"),
+        title_justify="left",
+    )
+    for heading, align in columns.items():
+        table.add_column(Text(heading), justify=align, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    console.print(table, width=min(console.width, MAX_WIDTH))
+
+
+def training_progress() -> "Progress":
+    """A progress bar on stderr that counts examples; silent where stderr is no terminal.
+
+    Shows what is done, the last loss, examples a second and the time left::
+
+        with training_progress() as progress:
+            bar = progress.add_task("training", total=num_examples)
+            progress.update(bar, advance=32, loss=0.41)
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class LossColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            loss = task.fields.get("loss")
+            return Text("" if loss is None else f"loss {loss:.4f}")
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:.1f}/s")
+
+    console = Console(stderr=True)
+    console.width = min(console.width, MAX_WIDTH)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        LossColumn(),
+        RateColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        disable=not console.is_terminal,
+        expand=True,
+    )
