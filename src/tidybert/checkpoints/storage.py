@@ -210,10 +210,11 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 
 def _without_sharing(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, those that start at the same place in memory copied apart."""
+    """The same tensors, each with memory of its own, as the safetensors library demands."""
     seen: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():
-        apart[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
-        seen.add(tensor.data_ptr())
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
     return apart

@@ -1,0 +1,84 @@
+"""A tiny configuration and transformers' models of it, each with its files and its state."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tidybert.configuration import BertConfig
+
+HEADS = (
+    "BertModel",
+    "BertForPreTraining",
+    "BertForMaskedLM",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertForMultipleChoice",
+    "BertForQuestionAnswering",
+    "BertForNextSentencePrediction",
+)
+
+
+@pytest.fixture(scope="session")
+def config() -> BertConfig:
+    return BertConfig(
+        vocab_size=23,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=16,
+    )
+
+
+@pytest.fixture(scope="session", params=HEADS)
+def architecture(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def make_reference(config: BertConfig) -> Callable[..., Any]:
+    """transformers' model of a class, every parameter random (biases and LayerNorm too)."""
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.disable_progress_bar()
+
+    def make(architecture: str, **options: Any) -> Any:
+        theirs = transformers.BertConfig(**{**config.to_dict(), **options})
+        model = getattr(transformers, architecture)(theirs).eval()
+        generator = torch.Generator().manual_seed(7)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def saved(
+    make_reference: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """The directory to which transformers saves its model of a class."""
+
+    def save(architecture: str, **options: Any) -> Path:
+        directory = tmp_path_factory.mktemp(architecture)
+        make_reference(architecture, **options).save_pretrained(directory)
+        return directory
+
+    return save
+
+
+def equal_states(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(
+        a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]) for name in a
+    )
+
+
+@pytest.fixture(scope="session")
+def same_state() -> Callable[[dict[str, Tensor], dict[str, Tensor]], bool]:
+    """Whether two state dicts have the same names, dtypes and bits."""
+    return equal_states
