@@ -1,9 +1,24 @@
-"""Fixtures shared by all tests: where the real weights and the real data are, or a skip that says so."""
+"""Fixtures shared by all tests: real weights and data where they are, and tiny models built here."""
 
+import json
 import os
+
+# Small models gain nothing from threads, and tests that run side by side lose by them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tidybert.configuration import BertConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tidybert.data.examples import TextExample
 
 DATA_DIRECTORY = Path(
     os.environ.get("TIDYBERT_DATA", Path(__file__).parents[2] / "shared" / "data")
@@ -28,3 +43,112 @@ def real_data() -> Path:
     if not DATA_DIRECTORY.is_dir():
         pytest.skip(f"no data folder at {DATA_DIRECTORY}; name one with TIDYBERT_DATA")
     return DATA_DIRECTORY
+
+
+# Colours and animals are the classes of the toy problem, the rest is filler.
+COLOURS = ("red", "green", "blue", "white")
+ANIMALS = ("cat", "dog", "cow", "hen")
+FILLERS = ("the", "a", "is", "was", "near", "under", "old", "new", "and", "we", "saw")
+TINY_VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *COLOURS, *ANIMALS, *FILLERS)
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., BertConfig]:
+    """Makes configurations of a model that runs in a millisecond."""
+
+    def build(**overrides: Any) -> BertConfig:
+        sizes = {
+            "vocab_size": len(TINY_VOCABULARY),
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 24,
+            "max_position_embeddings": 32,
+            "initializer_range": 0.1,
+        }
+        return BertConfig(**{**sizes, **overrides})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def reference() -> Callable[..., "nn.Module"]:
+    """Makes models of transformers, by class name, with every parameter random."""
+    import torch
+    import transformers
+
+    def build(config: BertConfig, name: str = "BertModel", **overrides: Any) -> "nn.Module":
+        torch.manual_seed(0)
+        theirs = transformers.BertConfig(
+            **config.to_dict(), attn_implementation="eager", **overrides
+        )
+        model: nn.Module = getattr(transformers, name)(theirs).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                # Fresh biases and LayerNorms are 0 and 1, which would hide a mistake in them.
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        return model
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def copy_weights() -> Callable[["nn.Module", "nn.Module"], "nn.Module"]:
+    """Copies the weights of transformers' model into ours, and puts ours in evaluation mode."""
+    from tidybert.checkpoints.conversion import from_huggingface
+
+    def copy(theirs: "nn.Module", ours: "nn.Module") -> "nn.Module":
+        converted = from_huggingface(theirs.state_dict(), ours.config)
+        assert not converted.ignored
+        ours.load_state_dict(converted.tensors)
+        return ours.eval()
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> Path:
+    """A MODEL directory with a tiny random encoder and the toy problem's vocabulary."""
+    import torch
+
+    from tidybert.checkpoints.conversion import to_huggingface
+    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.modeling import BertModel
+    from tidybert.tokenization import BertTokenizer
+
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    directory.mkdir()
+    torch.manual_seed(0)
+    config = tiny_config()
+    state = BertModel(config).state_dict()
+    write_tensors(directory, to_huggingface(state, config))
+    (directory / "config.json").write_text(json.dumps(config.to_dict()))
+    BertTokenizer(TINY_VOCABULARY).save(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def toy_examples() -> Callable[..., list["TextExample"]]:
+    """Makes examples that a tiny model can learn: does a colour or an animal stand in the text?
+
+    As scores they are how many colours there are.
+    """
+    import numpy as np
+
+    from tidybert.data.examples import TextExample
+
+    def build(count: int, seed: int = 0, scores: bool = False) -> list["TextExample"]:
+        random = np.random.default_rng(seed)
+        examples = []
+        for row in range(1, count + 1):
+            words = list(random.choice(FILLERS, random.integers(2, 9)))
+            num_colours = int(random.integers(0, 4)) if scores else row % 2
+            words += list(random.choice(COLOURS, num_colours))
+            if not scores and not num_colours:
+                words.append(str(random.choice(ANIMALS)))
+            random.shuffle(words)
+            label = str(num_colours) if scores else ("animal", "colour")[num_colours]
+            examples.append(TextExample(" ".join(words), None, label, row))
+        return examples
+
+    return build

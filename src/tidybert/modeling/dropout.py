@@ -1,10 +1,10 @@
 """Dropout whose random numbers cost little on a CPU.
 
 A layer of BERT draws two random masks of (T, H) and one of the attention's size; with one float an
-element that is a seventh of a training step on two cores.  Here one 64-bit draw serves four elements
-of 16 bits each, so the probability is rounded to the nearest 1/65536 and the kept elements are
-scaled by the rounded one.  Draws come from torch's default generator, so ``torch.manual_seed`` fixes
-them.
+element that is a seventh of a training step on two cores.  Here one 64-bit draw serves four
+elements of 16 bits each, so the probability is rounded to the nearest 1/65536 and the kept elements
+are scaled by the rounded one.  Draws come from torch's default generator, so ``torch.manual_seed``
+fixes them.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _RESOLUTION = 65536
 
 def keep_mask(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
     """A float32 mask on the CPU, 1 to keep and 0 to drop, and the scale of what is kept."""
-    dropped = round(probability * _RESOLUTION)
+    dropped = min(round(probability * _RESOLUTION), _RESOLUTION - 1)
     count = shape.numel()
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     threshold = dropped - _RESOLUTION // 2

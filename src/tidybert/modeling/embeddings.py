@@ -1,4 +1,7 @@
-"""Token, position and segment embeddings (paper section 3, figure 2; modeling.py, embedding_postprocessor)."""
+"""Token, position and segment embeddings.
+
+Paper section 3, figure 2; original code: modeling.py, embedding_postprocessor.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +28,7 @@ class BertEmbeddings(nn.Module):
         """(T, H)."""
         hidden = self.word_embeddings(rows.input_ids)
         hidden = hidden + self.position_embeddings(rows.position_ids)
-        # One product with a small one-hot matrix: the lookup's backward would add T rows one by one.
+        # A product with a small one-hot matrix: the lookup's backward would add T rows one by one.
         types = functional.one_hot(rows.token_type_ids, self.token_type_embeddings.num_embeddings)
         hidden = torch.addmm(hidden, types.to(hidden.dtype), self.token_type_embeddings.weight)
         return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)

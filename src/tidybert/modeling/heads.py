@@ -8,7 +8,6 @@ Each model is called with Rows, or with padded (B, S) tensors and an attention_m
 # The bodies that need no pooled [CLS] build their encoder without a pooler, as the checkpoints do.
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel, initialize

@@ -137,11 +137,8 @@ class Rows:
                 f"attention_mask leaves sequence {lengths.index(0) if lengths else 0} without a "
                 "token: each needs at least one"
             )
-        cells = mask.view(-1).nonzero().squeeze(1)
-        if position_ids is None:
-            positions = cells % shape[1]
-        else:
-            positions = position_ids.reshape(-1)[cells]
+        cells = mask.reshape(-1).nonzero().squeeze(1)
+        positions = cells % shape[1] if position_ids is None else position_ids.reshape(-1)[cells]
         types = torch.zeros_like(cells)
         if token_type_ids is not None:
             types = token_type_ids.reshape(-1)[cells].long()
