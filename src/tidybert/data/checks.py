@@ -59,7 +59,9 @@ class DataReport:
         return [
             line
             for paragraph in paragraphs
-            for line in textwrap.wrap(paragraph, LINE_WIDTH, subsequent_indent="  ")
+            for line in textwrap.wrap(
+                paragraph, LINE_WIDTH, subsequent_indent="  ", break_on_hyphens=False
+            )
         ]
 
     def raise_on_errors(self) -> None:
@@ -87,6 +89,8 @@ def check_examples(
     before truncation: (number of examples,).  For ``regress`` each label must spell a finite
     number, as `read_examples` with ``scores`` sees to.
     """
+    assert len(lengths_train) == len(train)
+    assert dev is None or (lengths_dev is not None and len(lengths_dev) == len(dev))
     report = DataReport(kind, len(train), None if dev is None else len(dev))
     if not train:
         report.errors.append("there are no training examples")
@@ -173,26 +177,28 @@ def _check_empty(report: DataReport, part: str, examples: Sequence[TextExample])
 def _check_duplicates(
     report: DataReport, train: Sequence[TextExample], dev: Sequence[TextExample]
 ) -> None:
-    first_labels: dict[tuple[str, str | None], set[str]] = {}
+    labels_of: dict[tuple[str, str | None], set[str | float | None]] = {}
     repeated: list[int] = []
     for example in train:
-        labels = first_labels.setdefault((example.text, example.text_pair), set())
-        if _label(example) in labels:
+        seen = labels_of.setdefault((example.text, example.text_pair), set())
+        label = _label(example)
+        value = label if report.kind == "classify" else finite_number(label)
+        if value in seen:
             repeated.append(example.row)
-        labels.add(_label(example))
+        seen.add(value)
     if repeated:
         report.warnings.append(
             f"{count_of(len(repeated), 'training example')} repeating an earlier one, text and "
             f"label ({_lines_of(repeated)})"
         )
-    torn = {text for text, labels in first_labels.items() if len(labels) > 1}
+    torn = {text for text, labels in labels_of.items() if len(labels) > 1}
     if torn:
         rows = [e.row for e in train if (e.text, e.text_pair) in torn]
         report.warnings.append(
             f"{count_of(len(torn), 'text')} with contradictory labels, in {len(rows):,} training "
             f"examples ({_lines_of(rows)}); decide on one label for each"
         )
-    shared = [e.row for e in dev if (e.text, e.text_pair) in first_labels]
+    shared = [e.row for e in dev if (e.text, e.text_pair) in labels_of]
     if shared:
         report.warnings.append(
             f"{count_of(len(shared), 'dev example')} of {len(dev):,} with a text that stands in "
@@ -231,12 +237,11 @@ def _check_lengths(
     if longest > LONGEST_SEQUENCE:
         lengths = np.concatenate([lengths_train] + ([] if lengths_dev is None else [lengths_dev]))
         beyond = int((lengths > LONGEST_SEQUENCE).sum())
-        longer = f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens"
         split = "put what matters first in the text, or split it into several examples"
         advice = (
-            f"{longer}; {split}"
+            f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens; {split}"
             if max_seq_length >= LONGEST_SEQUENCE
-            else f"--max-seq-length {enough} would keep most whole; {longer}: {split}"
+            else f"--max-seq-length {enough} would keep all but {beyond:,} whole; there, {split}"
         )
     report.warnings.append(
         f"examples longer than --max-seq-length {max_seq_length} lose their end: "

@@ -139,6 +139,8 @@ def describe_columns(names: Sequence[str] | None, width: int) -> str:
     """The columns seen, for a message."""
     if names is None:
         return f"The first row has {width} columns, numbered 0 to {width - 1}"
+    if not names:
+        return "No columns are seen"
     shown = [f"{at} {name[:40]!r}" for at, name in enumerate(names[:20])]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"Columns seen: {', '.join(shown)}{more}"

@@ -12,7 +12,7 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -63,12 +63,11 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
     A byte-order mark before the first line is dropped.  A spoilt line comes with replacement
     characters, so that the quotes in it still close what they open.
     """
+    encoding = "utf-8" if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig") else encoding
+    raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     if not _keeps_ascii(encoding):
-        stream = cast(BinaryIO, _Recoded(stream, encoding, path))
-        encoding = "utf-8"
-    number = 0
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
+        raw_lines, encoding = _recoded_lines(stream, encoding, path), "utf-8"
+    for number, raw in enumerate(raw_lines, start=1):
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
                 f"{path}:{number}: a line longer than {MAX_LINE_BYTES >> 20} MiB; "
@@ -144,28 +143,23 @@ class _Feed:
         return text
 
 
-class _Recoded:
-    """Lines of a stream in an encoding that is no superset of ASCII (UTF-16), as UTF-8 bytes."""
-
-    def __init__(self, stream: BinaryIO, encoding: str, path: str) -> None:
-        self.path = path
-        self.text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
-        self.encoding = encoding
-        self.number = 0
-
-    def readline(self, limit: int) -> bytes:
-        self.number += 1
-        try:
-            return self.text.readline(limit).encode("utf-8")
-        except UnicodeError as error:
-            raise DataError(
-                f"{self.path}:{self.number}: this line or one soon after is not {self.encoding}; "
-                "give the file's encoding with --encoding"
-            ) from error
-
-    def __del__(self) -> None:
-        # The wrapper would close the stream, which is the caller's, on its own end.
-        self.text.detach()
+def _recoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[bytes]:
+    """Lines in an encoding that is no superset of ASCII, such as UTF-16, as UTF-8."""
+    text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
+    number = 0
+    try:
+        while line := text.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            yield line.encode("utf-8")
+    except UnicodeError as error:
+        raise DataError(
+            f"{path}:{number + 1}: this line or one soon after is not {encoding}; give the file's "
+            "encoding with --encoding"
+        ) from error
+    finally:
+        # The wrapper would otherwise close the stream, which is the caller's.
+        with suppress(ValueError):
+            text.detach()
 
 
 def _keeps_ascii(encoding: str) -> bool:

@@ -115,7 +115,7 @@ def record_values(
             continue
         record = cast(dict[str, object], value)
         if not report.columns:
-            _record_keys(list(record), options, report, need_label=need_label)
+            _record_keys(number, list(record), options, report, need_label=need_label)
         keys = report.columns
         needed = [key for role, key in keys.items() if role != "label" or need_label]
         absent = [key for key in needed if key not in record]
@@ -189,7 +189,7 @@ def _delimited_columns(
 
 
 def _record_keys(
-    names: list[str], options: ReadOptions, report: ReadReport, *, need_label: bool
+    row: int, names: list[str], options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> None:
     keys = {role: str(key) for role in ROLES if (key := getattr(options, role)) is not None}
     taken = [at for at, name in enumerate(names) if name in keys.values()]
@@ -197,7 +197,7 @@ def _record_keys(
     for role in ("text", "label") if need_label else ("text",):
         if role not in keys and role not in guesses:
             raise DataError(
-                f"{report.path}: cannot tell which key holds the {role}. "
+                f"{report.path}:{row}: cannot tell which key holds the {role}. "
                 f"{describe_columns(names, len(names))}. Give {flag_name(role)} KEY"
             )
     keys |= {role: names[at] for role, at in guesses.items()}

@@ -90,7 +90,7 @@ def _take(groups: Sequence[list[int]], wanted: int, spare: int) -> list[int]:
             taken += group
             count += 1
     if not taken and spare > 0:
-        taken = list(min(groups, key=lambda group: len(group)))
+        taken = list(groups[int(np.argmin([len(group) for group in groups]))])
     return taken
 
 

@@ -1,0 +1,147 @@
+"""Checks before training: what stops it, what is only said, and how it reads."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidybert.data.checks import DataReport, check_examples
+from tidybert.data.readers import TextExample
+from tidybert.errors import DataError
+
+
+def examples(*pairs: tuple[str, str], start: int = 2) -> list[TextExample]:
+    return [TextExample(text, None, label, row) for row, (text, label) in enumerate(pairs, start)]
+
+
+def check(
+    train: Sequence[TextExample], dev: Sequence[TextExample] | None = None, **changes: Any
+) -> DataReport:
+    arguments: dict[str, Any] = {
+        "kind": "classify",
+        "lengths_train": np.full(len(train), 10),
+        "lengths_dev": None if dev is None else np.full(len(dev), 10),
+        "max_seq_length": 128,
+    }
+    return check_examples(train, dev, **(arguments | changes))
+
+
+TRAIN = examples(("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"))
+DEV = examples(("e", "x"), ("f", "y"))
+
+
+def test_good_data_have_nothing_to_tell():
+    report = check(TRAIN, DEV)
+    assert (report.errors, report.warnings) == ([], [])
+    assert report.label_counts == {"x": 2, "y": 2}
+    assert report.num_tokens["dev"] == {"50": 10, "90": 10, "95": 10, "99": 10, "max": 10}
+    report.raise_on_errors()
+    assert report.lines() == [
+        "4 examples to train, 2 to evaluate",
+        "classes: 'x' 2, 'y' 2",
+        "tokens, train: 10 (50%), 10 (90%), 10 (95%), 10 (99%), 10 (max)",
+        "tokens, dev: 10 (50%), 10 (90%), 10 (95%), 10 (99%), 10 (max)",
+    ]
+
+
+def test_errors_stop_training():
+    with pytest.raises(DataError, match="no training examples"):
+        check([]).raise_on_errors()
+    with pytest.raises(DataError, match="no dev examples"):
+        check(TRAIN, []).raise_on_errors()
+    with pytest.raises(DataError, match="every training example has the label 'x'"):
+        check(examples(("a", "x"), ("b", "x"))).raise_on_errors()
+    with pytest.raises(DataError, match="no training example has: '10' 1, 'z' 2"):
+        check(TRAIN, [*DEV, *examples(("g", "z"), ("h", "z"), ("i", "10"))]).raise_on_errors()
+    with pytest.raises(DataError, match="line 3: the example has no label"):
+        check([TextExample("a", None, "x", 2), TextExample("a", None, None, 3)])
+
+
+def test_empty_texts_are_counted_with_their_rows():
+    pair = TextExample("a", " ", "x", 9)
+    report = check([*TRAIN, *examples((" \n", "x"), start=6), pair], DEV)
+    assert report.warnings == [
+        "2 training examples with an empty text (lines 6, 9); remove them, or fill them in"
+    ]
+
+
+def test_duplicates_and_contradictions():
+    train = [*TRAIN, *examples(("a", "x"), ("a", "x"), ("b", "x"), start=6)]
+    dev = [*DEV, *examples(("c", "x"), ("d", "x"), start=4)]
+    report = check(train, dev)
+    told = [warning.split(";")[0].split(", so")[0] for warning in report.warnings]
+    assert told == [
+        "2 training examples repeating an earlier one, text and label (lines 6, 7)",
+        "1 text with contradictory labels, in 2 training examples (lines 3, 8)",
+        "2 dev examples of 4 with a text that stands in the training examples too (lines 4, 5 of dev)",
+    ]
+
+
+def test_a_pair_is_no_duplicate_of_its_first_text():
+    pairs = [TextExample("a", "b", "x", 2), TextExample("a", "c", "y", 3)]
+    assert (
+        check([*pairs, TextExample("a", None, "x", 4), TextExample("z", "b", "y", 5)]).warnings
+        == []
+    )
+
+
+def test_unbalanced_and_lone_classes():
+    train = examples(*((f"t{at}", "common") for at in range(10)), ("u", "rare"))
+    warnings = check(train, DEV[:0] or None).warnings
+    assert "classes with a single training example: 'rare'" in warnings[0]
+    assert "'common' has 10 examples, 'rare' 1" in warnings[1]
+    assert "--class-weight balanced" in warnings[1]
+
+
+def test_one_class_in_dev_is_a_warning():
+    assert "tell nothing of the other classes" in check(TRAIN, DEV[:1]).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("longest", "max_seq_length", "advice"),
+    [
+        (300, 128, "1 of 4 train (25.0%); --max-seq-length 300 would keep them whole"),
+        (900, 128, "--max-seq-length 512 would keep all but 1 whole"),
+        (900, 512, "1 of them are longer than 512 tokens; put what matters first"),
+    ],
+)
+def test_truncation_says_what_to_do(longest, max_seq_length, advice):
+    lengths = np.array([10, 20, 30, longest])
+    report = check(TRAIN, DEV, lengths_train=lengths, max_seq_length=max_seq_length)
+    assert advice in report.warnings[0]
+    assert report.num_truncated == {"train": 1, "dev": 0}
+    assert report.num_tokens["train"]["max"] == longest
+    assert check(TRAIN, DEV, lengths_train=lengths, max_seq_length=longest).warnings == []
+
+
+def test_scores():
+    train = examples(("a", "1"), ("b", "2.5"), ("c", "-1e0"))
+    report = check(train, kind="regress")
+    assert (report.errors, report.warnings) == ([], [])
+    assert report.score_range == (-1.0, 2.5)
+    assert "scores from -1 to 2.5" in report.lines()
+    alike = check(examples(("a", "5.0"), ("b", "5.000")), kind="regress")
+    assert "every training score is 5" in alike.errors[0]
+    assert (
+        "line 3 is no finite" in check(examples(("a", "1"), ("b", "x")), kind="regress").errors[0]
+    )
+    twice = check(examples(("a", "5.0"), ("a", "5.000"), ("a", "4"), ("b", "1")), kind="regress")
+    assert "1 training example repeating" in twice.warnings[0]
+    assert "1 text with contradictory labels" in twice.warnings[1]
+
+
+NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), min_size=1, max_size=90)
+EXAMPLES = st.lists(st.tuples(st.sampled_from(["a", "b", "", "c d"]), NAMES), max_size=12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(train=EXAMPLES, dev=st.none() | EXAMPLES, longest=st.integers(0, 3000))
+def test_any_report_fits_80_columns_and_json(train, dev, longest):
+    lengths = np.full(len(train), longest)
+    report = check(examples(*train), None if dev is None else examples(*dev), lengths_train=lengths)
+    assert max(len(line) for line in report.lines()) <= 80
+    json.loads(json.dumps(report.to_dict(), allow_nan=False))

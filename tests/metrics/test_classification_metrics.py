@@ -1,0 +1,143 @@
+"""Classification metrics against literal values and scikit-learn; the confusion table as text."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidybert.metrics import classification_metrics, confusion_matrix, confusion_table
+
+
+def test_literal_example():
+    result = classification_metrics([0, 0, 1, 1], [0, 1, 1, 1], ["no", "yes"])
+    assert result == {
+        "accuracy": 0.75,
+        "macro_f1": pytest.approx((2 / 3 + 0.8) / 2),
+        "matthews": pytest.approx(1 / 3**0.5),
+        "f1": pytest.approx(0.8),
+        "per_label": {
+            "no": {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "support": 2},
+            "yes": {"precision": pytest.approx(2 / 3), "recall": 1.0, "f1": 0.8, "support": 2},
+        },
+    }
+
+
+CASES = st.integers(2, 5).flatmap(
+    lambda num_labels: st.tuples(
+        st.just(num_labels),
+        st.lists(
+            st.tuples(st.integers(0, num_labels - 1), st.integers(0, num_labels - 1)),
+            min_size=1,
+            max_size=40,
+        ),
+        st.integers(0, 1000),
+    )
+)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=30, deadline=None)
+@given(case=CASES)
+def test_equal_to_scikit_learn(case):
+    from sklearn import metrics
+
+    num_labels, pairs, seed = case
+    labels, predictions = np.array(pairs).T
+    names = [f"class {at}" for at in range(num_labels)]
+    raw = np.random.default_rng(seed).random((len(pairs), num_labels))
+    probabilities = raw / raw.sum(axis=1, keepdims=True)
+    result = classification_metrics(labels, predictions, names, probabilities)
+    json.dumps(result, allow_nan=False)
+    every = list(range(num_labels))
+    assert result["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predictions))
+    macro = metrics.f1_score(labels, predictions, average="macro", zero_division=0)
+    assert result["macro_f1"] == pytest.approx(macro)
+    matthews = metrics.matthews_corrcoef(labels, predictions)
+    assert result["matthews"] == pytest.approx(matthews)
+    loss = metrics.log_loss(labels, probabilities, labels=every)
+    assert result["log_loss"] == pytest.approx(loss)
+    rows = metrics.precision_recall_fscore_support(
+        labels, predictions, labels=every, zero_division=0
+    )
+    for name, row in zip(names, zip(*rows, strict=True), strict=True):
+        assert list(result["per_label"][name].values()) == pytest.approx([float(x) for x in row])
+    matrix = metrics.confusion_matrix(labels, predictions, labels=every)
+    assert np.array_equal(confusion_matrix(labels, predictions, num_labels), matrix)
+    if num_labels == 2:
+        positive = metrics.f1_score(labels, predictions, pos_label=1, zero_division=0)
+        assert result["f1"] == pytest.approx(positive)
+    else:
+        assert "f1" not in result
+
+
+def test_constant_predictions_are_no_nan():
+    result = classification_metrics([0, 1, 0], [0, 0, 0], ["a", "b"])
+    assert (result["matthews"], result["f1"]) == (0.0, 0.0)
+    assert result["per_label"]["b"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}
+    certain = [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    assert np.isfinite(classification_metrics([0, 1, 0], [0, 0, 0], "ab", certain)["log_loss"])
+
+
+def test_a_class_that_does_not_occur_leaves_macro_f1_alone():
+    assert classification_metrics([0, 1], [0, 1], ["a", "b", "c"])["macro_f1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "message"),
+    [
+        ([], [], "no example"),
+        ([0, 1], [0], "arrays of one length"),
+        ([0, 2], [0, 1], "labels from 0 to 2"),
+        ([0, 1], [0, -1], "predictions from -1 to 0"),
+    ],
+)
+def test_wrong_input(labels, predictions, message):
+    with pytest.raises(ValueError, match=message):
+        classification_metrics(labels, predictions, ["a", "b"])
+
+
+def test_wrong_probabilities():
+    with pytest.raises(ValueError, match="shape"):
+        classification_metrics([0, 1], [0, 1], ["a", "b"], [[0.5, 0.5]])
+    with pytest.raises(ValueError, match="finite"):
+        classification_metrics([0], [0], ["a", "b"], [[float("nan"), 0.5]])
+
+
+def test_confusion_table():
+    matrix = np.array([[1038, 2, 0], [1, 17, 4], [0, 0, 9]])
+    names = ["hardware", "软件", "billing and payments"]
+    assert confusion_table(matrix, names).splitlines() == [
+        "true \\ predicted  hardware  软件  billing and pay…",
+        "hardware             1,038     2                 0",
+        "软件                     1    17                 4",
+        "billing and pay…         0     0                 9",
+    ]
+
+
+def test_many_labels_show_the_top_confusions():
+    names = [f"intent_number_{at}" for at in range(30)]
+    matrix = np.diag(np.full(30, 5))
+    assert confusion_table(matrix, names) == "no confusion among 30 classes"
+    matrix[3, 4], matrix[4, 3], matrix[0, 1] = 12, 3, 3
+    assert confusion_table(matrix, names).splitlines() == [
+        "12  intent_number_3 taken for intent_number_4",
+        " 3  intent_number_0 taken for intent_number_1",
+        " 3  intent_number_4 taken for intent_number_3",
+    ]
+    assert "and 860 more confusions" in confusion_table(np.ones((30, 30), dtype=int), names)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    names=st.lists(
+        st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), max_size=60),
+        min_size=2,
+        max_size=20,
+    ),
+    count=st.integers(0, 10**9),
+)
+def test_any_table_fits_80_columns(names, count):
+    matrix = np.full((len(names), len(names)), count)
+    assert max(len(line) for line in confusion_table(matrix, names).splitlines()) <= 80
