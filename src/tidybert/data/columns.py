@@ -180,7 +180,7 @@ def _not_found(
     if names is None:
         return f"{head}without a header, columns are given by number. {seen}"
     return (
-        f"{head}there is no such column{suggest(wanted, names)}. {seen}. Where the first row is "
+        f"{head}there is no such column{suggest(wanted, names) or '.'} {seen}. Where the first row is "
         "data, give --no-header and columns by number, the first being 0"
     )
 
