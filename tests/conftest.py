@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: real weights and data where they are, and tiny models built here."""
+"""Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
 import json
 import os

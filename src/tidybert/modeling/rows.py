@@ -167,10 +167,12 @@ class Rows:
         """The sequences by similar length, for attention on dense blocks."""
         starts = np.concatenate([[0], np.cumsum(self.lengths)])
         lengths = np.array(self.lengths)
-        return tuple(
-            _group(starts, lengths, members, self.input_ids.device)
-            for members in _similar_lengths(lengths)
-        )
+        # They are kept, and what is made in inference mode could not serve a backward later.
+        with torch.inference_mode(False):
+            return tuple(
+                _group(starts, lengths, members, self.input_ids.device)
+                for members in _similar_lengths(lengths)
+            )
 
 
 # A further group of one layer's attention costs about as much time as this many cells of scores a

@@ -1,0 +1,195 @@
+"""Attention's bodies against the formula, one sequence at a time, forward and backward."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tidybert.modeling import attention as module
+from tidybert.modeling.attention import attention, plain_attention
+from tidybert.modeling.rows import Rows
+
+# Lengths that make one even block, one block with room left over, and several blocks.
+BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
+HEADS, HEAD_SIZE = 3, 4
+WIDTH = HEADS * HEAD_SIZE
+
+
+def make_rows(lengths: tuple[int, ...]) -> Rows:
+    return Rows.from_lists([[1] * length for length in lengths])
+
+
+def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(lengths))
+    values = torch.randn(sum(lengths), 3 * WIDTH, generator=generator, dtype=dtype)
+    return values.requires_grad_()
+
+
+def formula(
+    query_key_value: Tensor,
+    lengths: tuple[int, ...],
+    causal: bool = False,
+    keep: Callable[[int], Tensor] | None = None,
+) -> Tensor:
+    """softmax(Q K^T / sqrt(D)) V, a sequence at a time; ``keep`` multiplies a sequence's probs."""
+    contexts = []
+    for place, part in enumerate(query_key_value.split(lengths)):
+        query, key, value = part.view(-1, 3, HEADS, HEAD_SIZE).permute(1, 2, 0, 3)
+        scores = query @ key.transpose(1, 2) / math.sqrt(HEAD_SIZE)
+        if causal:
+            future = torch.ones(len(part), len(part), dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(future, -math.inf)
+        probs = scores.softmax(-1)
+        if keep is not None:
+            probs = probs * keep(place)
+        contexts.append((probs @ value).transpose(0, 1).reshape(len(part), WIDTH))
+    return torch.cat(contexts)
+
+
+def plain_context(
+    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+) -> Tensor:
+    return plain_attention(query_key_value, rows, num_heads, probability, causal)[0]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", BATCHES)
+@pytest.mark.parametrize("body", [attention, plain_context])
+def test_each_body_is_the_formula(
+    body: Callable[..., Tensor], lengths: tuple[int, ...], causal: bool
+) -> None:
+    ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
+    upstream = torch.randn(sum(lengths), WIDTH)
+
+    context = body(ours, make_rows(lengths), HEADS, 0.0, causal)
+    expected = formula(theirs, lengths, causal)
+    context.backward(upstream)
+    expected.backward(upstream)
+
+    torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_with_next_to_no_dropout_the_hand_written_backward_is_autograds(
+    lengths: tuple[int, ...],
+) -> None:
+    ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
+    upstream = torch.randn(sum(lengths), WIDTH)
+    rarely = 1e-6  # rounded to no dropout at all, yet it takes that path
+
+    attention(ours, make_rows(lengths), HEADS, rarely).backward(upstream)
+    plain_context(theirs, make_rows(lengths), HEADS, 0.0).backward(upstream)
+
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_with_dropout_forward_and_backward_are_the_formulas_with_that_mask(
+    lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Tensor] = []
+
+    def recorded(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
+        mask = (torch.rand(shape) >= probability).float()
+        drawn.append(mask)
+        return mask, 1 / (1 - probability)
+
+    monkeypatch.setattr(module, "keep_mask", recorded)
+    rows = make_rows(lengths)
+
+    def keep(sequence: int) -> Tensor:
+        """(N, n, n): what was drawn for a sequence, found by the row of its first token."""
+        for group, mask in zip(rows.groups, drawn, strict=True):
+            first_rows = group.gather.view(group.size, group.length)[:, 0].tolist()
+            if int(rows.cu_seqlens[sequence]) in first_rows:
+                place, length = first_rows.index(int(rows.cu_seqlens[sequence])), lengths[sequence]
+                of_group = mask.view(group.size, HEADS, group.length, group.length)
+                return of_group[place, :, :length, :length] / 0.75
+        raise AssertionError(sequence)
+
+    ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
+    upstream = torch.randn(sum(lengths), WIDTH)
+    context = attention(ours, rows, HEADS, 0.25)
+    context.backward(upstream)
+    expected = formula(theirs, lengths, keep=keep)
+    expected.backward(upstream)
+
+    torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=2e-5, rtol=1e-5)
+    assert not torch.allclose(context, formula(theirs, lengths), atol=1e-2)
+
+
+def test_dropout_is_without_bias() -> None:
+    lengths = (6, 4)
+    query_key_value = make_query_key_value(lengths).detach()
+    torch.manual_seed(0)
+
+    draws = torch.stack(
+        [attention(query_key_value, make_rows(lengths), HEADS, 0.3) for _ in range(2000)]
+    )
+
+    # Five standard errors of each element's mean.
+    bound = 5 * draws.std(0) / math.sqrt(len(draws))
+    assert ((draws.mean(0) - formula(query_key_value, lengths)).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_probs_are_a_distribution_over_the_sequences_own_tokens(causal: bool) -> None:
+    lengths = (3, 5, 1)
+
+    _, probs = plain_attention(
+        make_query_key_value(lengths), make_rows(lengths), HEADS, 0.0, causal
+    )
+
+    assert probs.shape == (3, HEADS, 5, 5)
+    for of_sequence, length in zip(probs, lengths, strict=True):
+        within = of_sequence[:, :length, :length]
+        torch.testing.assert_close(within.sum(-1), torch.ones(HEADS, length))
+        torch.testing.assert_close(of_sequence.sum(), within.sum())
+        if causal:
+            assert (within.triu(1) == 0).all()
+
+
+def test_double_precision_and_dropout_in_it() -> None:
+    lengths = (7, 2)
+    query_key_value = make_query_key_value(lengths, torch.float64)
+
+    context = attention(query_key_value, make_rows(lengths), HEADS, 0.0)
+    assert context.dtype == torch.float64
+    torch.testing.assert_close(context, formula(query_key_value, lengths), atol=1e-12, rtol=0)
+
+    torch.manual_seed(0)
+    dropped = attention(query_key_value, make_rows(lengths), HEADS, 0.5)
+    assert torch.isfinite(dropped).all()
+    assert not torch.allclose(dropped, context)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1])
+def test_rows_that_served_inference_can_be_trained_on(probability: float) -> None:
+    rows = make_rows((3, 9, 1))
+    query_key_value = make_query_key_value(rows.lengths)
+    with torch.inference_mode():
+        attention(query_key_value, rows, HEADS, 0.0)
+
+    attention(query_key_value, rows, HEADS, probability).sum().backward()
+
+    assert query_key_value.grad is not None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("causal", [False, True])
+def test_variable_length_flash_attention_is_the_formula_in_half_precision(causal: bool) -> None:
+    lengths = (120, 3, 70, 1)
+    heads, width = 4, 4 * 32
+    query_key_value = torch.randn(sum(lengths), 3 * width, device="cuda", dtype=torch.bfloat16)
+    rows = make_rows(lengths).to("cuda")
+
+    context = attention(query_key_value, rows, heads, 0.0, causal)
+    expected, _ = plain_attention(query_key_value.float(), rows, heads, 0.0, causal)
+
+    assert context.dtype == torch.bfloat16
+    # bfloat16 keeps 8 bits of mantissa.
+    torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
