@@ -205,6 +205,11 @@ def test_only_a_few_damaged_tensors_are_named() -> None:
     check_finite({"n": torch.tensor([2]), "f": torch.tensor([1.0]).to(torch.float8_e5m2)}, "here")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_large_values_are_finite_though_their_sum_is_not(dtype: torch.dtype) -> None:
+    check_finite({"w": torch.full((9,), torch.finfo(dtype).max, dtype=dtype)}, "here")
+
+
 def test_an_empty_or_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="no weights here"):
         read_tensors(tmp_path)

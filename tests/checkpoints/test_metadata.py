@@ -1,0 +1,151 @@
+"""tidybert.json round trips, and its hashes tell which file is not the one that was saved."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidybert.checkpoints.metadata import ModelMetadata, read_metadata, verify
+from tidybert.errors import ConfigError, WeightsError
+
+FILES = {"config.json": "{}", "model.safetensors": "w", "vocab.txt": "[PAD]\n", "extra.json": "{}"}
+
+
+def seal(directory: Path, metadata: ModelMetadata) -> ModelMetadata:
+    """Put FILES and their tidybert.json into ``directory``."""
+    for name, content in FILES.items():
+        (directory / name).write_text(content)
+    sealed = metadata.sealed(directory)
+    (directory / "tidybert.json").write_text(sealed.to_json(), encoding="utf-8")
+    return sealed
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    sealed = seal(
+        tmp_path,
+        ModelMetadata(
+            task="classify",
+            label_names=("ärger", "joy"),
+            max_seq_length=64,
+            temperature=1.5,
+            columns={"text": "message", "label": 0},
+            metrics={"accuracy": 0.5, "per_class": {"joy": 1.0}},
+        ),
+    )
+    assert read_metadata(tmp_path) == sealed
+    assert sorted(sealed.files) == sorted(FILES)
+    assert len(sealed.sha256) == 64
+    assert sealed.tidybert_version
+    verify(tmp_path)
+
+
+def test_the_file_has_the_keys_of_the_format(tmp_path: Path) -> None:
+    seal(tmp_path, ModelMetadata(task="regress"))
+    values = json.loads((tmp_path / "tidybert.json").read_text())
+    assert list(values)[:2] == ["format_version", "tidybert_version"]
+    assert values["format_version"] == 1
+    assert values["task"] == "regress"
+    assert values["label_names"] is None
+    assert values["columns"] is None
+    assert values["temperature"] == 1.0
+
+
+def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None:
+    seal(
+        tmp_path,
+        ModelMetadata(
+            task="regress",
+            max_seq_length=np.int64(32),  # type: ignore[arg-type]
+            temperature=np.float32(0.5),  # type: ignore[arg-type]
+            metrics={"pearson": float("nan"), "table": np.eye(2), "f1": np.float32(0.25)},
+        ),
+    )
+    found = read_metadata(tmp_path)
+    assert found is not None
+    assert found.metrics == {"pearson": None, "table": [[1.0, 0.0], [0.0, 1.0]], "f1": 0.25}
+    assert (found.max_seq_length, found.temperature) == (32, 0.5)
+
+
+def test_a_directory_of_another_origin_has_none_and_passes(tmp_path: Path) -> None:
+    assert read_metadata(tmp_path) is None
+    verify(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_swapped_file_is_named(tmp_path: Path, name: str) -> None:
+    seal(tmp_path, ModelMetadata(task="classify"))
+    (tmp_path / name).write_text("other")
+    with pytest.raises(WeightsError, match=f"changed since the model was saved: {name};"):
+        verify(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(WeightsError, match=f"incomplete: no {name}"):
+        verify(tmp_path)
+
+
+def test_an_edited_hash_is_noticed(tmp_path: Path) -> None:
+    seal(tmp_path, ModelMetadata(task="classify"))
+    path = tmp_path / "tidybert.json"
+    values = json.loads(path.read_text())
+    del values["files"]["vocab.txt"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(WeightsError, match="the file was edited"):
+        verify(tmp_path)
+
+
+def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
+    seal(tmp_path, ModelMetadata(task="classify"))
+    (tmp_path / "metrics.jsonl").write_text("{}")
+    verify(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("task", ""),
+        ("task", 3),
+        ("label_names", "ab"),
+        ("label_names", ["a", "a"]),
+        ("label_names", ["a", 1]),
+        ("label_names", 5),
+        ("max_seq_length", 0),
+        ("max_seq_length", True),
+        ("max_seq_length", 1.5),
+        ("temperature", 0),
+        ("temperature", -1.0),
+        ("temperature", "1"),
+        ("temperature", float("inf")),
+        ("columns", ["text"]),
+        ("metrics", None),
+        ("files", {"../config.json": "0"}),
+        ("files", {"config.json": 0}),
+        ("sha256", 0),
+        ("tidybert_version", None),
+        ("format_version", 2),
+        ("format_version", "1"),
+    ],
+)
+def test_a_wrong_value_names_file_and_key(tmp_path: Path, key: str, value: Any) -> None:
+    seal(tmp_path, ModelMetadata(task="classify"))
+    path = tmp_path / "tidybert.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(ConfigError, match=key) as caught:
+        read_metadata(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_unknown_and_missing_keys(tmp_path: Path) -> None:
+    seal(tmp_path, ModelMetadata(task="classify"))
+    path = tmp_path / "tidybert.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "tresholds": 1, "temprature": 2}))
+    with pytest.raises(ConfigError, match="unknown key 'tresholds'"):
+        read_metadata(tmp_path)
+    path.write_text(json.dumps({**values, "temprature": 2}))
+    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
+        read_metadata(tmp_path)
+    del values["task"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match="missing key 'task'"):
+        read_metadata(tmp_path)
