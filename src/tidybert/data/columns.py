@@ -179,8 +179,9 @@ def _not_found(
         return f"{head}there is no such column; the first column is 0. {seen}"
     if names is None:
         return f"{head}without a header, columns are given by number. {seen}"
+    near = suggest(wanted, names) or "."
     return (
-        f"{head}there is no such column{suggest(wanted, names) or '.'} {seen}. Where the first row is "
+        f"{head}there is no such column{near} {seen}. Where the first row is "
         "data, give --no-header and columns by number, the first being 0"
     )
 
