@@ -70,7 +70,7 @@ class BertModel(nn.Module):
 
         ``output_rows`` (R,) int64, over Rows alone, names the only rows whose last state is wanted:
         the last layer then computes no other.  Raises ValueError for shapes that do not fit, a
-        sequence longer than max_position_embeddings, or ids outside the vocabulary (on the CPU).
+        sequence longer than max_position_embeddings, or ids outside their tables (on the CPU).
         """
         if not isinstance(input_ids, Rows):
             rows, cells = Rows.from_padded(input_ids, attention_mask, token_type_ids, position_ids)
@@ -119,12 +119,18 @@ class BertModel(nn.Module):
                 f"a sequence has {rows.max_seqlen} tokens, the model takes at most {limit}: "
                 "pass max_seq_length to the tokenizer or cut the text"
             )
-        if rows.input_ids.device.type == "cpu":
-            highest = int(rows.input_ids.max())
-            if highest >= self.config.vocab_size or int(rows.input_ids.min()) < 0:
+        if rows.input_ids.device.type != "cpu":
+            return
+        for name, ids, size in (
+            ("input_ids", rows.input_ids, self.config.vocab_size),
+            ("token_type_ids", rows.token_type_ids, self.config.type_vocab_size),
+            ("position_ids", rows.position_ids, limit),
+        ):
+            lowest, highest = int(ids.min()), int(ids.max())
+            if lowest < 0 or highest >= size:
                 raise ValueError(
-                    f"input_ids reach {highest}, the vocabulary has {self.config.vocab_size} "
-                    "entries: tokenise with the model's own vocabulary"
+                    f"{name} go from {lowest} to {highest}, the model knows 0 to {size - 1}"
+                    + ": tokenise with the model's own vocabulary" * (name == "input_ids")
                 )
 
 
