@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from tidybert.configuration import BertConfig
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tidybert.data.examples import TextExample
+
+# A slow machine is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 DATA_DIRECTORY = Path(
     os.environ.get("TIDYBERT_DATA", Path(__file__).parents[2] / "shared" / "data")

@@ -1,0 +1,138 @@
+"""Features: special tokens, types and truncation, against the original's loop and the tokenizer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.data.examples import TextExample
+from tidybert.data.features import example_features, text_features
+from tidybert.errors import DataError, TextError, UsageError
+from tidybert.tokenization import BertTokenizer
+
+CLS, SEP = 101, 102
+texts_of_numbers = st.lists(st.integers(0, 60_000), max_size=20).map(
+    lambda ids: " ".join(map(str, ids))
+)
+
+
+class NumberTokenizer:
+    """Each word is its own id, in the tokenizer's narrow integers."""
+
+    cls_token_id = CLS
+    sep_token_id = SEP
+
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool = True
+    ) -> list[npt.NDArray[Any]]:
+        assert not add_special_tokens
+        return [np.array(text.split(), dtype=np.uint16) for text in texts]
+
+
+def test_a_text_stands_between_the_special_tokens() -> None:
+    (one,) = text_features(NumberTokenizer(), ["7 8 9"], None, 8)
+
+    assert one.input_ids.tolist() == [CLS, 7, 8, 9, SEP]
+    assert one.input_ids.dtype == np.int32
+    assert one.token_type_ids.tolist() == [0] * 5
+    assert one.token_type_ids.dtype == np.uint8
+    assert (one.num_tokens, one.truncated) == (5, False)
+
+
+def test_a_pair_has_a_type_for_each_side() -> None:
+    (one,) = text_features(NumberTokenizer(), ["7"], ["8 9"], 8)
+
+    assert one.input_ids.tolist() == [CLS, 7, SEP, 8, 9, SEP]
+    assert one.token_type_ids.tolist() == [0, 0, 0, 1, 1, 1]
+    assert (one.first_length, one.num_tokens, one.truncated) == (3, 6, False)
+
+
+def test_truncation_keeps_the_last_separator_and_says_so() -> None:
+    (one,) = text_features(NumberTokenizer(), ["1 2 3 4"], None, 4)
+    assert one.input_ids.tolist() == [CLS, 1, 2, SEP]
+    assert (one.num_tokens, one.truncated) == (6, True)
+
+    (one,) = text_features(NumberTokenizer(), ["1 2 3 4"], ["5 6 7"], 7)
+    assert one.input_ids.tolist() == [CLS, 1, 2, SEP, 5, 6, SEP]
+    assert (one.num_tokens, one.truncated) == (10, True)
+
+
+def test_an_empty_text_is_its_special_tokens() -> None:
+    assert text_features(NumberTokenizer(), [""], None, 8)[0].input_ids.tolist() == [CLS, SEP]
+    (pair,) = text_features(NumberTokenizer(), [""], [""], 8)
+    assert pair.input_ids.tolist() == [CLS, SEP, SEP]
+    assert pair.token_type_ids.tolist() == [0, 0, 1]
+    assert text_features(NumberTokenizer(), [], None, 8) == []
+
+
+@given(texts_of_numbers, texts_of_numbers, st.integers(5, 48))
+def test_pairs_are_cut_as_the_original_cuts_them(first: str, second: str, limit: int) -> None:
+    left, right = list(map(int, first.split())), list(map(int, second.split()))
+    total = len(left) + len(right) + 3
+    # run_classifier.py: one token at a time from the longer side, the second when they are equal.
+    while len(left) + len(right) > limit - 3:
+        (left if len(left) > len(right) else right).pop()
+
+    (one,) = text_features(NumberTokenizer(), [first], [second], limit)
+
+    assert one.input_ids.tolist() == [CLS, *left, SEP, *right, SEP]
+    assert one.token_type_ids.tolist() == [0] * (len(left) + 2) + [1] * (len(right) + 1)
+    assert one.num_tokens == total
+    assert one.truncated == (total > limit)
+
+
+@pytest.mark.parametrize("pair", [None, "we saw a cow and the old dog"])
+@pytest.mark.parametrize("limit", [5, 9, 30])
+def test_features_are_the_tokenizers_encoding(
+    tiny_model: Any, pair: str | None, limit: int
+) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    text = "The red hen, under a cow!"
+
+    (one,) = text_features(tokenizer, [text], None if pair is None else [pair], limit)
+    encoding = tokenizer.encode(text, pair, limit)
+
+    assert one.input_ids.tolist() == encoding.input_ids
+    assert one.token_type_ids.tolist() == encoding.token_type_ids
+    assert (one.num_tokens, one.truncated) == (encoding.num_tokens, encoding.truncated)
+
+
+@pytest.mark.parametrize(("pairs", "limit", "least"), [(None, 2, 3), (["1"], 4, 5)])
+def test_a_length_without_room_is_refused(pairs: list[str] | None, limit: int, least: int) -> None:
+    with pytest.raises(UsageError, match=f"--max-seq-length {limit} .* give at least {least}"):
+        text_features(NumberTokenizer(), ["1"], pairs, limit)
+    text_features(NumberTokenizer(), ["1"], pairs, least)
+
+
+def test_examples_keep_their_order_and_have_no_label_yet() -> None:
+    examples = [TextExample("1 2 3", None, "a", 2), TextExample("4", None, "b", 3)]
+
+    features = example_features(examples, NumberTokenizer(), 8)
+
+    assert [one.input_ids.tolist() for one in features] == [[CLS, 1, 2, 3, SEP], [CLS, 4, SEP]]
+    assert [(one.label, one.weight) for one in features] == [(None, 1.0)] * 2
+
+
+def test_some_with_a_second_text_and_some_without_are_refused() -> None:
+    examples = [TextExample("1", "2", None, 4), TextExample("1", None, None, 9)]
+
+    with pytest.raises(DataError, match="line 9 has no second text, but 1 of 2"):
+        example_features(examples, NumberTokenizer(), 8)
+
+
+def test_an_empty_second_text_is_a_pair_all_the_same() -> None:
+    (one,) = example_features([TextExample("1", "", None, 1)], NumberTokenizer(), 8)
+
+    assert one.input_ids.tolist() == [CLS, 1, SEP, SEP]
+
+
+@pytest.mark.parametrize("text", ["\ud800", None])
+def test_what_is_no_text_is_refused(tiny_model: Any, text: Any) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+
+    with pytest.raises(TextError):
+        example_features([TextExample(text, None, None, 1)], tokenizer, 8)
