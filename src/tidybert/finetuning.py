@@ -23,7 +23,7 @@ from tidybert.checkpoints.directory import (
 )
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import check_examples
+from tidybert.data.checks import DataReport, check_examples
 from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, UsageError
@@ -51,9 +51,10 @@ class FinetunedModel:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Who is told what: lines of text, each step, each evaluation."""
+    """Who is told what: lines of text, what the data are like, each step, each evaluation."""
 
     note: Callable[[str], None] = lambda _line: None
+    data: Callable[[DataReport], None] = lambda _report: None
     step: Callable[[StepReport], None] | None = None
     metrics: Callable[[int, dict[str, Any]], None] | None = None
 
@@ -117,8 +118,11 @@ def finetune(
     )
     for line in checked.lines():
         callbacks.note(line)
+    callbacks.data(checked)
     checked.raise_on_errors()
-    for one, weight in zip(train_features, example_weights or (), strict=example_weights is not None):
+    for one, weight in zip(
+        train_features, example_weights or (), strict=example_weights is not None
+    ):
         one.weight *= weight
     network.to(choose_device(device))
     trainer = Trainer(
@@ -195,9 +199,7 @@ def _sources(
     return config, tokenizer, directory
 
 
-def _dev_metrics(
-    task: Task, model: nn.Module, features: Sequence[Features]
-) -> dict[str, Any]:
+def _dev_metrics(task: Task, model: nn.Module, features: Sequence[Features]) -> dict[str, Any]:
     return task.metrics(run_features(task, model, features), features)
 
 
@@ -235,7 +237,7 @@ def _fingerprint(
     dev: Sequence[Features],
     arguments: TrainingArguments,
 ) -> str:
-    """A hash of all that decides a run's course: arguments, data, and the weights it begins with."""
+    """A hash of all that decides a run's course: arguments, data and the first weights."""
     digest = hashlib.sha256(json.dumps([task.name, task.label_names, arguments.to_dict()]).encode())
     for features in (train, dev):
         for one in features:

@@ -1,4 +1,4 @@
-"""classify: a single text or a pair to one of several classes (paper section 4.1; run_classifier.py)."""
+"""classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class Classification:
     name = "classify"
     metric = "accuracy"
     architecture = "BertForSequenceClassification"
-    problem_type = "single_label_classification"
+    problem_type: str | None = "single_label_classification"
 
     def __init__(
         self, label_names: Sequence[str], class_weights: Mapping[str, float] | None = None

@@ -1,4 +1,4 @@
-"""regress: a single text or a pair to a score (STS-B in paper section 4.1): squared error on one output."""
+"""regress: a single text or a pair to a score (STS-B, paper 4.1): squared error on one output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class Regression:
     name = "regress"
     metric = "pearson"
     architecture = "BertForSequenceClassification"
-    problem_type = "regression"
+    problem_type: str | None = "regression"
     label_names: tuple[str, ...] | None = None
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:

@@ -1,0 +1,6 @@
+"""BERT as scikit-learn knows estimators: texts in, fit, predict, score."""
+
+from tidybert.estimators.classifier import BertClassifier
+from tidybert.estimators.regressor import BertRegressor
+
+__all__ = ["BertClassifier", "BertRegressor"]

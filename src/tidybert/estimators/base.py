@@ -1,0 +1,329 @@
+"""What the classifier and the regressor share: parameters, fitting, running, pickling, saving.
+
+After scikit-learn's developer guide (develop.rst): no logic in __init__, checks in fit, fitted
+attributes end in an underscore.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from tidybert.checkpoints.storage import atomic_write_text
+from tidybert.configuration import BertConfig, read_json_object
+from tidybert.data.checks import DataReport
+from tidybert.data.examples import TextExample
+from tidybert.data.splits import random_split, stratified_split
+from tidybert.errors import DataError, UsageError, WeightsError
+from tidybert.estimators.inputs import Text, read_column, read_texts, read_weights
+from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
+from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
+from tidybert.inference.loading import choose_device, load_finished
+from tidybert.inference.running import run_features
+from tidybert.pretrained import model_directory
+from tidybert.tasks.task import Task
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.arguments import TrainingArguments
+from tidybert.training.trainer import StepReport, TrainingResult
+
+RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
+"""The training arguments that are about files alone, of which fit writes none."""
+
+_STEPS_PER_LINE = 10
+
+
+class BertEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators; see BertClassifier for the parameters."""
+
+    _task_name: str
+    task_: Task
+    model_: nn.Module
+    tokenizer_: BertTokenizer
+    result_: TrainingResult
+    max_seq_length_: int
+    n_features_in_: int
+
+    def __init__(
+        self,
+        model: str | Path = "minilm",
+        *,
+        vocab: str | Path | None = None,
+        max_seq_length: int = 128,
+        num_train_epochs: float = 3.0,
+        max_steps: int | None = None,
+        train_batch_size: int = 32,
+        tokens_per_batch: int = 4096,
+        learning_rate: float = 5e-5,
+        warmup_proportion: float = 0.1,
+        weight_decay: float = 0.01,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_epsilon: float = 1e-6,
+        max_grad_norm: float = 1.0,
+        seed: int = 42,
+        validation_fraction: float = 0.0,
+        eval_steps: int | None = None,
+        early_stopping_patience: int | None = None,
+        freeze_layers: int = 0,
+        freeze_embeddings: bool = False,
+        precision: str = "auto",
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.model = model
+        self.vocab = vocab
+        self.max_seq_length = max_seq_length
+        self.num_train_epochs = num_train_epochs
+        self.max_steps = max_steps
+        self.train_batch_size = train_batch_size
+        self.tokens_per_batch = tokens_per_batch
+        self.learning_rate = learning_rate
+        self.warmup_proportion = warmup_proportion
+        self.weight_decay = weight_decay
+        self.adam_beta1 = adam_beta1
+        self.adam_beta2 = adam_beta2
+        self.adam_epsilon = adam_epsilon
+        self.max_grad_norm = max_grad_norm
+        self.seed = seed
+        self.validation_fraction = validation_fraction
+        self.eval_steps = eval_steps
+        self.early_stopping_patience = early_stopping_patience
+        self.freeze_layers = freeze_layers
+        self.freeze_embeddings = freeze_embeddings
+        self.precision = precision
+        self.device = device
+        self.verbose = verbose
+
+    def save(self, directory: str | Path) -> None:
+        """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
+
+        arguments.json holds the parameters (all but ``device``), the classes with their types, and
+        whether the texts came in pairs.  Raises WeightsError where it cannot be written.
+        """
+        check_is_fitted(self)
+        directory = Path(directory)
+        values = {"task": self._task_name, **self._stored()}
+        text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            atomic_write_text(directory / "arguments.json", text)
+        except OSError as error:
+            raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
+        config: Any = self.model_.config
+        finished = FinetunedModel(
+            self.task_, self.model_, self.tokenizer_, config, self.max_seq_length_, self.result_
+        )
+        save(finished, directory)
+
+    @classmethod
+    def load(cls, run: str | Path, *, device: str = "auto") -> Self:
+        """A fitted estimator from a finished RUN: of ``save``, of the shell, or of transformers.
+
+        The parameters are those of its arguments.json, where there is one; of ``result_`` only the
+        metrics are known.  Raises what ``Predictor`` raises, and UsageError for another task.
+        """
+        task, model, tokenizer, metadata = load_finished(run)
+        if task.name != cls._task_name:
+            other = "BertRegressor" if task.name == "regress" else "BertClassifier"
+            raise UsageError(
+                f"{run} was trained to {task.name}, {cls.__name__} is to {cls._task_name}: load it "
+                f"with {other}.load"
+            )
+        path = model_directory(run) / "arguments.json"
+        stored: dict[str, Any] = {"model": str(run)}
+        if path.is_file():
+            stored = read_json_object(path)
+        known = {*cls._get_param_names()} - {"device"}
+        estimator = cls(**{name: value for name, value in stored.items() if name in known})
+        estimator.device = device
+        estimator.task_, estimator.model_, estimator.tokenizer_ = task, model, tokenizer
+        estimator.max_seq_length_ = metadata.max_seq_length
+        estimator.result_ = TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0)
+        if stored.get("num_texts") in (1, 2):
+            estimator.n_features_in_ = stored["num_texts"]
+        estimator._restore(stored)
+        return estimator
+
+    def _stored(self) -> dict[str, Any]:
+        """What arguments.json holds beside the task."""
+        params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        del params["device"]
+        num_texts = getattr(self, "n_features_in_", None)
+        return params if num_texts is None else {**params, "num_texts": num_texts}
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        """Set the attributes that only one estimator has, from what ``_stored`` gave."""
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[list[tuple[int, Text]], npt.NDArray[Any], npt.NDArray[np.float64]]:
+        """Texts with their places in X, y, and weights, without the examples of weight 0."""
+        texts = read_texts(X)
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        column = read_column(y, len(texts))
+        weights = read_weights(sample_weight, len(texts))
+        kept = np.flatnonzero(weights)
+        return [(index, texts[index]) for index in kept.tolist()], column[kept], weights[kept]
+
+    def _finetune(
+        self,
+        task: Task,
+        texts: Sequence[tuple[int, Text]],
+        labels: Sequence[str],
+        weights: npt.NDArray[np.float64],
+    ) -> Self:
+        """Train, and set the fitted attributes."""
+        arguments = self._arguments()
+        device = choose_device(self.device)
+        examples = [
+            TextExample(text[0], text[1] if len(text) == 2 else None, label, index)
+            for (index, text), label in zip(texts, labels, strict=True)
+        ]
+        train, dev = self._split(task, examples)
+        with as_in_python(), _random_state_kept(device):
+            finished = finetune(
+                task,
+                self.model,
+                [examples[index] for index in train],
+                [examples[index] for index in dev] if len(dev) else None,
+                arguments,
+                max_seq_length=_plain(self.max_seq_length),
+                vocab=self.vocab,
+                device=str(device),
+                example_weights=weights[train].tolist(),
+                callbacks=self._callbacks(),
+            )
+        self.task_, self.model_, self.tokenizer_ = task, finished.model, finished.tokenizer
+        self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
+        self.n_features_in_ = len(texts[0][1])
+        return self
+
+    def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
+        """The model's outputs for each example, (n, …), in order."""
+        check_is_fitted(self)
+        texts = read_texts(X)
+        expected = getattr(self, "n_features_in_", len(texts[0]))
+        if len(texts[0]) != expected:
+            kinds = ("", "single texts", "pairs of texts")
+            raise DataError(
+                f"X holds {kinds[len(texts[0])]}, but this {type(self).__name__} was fitted on "
+                f"{kinds[expected]}"
+            )
+        self.model_.to(choose_device(self.device))
+        examples = [
+            TextExample(text[0], text[1] if len(text) == 2 else None, None, index)
+            for index, text in enumerate(texts)
+        ]
+        with as_in_python():
+            features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
+        truncated = [one.num_tokens for one in features if one.truncated]
+        warn_of_truncation(truncated, len(features), self.max_seq_length_)
+        return run_features(self.task_, self.model_, features)
+
+    def _arguments(self) -> TrainingArguments:
+        names = [field.name for field in fields(TrainingArguments)]
+        if self.early_stopping_patience is not None and not self.validation_fraction:
+            raise UsageError(
+                f"early_stopping_patience is {self.early_stopping_patience}, but without a part "
+                "held out nothing tells when to stop: set validation_fraction, to 0.1 for one"
+            )
+        values = {name: _plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
+        with as_in_python():
+            return TrainingArguments(**values)
+
+    def _split(
+        self, task: Task, examples: Sequence[TextExample]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Indices of the examples to train on and of those held out."""
+        fraction, everything = self.validation_fraction, np.arange(len(examples))
+        if not fraction:
+            return everything, everything[:0]
+        if not 0 < fraction < 1:
+            raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
+        texts = [(one.text, one.text_pair) for one in examples]
+        try:
+            if task.label_names is None:
+                return random_split(len(examples), fraction, self.seed, texts=texts)
+            labels = [one.label or "" for one in examples]
+            return stratified_split(labels, fraction, self.seed, texts=texts)
+        except DataError as error:
+            raise DataError(
+                f"validation_fraction is {fraction}, but none of {len(examples)} examples can be "
+                "spared: give more examples, or validation_fraction=0"
+            ) from error
+
+    def _callbacks(self) -> Callbacks:
+        def step(done: StepReport) -> None:
+            if done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps:
+                speed = done.num_examples / done.seconds
+                tell(
+                    f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, "
+                    f"{speed:.0f} examples/s"
+                )
+
+        def metrics(step: int, found: dict[str, Any]) -> None:
+            shown = (f"{name} {value:.4f}" for name, value in found.items() if name != "per_label")
+            tell(f"step {step}: {', '.join(shown)} on the part held out")
+
+        def data(report: DataReport) -> None:
+            for part, count in report.num_truncated.items():
+                longest = [report.num_tokens[part]["max"]] * count
+                total = report.num_train if part == "train" else report.num_dev
+                warn_of_truncation(longest, total or 0, self.max_seq_length)
+
+        if not self.verbose:
+            return Callbacks(data=data)
+        return Callbacks(note=tell, step=step, metrics=metrics, data=data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            # NumPy arrays load on a machine without the device that the model is on.
+            weights = {name: each.cpu().numpy() for name, each in self.model_.state_dict().items()}
+            config: Any = self.model_.config
+            state["model_"] = {"config": config.to_dict(), "weights": weights}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "model_" in state:
+            stored = state["model_"]
+            # Nothing is drawn at random on the meta device.
+            with torch.device("meta"):
+                model = self.task_.build_model(BertConfig.from_dict(stored["config"]))
+            weights = {name: torch.tensor(each) for name, each in stored["weights"].items()}
+            model.load_state_dict(weights, assign=True)
+            self.model_ = model.eval()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, as a grid has them, and paths as JSON knows them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
+
+
+@contextmanager
+def _random_state_kept(device: torch.device) -> Iterator[None]:
+    """Fitting leaves torch's random state as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield

@@ -1,0 +1,204 @@
+"""BertClassifier: fine-tuning to classes behind scikit-learn's interface."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+
+from tidybert.errors import ConfigError, DataError
+from tidybert.estimators.base import BertEstimator
+from tidybert.estimators.inputs import label_names, read_labels
+from tidybert.tasks.classification import Classification, softmax
+
+
+class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
+    """Classify texts, or pairs of texts.
+
+    The parameters have the names and defaults of TrainingArguments, so of ``tidybert finetune`` and
+    arguments.json; so ``seed``, which scikit-learn would call random_state.  It is always a number:
+    the same seed and data give the same bits.
+
+    Args:
+        model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
+        vocab: a MODEL whose vocabulary is used, with a size.
+        max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
+        num_train_epochs: passes over the training data; a part of one is allowed.
+        max_steps: stop after so many steps, whatever num_train_epochs says.
+        train_batch_size: examples a step.
+        tokens_per_batch: a step's examples run in parts of at most so many tokens.
+        learning_rate: peak of the schedule.
+        warmup_proportion: share of the steps over which the rate rises from 0.
+        weight_decay: decoupled decay, never on biases and LayerNorm.
+        adam_beta1, adam_beta2, adam_epsilon: of AdamW.
+        max_grad_norm: gradients are scaled down to this norm.
+        seed: of the head's weights, the order of the examples, dropout and the part held out.
+        class_weight: None, "balanced", or weights by label; labels not named weigh 1.
+        validation_fraction: share held out, by class, to choose the step whose weights are kept;
+            0 holds nothing out and keeps the last weights.
+        eval_steps: evaluate on the part held out every so many steps; None: after each epoch.
+        early_stopping_patience: stop after so many evaluations without a better one.
+        freeze_layers: the lowest so many layers, and the embeddings, stay as they are.
+        freeze_embeddings: the embeddings stay as they are.
+        precision: float32, or bfloat16 on CUDA; auto: bfloat16 on CUDA, float32 elsewhere.
+        device: auto, cpu, cuda or cuda:N, to fit and to predict on.
+        verbose: above 0, tell on stderr what was found in the data and how training goes.
+
+    Attributes:
+        classes_: the labels, sorted, (C,), of y's type.
+        n_features_in_: 1 for single texts, 2 for pairs.
+        model_: the BertForSequenceClassification, in evaluation mode.
+        tokenizer_: its BertTokenizer.
+        task_: its Classification.
+        max_seq_length_: max_seq_length as it was fitted.
+        result_: a TrainingResult: steps, seconds, and the metrics on the part held out.
+    """
+
+    _task_name = "classify"
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        model: str | Path = "minilm",
+        *,
+        vocab: str | Path | None = None,
+        max_seq_length: int = 128,
+        num_train_epochs: float = 3.0,
+        max_steps: int | None = None,
+        train_batch_size: int = 32,
+        tokens_per_batch: int = 4096,
+        learning_rate: float = 5e-5,
+        warmup_proportion: float = 0.1,
+        weight_decay: float = 0.01,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_epsilon: float = 1e-6,
+        max_grad_norm: float = 1.0,
+        seed: int = 42,
+        class_weight: str | Mapping[Any, float] | None = None,
+        validation_fraction: float = 0.0,
+        eval_steps: int | None = None,
+        early_stopping_patience: int | None = None,
+        freeze_layers: int = 0,
+        freeze_embeddings: bool = False,
+        precision: str = "auto",
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            vocab=vocab,
+            max_seq_length=max_seq_length,
+            num_train_epochs=num_train_epochs,
+            max_steps=max_steps,
+            train_batch_size=train_batch_size,
+            tokens_per_batch=tokens_per_batch,
+            learning_rate=learning_rate,
+            warmup_proportion=warmup_proportion,
+            weight_decay=weight_decay,
+            adam_beta1=adam_beta1,
+            adam_beta2=adam_beta2,
+            adam_epsilon=adam_epsilon,
+            max_grad_norm=max_grad_norm,
+            seed=seed,
+            validation_fraction=validation_fraction,
+            eval_steps=eval_steps,
+            early_stopping_patience=early_stopping_patience,
+            freeze_layers=freeze_layers,
+            freeze_embeddings=freeze_embeddings,
+            precision=precision,
+            device=device,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fine-tune ``model`` on texts X and labels y.
+
+        Args:
+            X: n texts: a list, array or Series of str; or n pairs, as (text, text_pair) or (n, 2).
+            y: n labels: strings, integers, booleans, or other values that can be sorted.
+            sample_weight: (n,) the examples' shares in the loss of a step; 0 leaves one out.
+
+        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
+        parameter's value, and what loading ``model`` raises.
+        """
+        texts, column, weights = self._read(X, y, sample_weight)
+        classes, ids = read_labels(column)
+        names = label_names(classes)
+        weights = weights * self._class_weights(classes, column)[ids]
+        self._finetune(Classification(names), texts, [names[each] for each in ids], weights)
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most probable label of each example, (n,) of y's type."""
+        outputs = self._outputs(X)
+        return np.asarray(self.classes_[outputs.argmax(1)])
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probabilities (n, C), in the order of ``classes_``."""
+        return softmax(self._outputs(X))
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logarithms of the probabilities, (n, C)."""
+        outputs = self._outputs(X).astype(np.float64)
+        shifted = outputs - outputs.max(1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logits (n, C); of two classes the second's logit less the first's, (n,)."""
+        outputs = self._outputs(X).astype(np.float64)
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+
+    def _class_weights(
+        self, classes: npt.NDArray[Any], column: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64]:
+        weights = np.asarray(compute_class_weight(self.class_weight, classes=classes, y=column))
+        for label, weight in zip(classes.tolist(), weights.tolist(), strict=True):
+            if not 0 < weight < np.inf:
+                raise DataError(
+                    f"class_weight of {label!r} is {weight}: expected finite numbers above 0; to "
+                    "leave a class out, drop its rows from X and y"
+                )
+        return weights
+
+    def _stored(self) -> dict[str, Any]:
+        stored = {**super()._stored(), "classes": self.classes_.tolist()}
+        if isinstance(self.class_weight, Mapping):
+            # JSON's keys are strings.
+            names = label_names(np.array(list(self.class_weight), dtype=object))
+            stored["class_weight"] = dict(zip(names, self.class_weight.values(), strict=True))
+        for label in stored["classes"]:
+            if not isinstance(label, str | int | float):
+                raise DataError(
+                    f"the label {label!r} is of type {type(label).__name__}, which cannot be "
+                    "saved: fit with labels that are str, int, float or bool"
+                )
+        return stored
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        names = list(self.task_.label_names or ())
+        classes = np.array(stored.get("classes", names))
+        if classes.ndim != 1 or label_names(classes) != names:
+            raise ConfigError(
+                f"arguments.json has the classes {classes.tolist()!r:.80}, tidybert.json the "
+                f"label_names {names!r:.80}: the files do not belong together"
+            )
+        if isinstance(self.class_weight, Mapping):
+            by_name = dict(zip(names, classes.tolist(), strict=True))
+            self.class_weight = {
+                by_name.get(name, name): weight for name, weight in self.class_weight.items()
+            }
+        # The shell orders classes as numbers where they are; scikit-learn expects them sorted.
+        order = np.argsort(classes, kind="stable")
+        self.classes_ = classes[order]
+        self.task_ = Classification([names[index] for index in order])
+        head: Any = self.model_.classifier
+        with torch.no_grad():
+            for parameter in (head.weight, head.bias):
+                parameter.copy_(parameter[torch.from_numpy(order)].clone())

@@ -1,0 +1,46 @@
+"""What the estimators tell and how they fail: in Python's words, not in the shell's flags."""
+
+import re
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tidybert.errors import TidyBertError
+from tidybert.training.interruption import TrainingInterrupted
+
+
+@contextmanager
+def as_in_python() -> Iterator[None]:
+    """Errors name parameters as Python does; Ctrl-C and SIGTERM end more than this fit."""
+    try:
+        yield
+    except TrainingInterrupted as interrupted:
+        # cross_val_score takes an Exception for the failure of one fit, and goes on to the next.
+        if interrupted.exit_status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt(str(interrupted)) from None
+        raise SystemExit(interrupted.exit_status) from None
+    except TidyBertError as error:
+        error.args = (python_words(str(error)),)
+        raise
+
+
+def python_words(message: str) -> str:
+    """A message with the shell's --max-seq-length as max_seq_length, and lines as places in X."""
+    message = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), message)
+    return re.sub(r"\bline(s?) (?=\d)", r"position\1 ", message)
+
+
+def tell(line: str) -> None:
+    print(python_words(line), file=sys.stderr)
+
+
+def warn_of_truncation(lengths: Sequence[int], total: int, max_seq_length: int) -> None:
+    if lengths:
+        warnings.warn(
+            f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
+            f"tokens and lose their end (the longest has {max(lengths)}); a higher max_seq_length "
+            "keeps them whole, at the cost of time",
+            stacklevel=4,
+        )
