@@ -17,7 +17,6 @@ from torch import nn
 
 from tidybert.checkpoints.directory import (
     ModelMetadata,
-    load_weights_into,
     read_metadata,
     save_model_directory,
 )
@@ -27,7 +26,7 @@ from tidybert.data.checks import DataReport, check_examples
 from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, UsageError
-from tidybert.inference.loading import choose_device
+from tidybert.inference.loading import build_with_weights, choose_device
 from tidybert.inference.running import run_features
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.task import Task
@@ -100,11 +99,13 @@ def finetune(
             f"--max-seq-length is {max_seq_length}, but the model has positions for "
             f"{config.max_position_embeddings} tokens"
         )
-    network = task.build_model(config)
     if origin is None:
+        network = task.build_model(config)
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
-        report = load_weights_into(network, origin, new_head=True, allow_pickle=allow_pickle)
+        network, report = build_with_weights(
+            task.build_model, config, origin, new_head=True, allow_pickle=allow_pickle
+        )
         callbacks.note(report.summary())
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
@@ -120,6 +121,8 @@ def finetune(
         callbacks.note(line)
     callbacks.data(checked)
     checked.raise_on_errors()
+    task.add_labels(train_features, train)
+    task.add_labels(dev_features, dev or ())
     for one, weight in zip(
         train_features, example_weights or (), strict=example_weights is not None
     ):

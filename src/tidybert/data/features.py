@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, UsageError
+from tidybert.tokenization.encoding import fitting_lengths
 
 
 @dataclass(slots=True)
@@ -54,23 +55,6 @@ class BatchTokenizer(Protocol):
     ) -> Sequence[npt.NDArray[Any]]: ...
 
 
-def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of A and B stay when together they may have ``room``.
-
-    The longer side loses one token at a time, B where they are equal.
-    """
-    excess = first + second - room
-    if excess <= 0:
-        return first, second
-    from_longer = min(excess, abs(first - second))
-    if first > second:
-        first -= from_longer
-    else:
-        second -= from_longer
-    rest = excess - from_longer
-    return first - rest // 2, second - (rest + 1) // 2
-
-
 def text_features(
     tokenizer: BatchTokenizer,
     texts: Sequence[str],
@@ -99,7 +83,7 @@ def text_features(
         return features
     seconds = tokenizer.encode_batch(text_pairs, add_special_tokens=False)
     for first, second in zip(firsts, seconds, strict=True):
-        keep_first, keep_second = truncated_lengths(len(first), len(second), room)
+        keep_first, keep_second = fitting_lengths([len(first), len(second)], room)
         joined = np.concatenate(
             (start, first[:keep_first], end, second[:keep_second], end),
             dtype=np.int32,

@@ -76,6 +76,7 @@ class Predictor:
         Raises DataError for a label that the model does not know.
         """
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
+        self.task.add_labels(features, examples)
         outputs = run_features(self.task, self.model, features)
         return {
             **self.task.metrics(outputs, features),

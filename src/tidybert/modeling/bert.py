@@ -141,6 +141,9 @@ def initialize(module: nn.Module, initializer_range: float) -> None:
     create_initializer); Hugging Face draws from a plain normal.
     """
     for part in module.modules():
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(
                 part.weight,

@@ -45,19 +45,19 @@ class Classification:
     def features(
         self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
-        features = example_features(examples, tokenizer, max_seq_length)
-        for example, one in zip(examples, features, strict=True):
-            if example.label is None:
-                continue
-            if example.label not in self._ids:
+        return example_features(examples, tokenizer, max_seq_length)
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        for one, example in zip(features, examples, strict=True):
+            if example.label is None or example.label not in self._ids:
+                shown = ", ".join(self._names[:20]) + (", …" if len(self._names) > 20 else "")
                 raise DataError(
                     f"line {example.row}: the label {example.label!r} is none of the "
-                    f"{len(self._names)} that the model knows: {', '.join(self._names[:20])}"
+                    f"{len(self._names)} that the model knows: {shown}"
                 )
             one.label = self._ids[example.label]
             if self._class_weights is not None:
                 one.weight = self._class_weights[example.label]
-        return features
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = self.outputs(model, batch)

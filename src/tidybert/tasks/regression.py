@@ -12,6 +12,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.examples import TextExample
 from tidybert.data.features import BatchTokenizer, Features, example_features
+from tidybert.errors import DataError
 from tidybert.metrics.regression import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 
@@ -31,10 +32,13 @@ class Regression:
     def features(
         self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
-        features = example_features(examples, tokenizer, max_seq_length)
-        for example, one in zip(examples, features, strict=True):
-            one.label = None if example.label is None else float(example.label)
-        return features
+        return example_features(examples, tokenizer, max_seq_length)
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        for one, example in zip(features, examples, strict=True):
+            if example.label is None:
+                raise DataError(f"line {example.row} has no score")
+            one.label = float(example.label)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         values = self.outputs(model, batch).float()

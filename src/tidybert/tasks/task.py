@@ -39,7 +39,11 @@ class Task(Protocol):
     def features(
         self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
-        """One Features an example, in order, with labels where the examples have them."""
+        """One Features an example, in order, without labels."""
+        ...
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        """Set each label, and weight, from its example; DataError for a label that is unknown."""
         ...
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:

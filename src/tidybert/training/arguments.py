@@ -4,8 +4,9 @@ The defaults follow appendix A.3 of the paper and run_classifier.py, with Adam's
 which the original left out and which makes small data sets stable (Mosbach et al. 2020).
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
 
 from tidybert.errors import UsageError
 
@@ -53,6 +54,9 @@ class TrainingArguments:
     """Write a line of metrics.jsonl every so many steps."""
 
     def __post_init__(self) -> None:
+        """Raises UsageError for a value of another type or out of range, naming its flag."""
+        for item in fields(self):
+            _check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
         positive = (
             "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
             "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
@@ -74,6 +78,19 @@ class TrainingArguments:
     def to_dict(self) -> dict[str, Any]:
         """As arguments.json holds them."""
         return asdict(self)
+
+
+def _check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
+    # To Python true is an int, and no number of steps.
+    if isinstance(value, bool):
+        fits = bool in types
+    else:
+        fits = isinstance(value, (*types, int) if float in types else types)
+    if not fits:
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
+        raise _bad(name, repr(value), " or ".join(words.get(each, "none") for each in types))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _bad(name, value, "a finite number")
 
 
 def _bad(name: str, value: object, expected: str) -> UsageError:

@@ -32,3 +32,12 @@ def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) ->
     if step < warmup:
         return arguments.learning_rate * step / warmup
     return arguments.learning_rate * (num_steps - step) / max(1, num_steps - warmup)
+
+
+def decay_until(step: int, num_steps: int, arguments: TrainingArguments) -> float:
+    """What AdamW's decay alone has made of a decayed weight of 1 before step ``step``."""
+    factor = 1.0
+    for each in range(step):
+        rate = learning_rate_at(each, num_steps, arguments)
+        factor *= 1.0 - rate * arguments.weight_decay
+    return factor

@@ -8,6 +8,7 @@ that is kept of them.  Each directory is written aside, synced and renamed.
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tidybert.checkpoints.storage import (
     remove_partials,
     write_tensors,
 )
-from tidybert.errors import TidyBertError, TrainingError
+from tidybert.errors import TrainingError
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "training_state.json"
@@ -54,68 +55,70 @@ def step_directories(run: Path) -> list[Path]:
     return sorted(steps, key=lambda path: int(path.name.removeprefix("step-")))
 
 
-def write_checkpoint(
-    run: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    state: TrainingState,
-    keep: int,
-) -> Path:
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds; ``moments`` are as ``optimizer_tensors`` gives them."""
+
+    state: TrainingState
+    weights: Mapping[str, Tensor]
+    moments: Mapping[str, Tensor]
+
+
+def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one)."""
+    state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_directory(target) as partial:
-        write_tensors(partial / WEIGHTS_FILE, model.state_dict())
-        write_tensors(partial / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
+        write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
+        write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
         (partial / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n")
     for old in step_directories(run)[: -max(keep, 1)]:
         shutil.rmtree(old)
     return target
 
 
-def read_checkpoint(
-    run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str
-) -> tuple[TrainingState, list[str]]:
-    """Put the last valid checkpoint into the model and optimizer.
+def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
+    """The last valid checkpoint, None where there is none.
 
-    Returns the state, a fresh one where there is no checkpoint, and a line for each that was passed
-    over because it cannot be read.  Raises TrainingError where the checkpoint is of other arguments
-    or data.
+    Also returns a line for each that was passed over because it cannot be read.  Raises
+    TrainingError where the checkpoint is of other arguments, data or weights.
     """
     remove_partials(checkpoints_directory(run))
     passed_over = []
     for directory in reversed(step_directories(run)):
         try:
             content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
-            state = TrainingState(**content)
-            weights = read_tensors(directory / WEIGHTS_FILE)
-            moments = read_tensors(directory / OPTIMIZER_FILE)
-        except (OSError, ValueError, TypeError, TidyBertError) as error:
+            found = Checkpoint(
+                TrainingState(**content),
+                read_tensors(directory / WEIGHTS_FILE),
+                read_tensors(directory / OPTIMIZER_FILE),
+            )
+        except (OSError, ValueError, TypeError) as error:
             passed_over.append(f"{directory} cannot be read and is passed over: {error}")
             continue
-        if state.fingerprint != fingerprint:
+        if found.state.fingerprint != fingerprint:
             raise TrainingError(
                 f"{directory} was written with other arguments, data or weights to begin with: "
                 "resume with the same ones (see arguments.json), or give a new --out"
             )
-        model.load_state_dict(weights)
-        _load_optimizer(model, optimizer, moments)
-        return state, passed_over
-    return TrainingState(fingerprint), passed_over
+        return found, passed_over
+    return None, passed_over
 
 
-def write_best(run: Path, model: nn.Module) -> None:
+def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:
     """Keep the weights with the best dev metric so far in checkpoints/best."""
     target = checkpoints_directory(run) / "best"
     target.mkdir(parents=True, exist_ok=True)
-    write_tensors(target / WEIGHTS_FILE, model.state_dict())
+    write_tensors(target / WEIGHTS_FILE, weights)
 
 
 def read_best(run: Path) -> dict[str, Tensor]:
     return read_tensors(checkpoints_directory(run) / "best" / WEIGHTS_FILE)
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's state as tensors named PARAMETER/exp_avg, PARAMETER/exp_avg_sq, PARAMETER/step."""
     tensors = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -123,18 +126,13 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return tensors
 
 
-def _load_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+def load_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    for name, parameter in model.named_parameters():
-        entries = {
-            key.rpartition("/")[2]: value
-            for key, value in tensors.items()
-            if key.rpartition("/")[0] == name
-        }
-        if entries:
-            optimizer.state[parameter] = {
-                # The fused optimizer wants its step counts on the parameter's device.
-                key: value.to(parameter.device)
-                for key, value in entries.items()
-            }
+    """Put back what ``optimizer_tensors`` gave."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        name, _, entry = key.rpartition("/")
+        parameter = parameters[name]
+        # The fused optimizer wants its step counts on the parameter's device.
+        optimizer.state[parameter][entry] = value.to(parameter.device)

@@ -9,11 +9,12 @@ resumed from a checkpoint goes on with the same bits.
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -21,17 +22,22 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
-from tidybert.training.optimization import build_optimizer, learning_rate_at
+from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
 from tidybert.training.state import (
+    Checkpoint,
     TrainingState,
+    load_optimizer,
+    optimizer_tensors,
     read_best,
     read_checkpoint,
     write_best,
     write_checkpoint,
 )
+from tidybert.training.vocabulary import UsedVocabulary
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 """The weighted sum of the batch's losses: each example's loss times its features' weight."""
@@ -114,6 +120,7 @@ class Trainer:
         num_steps = math.ceil(self.steps_per_epoch * arguments.num_train_epochs)
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
         self.frozen = _freeze(model, arguments)
+        self.vocabulary = _used_vocabulary(model, features)
         self.optimizer = build_optimizer(model, arguments)
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
         self.state = TrainingState(fingerprint)
@@ -126,9 +133,12 @@ class Trainer:
     def resume(self) -> list[str]:
         """Go on from the last valid checkpoint; returns notes on any that was passed over."""
         assert self.run is not None
-        self.state, notes = read_checkpoint(
-            self.run, self.model, self.optimizer, self.state.fingerprint
-        )
+        found, notes = read_checkpoint(self.run, self.state.fingerprint)
+        if found is not None:
+            load_optimizer(self.model, self.optimizer, found.moments)
+            with self._whole_model():
+                self.model.load_state_dict(found.weights)
+            self.state = found.state
         self.log.rewind(self.state.step)
         return notes
 
@@ -139,6 +149,27 @@ class Trainer:
         TrainingInterrupted after a signal, once a checkpoint is written.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
+        try:
+            examples, tokens = self._train_steps()
+        finally:
+            if self.vocabulary is not None:
+                self.vocabulary.restore(self._unused_factor())
+        if self.state.best_step not in (0, self.state.step):
+            self._restore_best()
+        self.model.eval()
+        return TrainingResult(
+            num_steps=self.state.step,
+            best_step=self.state.best_step or self.state.step,
+            metrics=self.state.best_metrics or {},
+            seconds=time.perf_counter() - begin,
+            num_examples=examples,
+            num_tokens=tokens,
+            stopped_early=self.state.step < self.num_steps,
+            resumed_from=resumed_from,
+        )
+
+    def _train_steps(self) -> tuple[int, int]:
+        """The steps that are left; returns how many examples and tokens they saw."""
         examples = tokens = 0
         with stop_requests() as request:
             while self.state.step < self.num_steps and not self._has_patience_ended():
@@ -153,19 +184,7 @@ class Trainer:
                     self._save()
                 if request.signal_number and self.state.step < self.num_steps:
                     raise TrainingInterrupted(self._how_to_go_on(), request.signal_number)
-        if self.evaluate is not None and self.state.best_step != self.state.step:
-            self._restore_best()
-        self.model.eval()
-        return TrainingResult(
-            num_steps=self.state.step,
-            best_step=self.state.best_step or self.state.step,
-            metrics=self.state.best_metrics or {},
-            seconds=time.perf_counter() - begin,
-            num_examples=examples,
-            num_tokens=tokens,
-            stopped_early=self.state.step < self.num_steps,
-            resumed_from=resumed_from,
-        )
+        return examples, tokens
 
     def _step(self) -> StepReport:
         """One update from the next batch of examples."""
@@ -185,6 +204,8 @@ class Trainer:
         loss = 0.0
         for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch):
             batch = collate([self.features[chosen[index]] for index in part]).to(self.device)
+            if self.vocabulary is not None:
+                batch = self.vocabulary.renumber(batch)
             with self._precision():
                 part_loss = self.loss(self.model, batch) / total_weight
             part_loss.backward()  # type: ignore[no-untyped-call]
@@ -211,7 +232,7 @@ class Trainer:
             self._log_step(done)
         return done
 
-    def _examples_of(self, step: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _examples_of(self, step: int) -> npt.NDArray[np.int64]:
         epoch, place = divmod(step, self.steps_per_epoch)
         if epoch != self._order_of_epoch:
             self._order = epoch_order(len(self.features), self.arguments.seed, epoch)
@@ -234,7 +255,8 @@ class Trainer:
 
     def _evaluate_and_keep_best(self, evaluate: Evaluate) -> None:
         self.model.eval()
-        metrics = evaluate(self.model)
+        with self._whole_model():
+            metrics = evaluate(self.model)
         best = self.state.best_metrics
         self.log.write(
             {"step": self.state.step, **{f"eval_{key}": each for key, each in metrics.items()}}
@@ -244,10 +266,12 @@ class Trainer:
         if best is None or metrics[self.metric] > best[self.metric]:
             self.state.best_metrics, self.state.best_step = metrics, self.state.step
             self.state.evaluations_since_best = 0
-            if self.run is not None:
-                write_best(self.run, self.model)
-            else:
-                self._best = {key: each.clone() for key, each in self.model.state_dict().items()}
+            with self._whole_model():
+                weights = self.model.state_dict()
+                if self.run is not None:
+                    write_best(self.run, weights)
+                else:
+                    self._best = {key: each.clone() for key, each in weights.items()}
         else:
             self.state.evaluations_since_best += 1
 
@@ -258,8 +282,19 @@ class Trainer:
 
     def _save(self) -> None:
         if self.run is not None:
-            keep = self.arguments.save_total_limit
-            write_checkpoint(self.run, self.model, self.optimizer, self.state, keep)
+            moments = optimizer_tensors(self.model, self.optimizer)
+            with self._whole_model():
+                checkpoint = Checkpoint(self.state, self.model.state_dict(), moments)
+                write_checkpoint(self.run, checkpoint, self.arguments.save_total_limit)
+
+    def _unused_factor(self) -> float:
+        return decay_until(self.state.step, self.num_steps, self.arguments)
+
+    def _whole_model(self) -> AbstractContextManager[None]:
+        """Within it the model has its whole vocabulary, as others know it."""
+        if self.vocabulary is None:
+            return nullcontext()
+        return self.vocabulary.whole(self._unused_factor())
 
     def _log_step(self, done: StepReport) -> None:
         self.log.write(
@@ -279,10 +314,10 @@ class Trainer:
             return f"stopped {where}"
         return f"stopped {where}; a checkpoint is in {self.run}: the same command with --resume goes on"
 
-    def _not_finite(self, loss: float, norm: float, chosen: Sequence[int] | np.ndarray) -> str:  # type: ignore[type-arg]
+    def _not_finite(self, loss: float, norm: float, chosen: npt.NDArray[np.int64]) -> str:
         return (
-            f"at step {self.state.step + 1} of {self.num_steps} the loss is {loss} and the gradient "
-            f"norm {norm}; nothing was updated. The batch's examples are numbers "
+            f"at step {self.state.step + 1} of {self.num_steps} the loss is {loss} and the "
+            f"gradient norm {norm}; nothing was updated. The batch's examples are numbers "
             f"{sorted(int(index) for index in chosen)} of the training data (from 0). Try a lower "
             "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
             "resumed only with the same arguments"
@@ -303,3 +338,11 @@ def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
     for module in frozen:
         module.requires_grad_(False)
     return frozen
+
+
+def _used_vocabulary(model: nn.Module, features: Sequence[Features]) -> UsedVocabulary | None:
+    """The rows in use where the word embeddings are trained and serve the input alone."""
+    embedding = next(each for each in model.modules() if isinstance(each, BertEmbeddings))
+    if not embedding.word_embeddings.weight.requires_grad:
+        return None
+    return UsedVocabulary(embedding.word_embeddings, features)

@@ -1,0 +1,71 @@
+"""Train only the rows of the word embeddings that the training data uses; the rest follows.
+
+A row that no example uses gets no gradient, so AdamW keeps its moments at 0 and only decays it:
+after steps 0 to s - 1 it is its first value times the product of 1 - rate * decay.  Half of a small
+model's parameters are such rows; leaving them out of the gradient, the norm, the moments and the
+update takes their time and memory away and changes no result.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from tidybert.data.batching import Batch
+from tidybert.data.features import Features
+from tidybert.modeling.rows import Rows
+
+
+class UsedVocabulary:
+    """Swaps the embedding's (V, H) weight for the (U, H) rows in use while steps are made.
+
+    Args:
+        embedding: its weight at construction is that of step 0.
+        features: the training data.
+    """
+
+    def __init__(self, embedding: nn.Embedding, features: Sequence[Features]) -> None:
+        self.embedding = embedding
+        self.first_weight = embedding.weight.detach()
+        used = np.unique(np.concatenate([one.input_ids for one in features]))
+        self.used = torch.from_numpy(used.astype(np.int64))
+        self.number_of = torch.zeros(embedding.num_embeddings, dtype=torch.int64)
+        self.number_of[self.used] = torch.arange(len(used))
+        self.used = self.used.to(embedding.weight.device)
+        self.number_of = self.number_of.to(embedding.weight.device)
+        self.weight = nn.Parameter(self.first_weight[self.used])
+        embedding.weight = self.weight
+
+    def renumber(self, batch: Batch) -> Batch:
+        """The batch with its input_ids as numbers of rows in use."""
+        rows = batch.rows
+        renumbered = Rows(
+            self.number_of[rows.input_ids],
+            rows.token_type_ids,
+            rows.position_ids,
+            rows.cu_seqlens,
+            rows.lengths,
+        )
+        return Batch(renumbered, batch.features)
+
+    @contextmanager
+    def whole(self, unused_factor: float) -> Iterator[None]:
+        """Within the block the embedding has its (V, H) weight, unused rows times the factor.
+
+        What the block changes in rows in use, by loading a checkpoint, is kept.
+        """
+        self.restore(unused_factor)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                self.weight.copy_(self.embedding.weight[self.used])
+            self.embedding.weight = self.weight
+
+    def restore(self, unused_factor: float) -> None:
+        """Give the embedding its (V, H) weight for good."""
+        whole = self.first_weight * unused_factor
+        whole[self.used] = self.weight.detach()
+        self.embedding.weight = nn.Parameter(whole)
