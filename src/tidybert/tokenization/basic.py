@@ -1,0 +1,176 @@
+"""The step before WordPiece: clean a text, lower-case it, strip accents and split it into words.
+
+Follows BasicTokenizer of Google's tokenization.py in the exact form that Hugging Face's
+BertNormalizer and BertPreTokenizer gave it: which character counts as what is in unicode_tables.
+
+A text is worked on in pieces.  A piece ends at white space, at a symbol or punctuation mark and
+around each CJK ideograph; none of these can change, or be changed by, what stands beside it, so the
+words of a text are the words of its pieces.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tidybert.errors import TextError
+from tidybert.tokenization import unicode_tables as tables
+
+_WHITE_SPACE: Final = tables.character_class(tables.WHITE_SPACE)
+_PUNCTUATION: Final = tables.character_class(tables.PUNCTUATION)
+_CJK: Final = tables.character_class(tables.CJK)
+
+# A normalised character and the (start, end) in the original text that it came from.
+_Aligned = tuple[str, tuple[int, int]]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REMOVED = re.compile(f"[{tables.character_class(tables.REMOVED)}]")
+_IDEOGRAPH = re.compile(f"[{_CJK}]")
+_CANONICAL = re.compile(f"[{tables.character_class(tables.CANONICAL)}]+")
+_MARK = re.compile(f"[{tables.character_class(tables.NONSPACING_MARKS)}]")
+_WORD = re.compile(f"[{_PUNCTUATION}]|[^{_WHITE_SPACE}{_PUNCTUATION}]+")
+_SPACE = re.compile(f"[{_WHITE_SPACE}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A normalised word and where its characters came from.
+
+    ``spans`` holds a (start, end) of the original text for each character of ``text``; None where
+    the characters stand in the original text one by one from ``start``.
+    """
+
+    text: str
+    start: int
+    spans: list[tuple[int, int]] | None = None
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        """The (start, end) in the original text of the characters text[begin:end]."""
+        if self.spans is None:
+            return self.start + begin, self.start + end
+        spans = self.spans[begin:end]
+        # Canonical ordering may have moved a mark before one that precedes it in the text.
+        return min(start for start, _ in spans), max(end for _, end in spans)
+
+
+class BasicTokenizer:
+    """Split texts into normalised words.
+
+    do_lower_case: lower-case every character, each by itself (a final sigma becomes σ).
+    strip_accents: decompose and drop non-spacing marks; None does so where do_lower_case does.
+    tokenize_chinese_chars: each CJK ideograph is a word.
+    """
+
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
+        self.do_lower_case = do_lower_case
+        self.strip_accents = do_lower_case if strip_accents is None else strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        alone = _PUNCTUATION + (_CJK if tokenize_chinese_chars else "")
+        piece = re.compile(f"[{alone}]|[^{_WHITE_SPACE}{alone}]+")
+        self._piece_matches = piece.finditer
+        #: The pieces of a text, as a list of str.
+        self.pieces = piece.findall
+
+    def normalize(self, text: str) -> str:
+        """The text cleaned, spaced, stripped and lower-cased, as one string.
+
+        Raises TextError for a lone surrogate, which is no character.
+        """
+        surrogate = _SURROGATE.search(text)
+        if surrogate:
+            raise TextError(
+                f"lone surrogate U+{ord(surrogate[0]):04X} at position {surrogate.start()}: "
+                "this is no Unicode text"
+            )
+        text = _SPACE.sub(" ", _REMOVED.sub("", text))
+        if self.tokenize_chinese_chars:
+            text = _IDEOGRAPH.sub(r" \g<0> ", text)
+        if self.strip_accents:
+            text = _MARK.sub("", _CANONICAL.sub(_decompose, text))
+        return _lower(text) if self.do_lower_case else text
+
+    def split(self, text: str) -> list[str]:
+        """The normalised words of a text."""
+        return _WORD.findall(self.normalize(text))
+
+    def split_with_offsets(self, text: str) -> Iterator[Word]:
+        """The normalised words of a text, with the places in the text that they came from.
+
+        An accent that is stripped belongs to the letter before it, so the span of a decomposed
+        "é" covers its two characters.
+        """
+        for match in self._piece_matches(text):
+            piece, start = match[0], match.start()
+            if piece.isascii() and piece.isprintable():
+                yield Word(piece.lower() if self.do_lower_case else piece, start)
+            else:
+                yield from self._split_aligned(piece, start)
+
+    def _split_aligned(self, piece: str, start: int) -> Iterator[Word]:
+        characters = [
+            (character, (position, position + 1))
+            for position, original in enumerate(piece, start)
+            for character in self._normalize_character(original)
+        ]
+        if self.strip_accents:
+            characters = _drop_marks(_order_canonically(characters))
+        if self.do_lower_case:
+            characters = [
+                (low, span) for character, span in characters for low in _lower(character)
+            ]
+        spans = [span for _, span in characters]
+        for match in _WORD.finditer("".join(character for character, _ in characters)):
+            word_spans = spans[match.start() : match.end()]
+            yield Word(match[0], word_spans[0][0], word_spans)
+
+    def _normalize_character(self, character: str) -> str:
+        if _REMOVED.match(character):
+            return ""
+        if self.strip_accents and _CANONICAL.match(character):
+            return unicodedata.normalize("NFD", character)
+        return character
+
+
+def _decompose(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFD", match[0])
+
+
+def _lower(text: str) -> str:
+    # str.lower writes a final sigma as ς; the reference looks at one character at a time.
+    return text.replace("Σ", "σ").translate(tables.NEW_CAPITALS).lower()
+
+
+def _order_canonically(characters: list[_Aligned]) -> list[_Aligned]:
+    """Sort each run of combining characters by combining class (Unicode, canonical ordering)."""
+    ordered: list[_Aligned] = []
+    run: list[_Aligned] = []
+    for item in characters:
+        if _combining(item[0]):
+            run.append(item)
+            continue
+        ordered += sorted(run, key=lambda marked: _combining(marked[0]))
+        run = []
+        ordered.append(item)
+    return ordered + sorted(run, key=lambda marked: _combining(marked[0]))
+
+
+def _combining(character: str) -> int:
+    return unicodedata.combining(character) if _CANONICAL.match(character) else 0
+
+
+def _drop_marks(characters: list[_Aligned]) -> list[_Aligned]:
+    """Drop non-spacing marks; the span of the character before them grows over them."""
+    kept: list[_Aligned] = []
+    for character, (start, end) in characters:
+        if not _MARK.match(character):
+            kept.append((character, (start, end)))
+        elif kept:
+            before, (first, last) = kept[-1]
+            kept[-1] = before, (first, max(last, end))
+    return kept

@@ -1,0 +1,173 @@
+"""The tokeniser's files in a Hugging Face directory.
+
+vocab.txt and tokenizer_config.json are read, and tokenizer.json where vocab.txt is not there, as in
+directories that transformers 5 saves.  All three are written, so that every program finds its own.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tidybert.errors import ConfigError, VocabularyError
+from tidybert.tokenization.vocabulary import (
+    CLS_TOKEN,
+    CONTINUATION,
+    MASK_TOKEN,
+    PAD_TOKEN,
+    SEP_TOKEN,
+    SPECIAL_TOKENS,
+    UNK_TOKEN,
+    Vocabulary,
+)
+from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
+
+VOCABULARY_FILE = "vocab.txt"
+CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
+
+#: The settings of a BasicTokenizer, and what tokenizer.json calls them.
+SETTINGS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+
+
+def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
+    """The vocabulary of a directory and those of the SETTINGS that its files give.
+
+    Raises VocabularyError for no or a damaged vocabulary, ConfigError for settings that are not
+    true, false or null.
+    """
+    described = _read_object(directory / TOKENIZER_FILE)
+    if (directory / VOCABULARY_FILE).exists():
+        vocabulary = Vocabulary.from_file(directory / VOCABULARY_FILE)
+    elif described:
+        vocabulary = _described_vocabulary(described, directory / TOKENIZER_FILE)
+    else:
+        raise VocabularyError(
+            f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
+        )
+    config = _read_object(directory / CONFIG_FILE)
+    normalizer = described.get("normalizer") or {}
+    settings: dict[str, bool | None] = {}
+    for name, rust_name in SETTINGS.items():
+        for source, file, key in (
+            (normalizer, TOKENIZER_FILE, rust_name),
+            (config, CONFIG_FILE, name),
+        ):
+            value = source.get(key)
+            if value is not None and not isinstance(value, bool):
+                raise ConfigError(
+                    f"{directory / file}: {key} is {value!r}: expected true, false or null"
+                )
+            if key in source:
+                settings[name] = value
+    return vocabulary, settings
+
+
+def write_directory(
+    directory: Path,
+    vocabulary: Vocabulary,
+    settings: dict[str, bool | None],
+    model_max_length: int,
+) -> None:
+    """Write the three files; ``settings`` holds all of SETTINGS."""
+    directory.mkdir(parents=True, exist_ok=True)
+    vocabulary.save(directory / VOCABULARY_FILE)
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        **settings,
+        "model_max_length": model_max_length,
+        "unk_token": UNK_TOKEN,
+        "sep_token": SEP_TOKEN,
+        "pad_token": PAD_TOKEN,
+        "cls_token": CLS_TOKEN,
+        "mask_token": MASK_TOKEN,
+    }
+    _write_object(directory / CONFIG_FILE, config)
+    _write_object(directory / TOKENIZER_FILE, _describe(vocabulary, settings))
+
+
+def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[str, Any]:
+    """The tokeniser as the tokenizers library writes it."""
+    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
+
+    def special(token: str, type_id: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": type_id}}
+
+    first = [special(CLS_TOKEN, 0), {"Sequence": {"id": "A", "type_id": 0}}, special(SEP_TOKEN, 0)]
+    second = [{"Sequence": {"id": "B", "type_id": 1}}, special(SEP_TOKEN, 1)]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": ids[token], "content": token, **flags, "special": True}
+            for token in sorted(SPECIAL_TOKENS, key=ids.__getitem__)
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            **{rust_name: settings[name] for name, rust_name in SETTINGS.items()},
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": first + second,
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                for token in (CLS_TOKEN, SEP_TOKEN)
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": UNK_TOKEN,
+            "continuing_subword_prefix": CONTINUATION,
+            "max_input_chars_per_word": MAX_CHARS_PER_WORD,
+            "vocab": ids,
+        },
+    }
+
+
+def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
+    model = described.get("model") or {}
+    ids = model.get("vocab")
+    # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
+    if not isinstance(ids, dict) or model.get("continuing_subword_prefix") != CONTINUATION:
+        raise VocabularyError(
+            f"{path} holds a {model.get('type')} tokeniser: BERT needs WordPiece with "
+            f"{CONTINUATION!r}"
+        )
+    added = [token["content"] for token in described.get("added_tokens") or ()]
+    foreign = [token for token in added if token not in ids]
+    if foreign:
+        raise VocabularyError(
+            f"{path} adds the tokens {foreign} outside its vocabulary: put them in the vocabulary"
+        )
+    by_id = {index: token for token, index in ids.items()}
+    if sorted(by_id) != list(range(len(ids))):
+        raise VocabularyError(
+            f"{path}: the ids of its {len(ids)} tokens are not 0 to {len(ids) - 1}"
+        )
+    return Vocabulary((by_id[index] for index in range(len(ids))), source=path)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is no such file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}; expected a JSON object") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds a {type(content).__name__}: expected a JSON object")
+    return content
+
+
+def _write_object(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,317 @@
+"""BertTokenizer: text to WordPiece ids and back, in the ways that the rest of the package needs.
+
+``encode`` serves one input and keeps everything (tokens, offsets, truncation); ``encode_batch`` and
+``encode_flat`` give ids alone and are fast, through the cache of ``chunk_cache``.  Both give the
+same ids as Hugging Face's BertTokenizer does on text without special tokens in it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.errors import TextError, UsageError
+from tidybert.pretrained import model_directory
+from tidybert.tokenization import huggingface
+from tidybert.tokenization.basic import BasicTokenizer
+from tidybert.tokenization.chunk_cache import ChunkCache
+from tidybert.tokenization.decoding import join_pieces
+from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
+from tidybert.tokenization.vocabulary import (
+    CLS_TOKEN,
+    MASK_TOKEN,
+    PAD_TOKEN,
+    SEP_TOKEN,
+    SPECIAL_TOKENS,
+    UNK_TOKEN,
+    Vocabulary,
+)
+from tidybert.tokenization.wordpiece import WordPiece
+from tidybert.tokenization.workers import encode_blocks
+
+IdArray = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
+
+_SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class BertTokenizer:
+    """Turn text into the ids of a vocabulary.
+
+    Args:
+        vocab: a Vocabulary, or its tokens in the order of their ids.
+        do_lower_case: whether the vocabulary is uncased.
+        strip_accents: whether accents are dropped; None: where do_lower_case is.
+        tokenize_chinese_chars: whether each CJK ideograph is a word.
+
+    In a text, "[MASK]" and the other special tokens are plain text unless a call says
+    ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
+    that is no string and for a lone surrogate, naming the text and the position.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocabulary | Iterable[str],
+        do_lower_case: bool = True,
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
+        self.vocabulary = vocab if isinstance(vocab, Vocabulary) else Vocabulary(vocab)
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.vocab_size = len(self.vocabulary)
+        self.pad_token_id = self.vocabulary.token_to_id(PAD_TOKEN)
+        self.unk_token_id = self.vocabulary.token_to_id(UNK_TOKEN)
+        self.cls_token_id = self.vocabulary.token_to_id(CLS_TOKEN)
+        self.sep_token_id = self.vocabulary.token_to_id(SEP_TOKEN)
+        self.mask_token_id = self.vocabulary.token_to_id(MASK_TOKEN)
+        #: dtype of the arrays that encode_batch and encode_flat return.
+        self.dtype: np.dtype[Any] = np.dtype(np.uint16 if self.vocab_size <= 2**16 else np.int32)
+        self._basic = BasicTokenizer(do_lower_case, strip_accents, tokenize_chinese_chars)
+        self._wordpiece = WordPiece(self.vocabulary)
+        self._cache = ChunkCache(self._basic, self._wordpiece, self.vocab_size, self.dtype)
+
+    @classmethod
+    def from_pretrained(cls, model: str | Path, *, do_lower_case: bool | None = None) -> Self:
+        """The tokenizer of a MODEL: a directory, or the name of installed weights.
+
+        Settings come from tokenizer_config.json.  Where it does not say ``do_lower_case``, a
+        vocabulary that holds the Latin capitals is cased and any other is not; the argument
+        overrules both.  (The published Chinese vocabulary was made from lower-cased text, but its
+        Hugging Face configuration says that it is cased: capitals become [UNK] there.)
+        """
+        vocabulary, settings = huggingface.read_directory(model_directory(model))
+        if do_lower_case is None:
+            do_lower_case = settings.get("do_lower_case")
+        return cls(
+            vocabulary,
+            not vocabulary.is_cased if do_lower_case is None else do_lower_case,
+            strip_accents=settings.get("strip_accents"),
+            tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
+        )
+
+    @classmethod
+    def from_file(
+        cls,
+        vocab_file: str | Path,
+        do_lower_case: bool | None = None,
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> Self:
+        """The tokenizer of a vocab.txt; do_lower_case=None is settled as in from_pretrained."""
+        vocabulary = Vocabulary.from_file(vocab_file)
+        return cls(
+            vocabulary,
+            not vocabulary.is_cased if do_lower_case is None else do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+        )
+
+    def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
+        """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
+
+        ``model_max_length`` is what other programs truncate to where they are asked to.
+        """
+        huggingface.write_directory(
+            Path(directory), self.vocabulary, self._settings(), model_max_length
+        )
+
+    def tokenize(self, text: str, *, special_tokens_in_text: bool = False) -> list[str]:
+        """The pieces of a text, as the vocabulary spells them."""
+        ids, _ = self._pieces(text, special_tokens_in_text)
+        return self.convert_ids_to_tokens(ids)
+
+    def encode(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        max_seq_length: int | None = None,
+        *,
+        add_special_tokens: bool = True,
+        special_tokens_in_text: bool = False,
+    ) -> Encoding:
+        """One input of one or two texts, with offsets; cut to ``max_seq_length`` tokens if given.
+
+        One text is cut at its end; of two the longer is cut first.  Raises UsageError where
+        max_seq_length leaves no room for the special tokens.
+        """
+        sides = [self._pieces(text, special_tokens_in_text)]
+        if text_pair is not None:
+            sides.append(self._pieces(text_pair, special_tokens_in_text, "text_pair"))
+        num_special = len(sides) + 1 if add_special_tokens else 0
+        full = [len(ids) for ids, _ in sides]
+        lengths = full
+        if max_seq_length is not None:
+            room = max_seq_length - num_special
+            if room < 0:
+                raise UsageError(
+                    f"max_seq_length is {max_seq_length}: expected at least {num_special}, which "
+                    "the special tokens take"
+                )
+            lengths = fitting_lengths(full, room)
+        ids: list[int] = []
+        spans: list[Span] = []
+        types: list[int] = []
+        sequences: list[int | None] = []
+
+        def add(more: list[int], their_spans: list[Span], kind: int, sequence: int | None) -> None:
+            ids.extend(more)
+            spans.extend(their_spans)
+            types.extend([kind] * len(more))
+            sequences.extend([sequence] * len(more))
+
+        if add_special_tokens:
+            add([self.cls_token_id], [(0, 0)], 0, None)
+        for side, (side_ids, side_spans) in enumerate(sides):
+            add(side_ids[: lengths[side]], side_spans[: lengths[side]], side, side)
+            if add_special_tokens:
+                add([self.sep_token_id], [(0, 0)], side, None)
+        return Encoding(
+            tokens=self.convert_ids_to_tokens(ids),
+            input_ids=ids,
+            token_type_ids=types,
+            offset_mapping=spans,
+            sequence_ids=sequences,
+            truncated=lengths != full,
+            num_tokens=sum(full) + num_special,
+        )
+
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool = True, *, num_workers: int = 0
+    ) -> list[IdArray]:
+        """The ids of each text, never cut: 1-D arrays of ``dtype``, views of one buffer.
+
+        ``num_workers`` processes share the work where it is above 0; they are spawned and each
+        fills a cache of its own, which pays from some hundred thousand texts.
+        """
+        flat, offsets = self.encode_flat(texts, add_special_tokens, num_workers=num_workers)
+        bounds = offsets.tolist()
+        return [flat[start:end] for start, end in pairwise(bounds)]
+
+    def encode_flat(
+        self, texts: Sequence[str], add_special_tokens: bool = True, *, num_workers: int = 0
+    ) -> tuple[IdArray, npt.NDArray[np.int64]]:
+        """As encode_batch, laid end to end: ids (T,) of ``dtype`` and offsets (B+1,) int64.
+
+        Text i is ids[offsets[i]:offsets[i + 1]].
+        """
+        if isinstance(texts, str):
+            raise TextError("texts is one string: expected a list of strings; wrap it in [...]")
+        if num_workers < 0:
+            raise UsageError(f"num_workers is {num_workers}: expected 0 (none) or more processes")
+        if num_workers:
+            blocks = list(encode_blocks(self, texts, add_special_tokens, num_workers))
+            flat: IdArray = np.concatenate([ids for ids, _ in blocks] or [np.empty(0, self.dtype)])
+            lengths = np.concatenate([part for _, part in blocks] or [np.empty(0, np.int64)])
+        else:
+            flat, lengths = self.encode_block(texts, add_special_tokens)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return flat, offsets
+
+    def encode_block(
+        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
+    ) -> tuple[IdArray, npt.NDArray[np.int64]]:
+        """Ids laid end to end and the length of each text; errors count texts from ``first``."""
+        texts = list(texts)
+        ids_of = self._cache.__getitem__
+        try:
+            if add_special_tokens:
+                head = self.dtype.type(self.cls_token_id).tobytes()
+                tail = self.dtype.type(self.sep_token_id).tobytes()
+                parts = [b"".join([head, *map(ids_of, text.split(" ")), tail]) for text in texts]
+            else:
+                parts = [b"".join(map(ids_of, text.split(" "))) for text in texts]
+        except (TextError, TypeError, AttributeError):
+            # Looking at every text beforehand would cost more than the error is worth.
+            for index, text in enumerate(texts, first):
+                _check_text(text, f"text {index}")
+            raise
+        # A bytearray makes the arrays writable, as torch.from_numpy wants them.
+        flat: IdArray = np.frombuffer(bytearray().join(parts), self.dtype)
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // self.dtype.itemsize
+        return flat, lengths
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Readable text for ids: pieces joined, punctuation set without stray spaces.
+
+        Raises VocabularyError for an id outside the vocabulary.
+        """
+        tokens = self.convert_ids_to_tokens(ids)
+        if skip_special_tokens:
+            tokens = [token for token in tokens if token not in SPECIAL_TOKENS]
+        return join_pieces(tokens)
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """The id of each token; that of [UNK] for one that the vocabulary lacks."""
+        return [self.vocabulary.token_to_id(token) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The token of each id; raises VocabularyError for one outside the vocabulary."""
+        return [self.vocabulary.id_to_token(index) for index in ids]
+
+    def _pieces(
+        self, text: str, special_tokens_in_text: bool, name: str = "text"
+    ) -> tuple[list[int], list[Span]]:
+        _check_text(text, name)
+        if not special_tokens_in_text:
+            return self._plain_pieces(text)
+        ids: list[int] = []
+        spans: list[Span] = []
+        start = 0
+        for match in _SPECIAL.finditer(text):
+            plain_ids, plain_spans = self._plain_pieces(text[start : match.start()], start)
+            ids += [*plain_ids, self.vocabulary.token_to_id(match[0])]
+            spans += [*plain_spans, match.span()]
+            start = match.end()
+        plain_ids, plain_spans = self._plain_pieces(text[start:], start)
+        return ids + plain_ids, spans + plain_spans
+
+    def _plain_pieces(self, text: str, shift: int = 0) -> tuple[list[int], list[Span]]:
+        ids: list[int] = []
+        spans: list[Span] = []
+        for word in self._basic.split_with_offsets(text):
+            word_ids, ends = self._wordpiece.split(word.text)
+            ids += word_ids
+            begin = 0
+            for end in ends:
+                start, stop = word.span(begin, end)
+                spans.append((start + shift, stop + shift))
+                begin = end
+        return ids, spans
+
+    def _settings(self) -> dict[str, bool | None]:
+        return {name: getattr(self, name) for name in huggingface.SETTINGS}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The cache stays behind: it is large, and cheap to fill again.
+        return {"vocab": self.vocabulary, **self._settings()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        BertTokenizer.__init__(self, **state)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
+        return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
+
+
+def _check_text(text: object, name: str) -> None:
+    if not isinstance(text, str):
+        raise TextError(
+            f"{name} is {text!r:.80}, of type {type(text).__name__}: expected a string; "
+            "convert it, or drop missing values, first"
+        )
+    surrogate = _SURROGATE.search(text)
+    if surrogate:
+        raise TextError(
+            f"{name} has the lone surrogate U+{ord(surrogate[0]):04X} at position "
+            f"{surrogate.start()}: expected Unicode text; decode the source as what it is, or "
+            'replace surrogates with text.encode("utf-8", "replace").decode("utf-8")'
+        )

@@ -1,0 +1,109 @@
+"""A WordPiece vocabulary: the tokens of a vocab.txt, whose line number, from 0, is the id.
+
+The file is that of Google's BERT release: UTF-8, one token a line.  Lines end at line feeds alone:
+the published Chinese and multilingual vocabularies hold U+2028 as a token.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from tidybert.errors import VocabularyError
+
+PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+)
+SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
+CONTINUATION = "##"
+
+
+class Vocabulary:
+    """Tokens in the order of their ids, and the way back.
+
+    ``source`` names where the tokens came from in error messages.  Raises VocabularyError for no
+    tokens at all, a blank or repeated token, and a missing special token.
+    """
+
+    def __init__(self, tokens: Iterable[str], *, source: str | Path = "vocabulary") -> None:
+        self.tokens = tuple(tokens)
+        self._ids: dict[str, int] = {}
+        if not self.tokens:
+            raise VocabularyError(f"{source} is empty: expected one token a line")
+        for index, token in enumerate(self.tokens):
+            if not token:
+                raise VocabularyError(
+                    f"{source}:{index + 1} is blank: expected one token a line, without gaps"
+                )
+            first = self._ids.setdefault(token, index)
+            if first != index:
+                raise VocabularyError(
+                    f"{source}:{index + 1} repeats the token {token!r} of line {first + 1}: "
+                    "every token has one id, so remove one of them and retrain or restore the file"
+                )
+        missing = [token for token in SPECIAL_TOKENS if token not in self._ids]
+        if missing:
+            raise VocabularyError(
+                f"{source}:{len(self.tokens)} is the end of {len(self.tokens)} tokens without "
+                f"{', '.join(missing)}: a BERT vocabulary holds {' '.join(SPECIAL_TOKENS)}"
+            )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a vocab.txt; raises VocabularyError naming the file and line."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise VocabularyError(
+                f"cannot read the vocabulary {path}: {error.strerror or error}"
+            ) from error
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise VocabularyError(
+                f"{path}:{line} is not UTF-8 ({error.reason}): expected one token a line in UTF-8"
+            ) from error
+        lines = text.removesuffix("\n").split("\n") if text else []
+        return cls((line.removesuffix("\r") for line in lines), source=path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokens as a vocab.txt."""
+        Path(path).write_bytes("".join(f"{token}\n" for token in self.tokens).encode("utf-8"))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens)"
+
+    def token_to_id(self, token: str) -> int:
+        """The id of a token; a token that the vocabulary lacks has the id of [UNK]."""
+        index = self._ids.get(token)
+        return self._ids[UNK_TOKEN] if index is None else index
+
+    def id_to_token(self, index: int) -> str:
+        """The token of an id; raises VocabularyError for an id outside the vocabulary."""
+        if not 0 <= index < len(self.tokens):
+            raise VocabularyError(
+                f"id {index} is not in a vocabulary of {len(self)} tokens: "
+                f"expected 0 to {len(self) - 1}; were the ids made with another one?"
+            )
+        return self.tokens[index]
+
+    @property
+    def is_cased(self) -> bool:
+        """Whether the vocabulary tells capitals apart: it holds each Latin capital as a token."""
+        return all(letter in self._ids for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
