@@ -23,7 +23,7 @@ from tidybert.checkpoints.storage import (
     remove_partials,
     write_tensors,
 )
-from tidybert.errors import TrainingError
+from tidybert.errors import TrainingError, WeightsError
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "training_state.json"
@@ -51,8 +51,11 @@ def checkpoints_directory(run: Path) -> Path:
 def step_directories(run: Path) -> list[Path]:
     """The checkpoints by step, the last one last."""
     found = checkpoints_directory(run).glob("step-*")
-    steps = [path for path in found if path.name.removeprefix("step-").isdigit()]
-    return sorted(steps, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted((path for path in found if path.name[5:].isdigit()), key=_step_of)
+
+
+def _step_of(directory: Path) -> int:
+    return int(directory.name.removeprefix("step-"))
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,27 @@ class Checkpoint:
 
 
 def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one)."""
+    """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
+
+    Raises TrainingError where it cannot be written; those before it are left.
+    """
     state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_directory(target) as partial:
-        write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
-        write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
-        (partial / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n")
-    for old in step_directories(run)[: -max(keep, 1)]:
-        shutil.rmtree(old)
+    try:
+        with atomic_directory(target) as partial:
+            write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
+            write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
+            (partial / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n")
+    except (OSError, WeightsError) as error:
+        left = ", ".join(str(path) for path in step_directories(run)[-1:])
+        advice = f"make room, then --resume goes on from {left}" if left else "there is none before"
+        raise TrainingError(f"{target} cannot be written: {error}; {advice}") from error
+    earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
+    kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
+    for path in step_directories(run):
+        # A later one was passed over as damaged, and must not stand before this one.
+        if path not in kept:
+            shutil.rmtree(path)
     return target
 
 

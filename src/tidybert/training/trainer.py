@@ -117,7 +117,8 @@ class Trainer:
         self.report_metrics = report_metrics
         self.device = next(model.parameters()).device
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
-        num_steps = math.ceil(self.steps_per_epoch * arguments.num_train_epochs)
+        # In floating point 25 steps times 2.2 are a little more than 55.
+        num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
         self.frozen = _freeze(model, arguments)
         self.vocabulary = _used_vocabulary(model, features)
