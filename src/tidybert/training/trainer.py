@@ -313,7 +313,7 @@ class Trainer:
         where = f"after step {self.state.step} of {self.num_steps}"
         if self.run is None:
             return f"stopped {where}"
-        return f"stopped {where}; a checkpoint is in {self.run}: the same command with --resume goes on"
+        return f"stopped {where}; the same command with --resume goes on from there in {self.run}"
 
     def _not_finite(self, loss: float, norm: float, chosen: npt.NDArray[np.int64]) -> str:
         return (

@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM: the step at hand ends, a checkpoint is written, and the run can go on."""
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from tidybert.training.interruption import TrainingInterrupted, stop_requests
+from tidybert.training.state import step_directories
+from tidybert.training.trainer import StepReport, Trainer
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+def signal_after(step: int, number: signal.Signals) -> Callable[[StepReport], None]:
+    def report(done: StepReport) -> None:
+        if done.step == step:
+            signal.raise_signal(number)
+
+    return report
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
+    number: signal.Signals,
+    status: int,
+    make_trainer: Callable[..., Trainer],
+    same_weights: Callable[[nn.Module, nn.Module], bool],
+    tmp_path: Path,
+) -> None:
+    whole = make_trainer()
+    whole.train()
+    before = signal.getsignal(number)
+
+    with pytest.raises(TrainingInterrupted, match=r"after step 5 of 14.*--resume") as stopped:
+        make_trainer(run=tmp_path, report=signal_after(5, number)).train()
+
+    assert stopped.value.exit_status == status
+    assert signal.getsignal(number) is before
+    assert [path.name for path in step_directories(tmp_path)] == ["step-5"]
+    resumed = make_trainer(run=tmp_path)
+    resumed.resume()
+    assert resumed.train().resumed_from == 5
+    assert same_weights(resumed.model, whole.model)
+
+
+def test_without_a_run_it_stops_and_says_where(make_trainer: Callable[..., Trainer]) -> None:
+    with pytest.raises(TrainingInterrupted, match=r"^stopped after step 2 of 14$"):
+        make_trainer(report=signal_after(2, signal.SIGINT)).train()
+
+
+def test_after_the_last_step_a_signal_changes_nothing(make_trainer: Callable[..., Trainer]) -> None:
+    assert make_trainer(report=signal_after(14, signal.SIGTERM)).train().num_steps == 14
+
+
+def test_a_second_signal_stops_at_once() -> None:
+    with stop_requests() as request:
+        signal.raise_signal(signal.SIGINT)
+        assert request.signal_number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_outside_the_main_thread_signals_are_left_alone(
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    results: list[int] = []
+    thread = threading.Thread(
+        target=lambda: results.append(make_trainer(max_steps=2).train().num_steps)
+    )
+    thread.start()
+    thread.join()
+
+    assert results == [2]
