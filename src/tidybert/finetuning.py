@@ -19,14 +19,15 @@ from tidybert.checkpoints.directory import (
     ModelMetadata,
     read_metadata,
     save_model_directory,
+    verify,
 )
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, check_examples
 from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
-from tidybert.errors import TrainingError, UsageError
-from tidybert.inference.loading import build_with_weights, choose_device
+from tidybert.errors import TrainingError, UsageError, WeightsError
+from tidybert.inference.loading import build_with_weights, choose_device, load_tokenizer
 from tidybert.inference.running import run_features
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.task import Task
@@ -99,6 +100,10 @@ def finetune(
             f"--max-seq-length is {max_seq_length}, but the model has positions for "
             f"{config.max_position_embeddings} tokens"
         )
+    if arguments.early_stopping_patience is not None and not dev:
+        raise UsageError(
+            "--early-stopping-patience needs examples that tell when to stop: give --dev"
+        )
     if origin is None:
         network = task.build_model(config)
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
@@ -123,10 +128,9 @@ def finetune(
     checked.raise_on_errors()
     task.add_labels(train_features, train)
     task.add_labels(dev_features, dev or ())
-    for one, weight in zip(
-        train_features, example_weights or (), strict=example_weights is not None
-    ):
-        one.weight *= weight
+    if example_weights is not None:
+        for one, weight in zip(train_features, example_weights, strict=True):
+            one.weight *= float(weight)
     network.to(choose_device(device))
     trainer = Trainer(
         network,
@@ -140,12 +144,12 @@ def finetune(
         report=callbacks.step,
         report_metrics=callbacks.metrics,
     )
+    if resume and run is not None:
+        for line in trainer.resume():
+            callbacks.note(line)
+        callbacks.note(f"resuming after step {trainer.state.step} of {trainer.num_steps}")
     if run is not None:
         _begin(run, task, model, arguments, max_seq_length)
-        if resume:
-            for line in trainer.resume():
-                callbacks.note(line)
-            callbacks.note(f"resuming after step {trainer.state.step} of {trainer.num_steps}")
     finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, trainer.train())
     if run is not None:
         save(finished, run)
@@ -173,8 +177,15 @@ def save(finished: FinetunedModel, directory: Path) -> None:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a RUN has been trained to its end."""
-    return read_metadata(run) is not None
+    """Whether a RUN has been trained to its end, and its model saved whole."""
+    if read_metadata(run) is None:
+        return False
+    try:
+        verify(run)
+    except WeightsError:
+        # A kill between the files of the model; the last checkpoint still has it.
+        return False
+    return True
 
 
 def _sources(
@@ -193,13 +204,7 @@ def _sources(
         raise UsageError(f"--vocab goes with a size (mini, …); {model} has a vocabulary of its own")
     directory = model_directory(model)
     config = BertConfig.from_file(directory / "config.json")
-    tokenizer = BertTokenizer.from_pretrained(directory)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise UsageError(
-            f"{directory}: vocab.txt has {tokenizer.vocab_size} entries, config.json says "
-            f"{config.vocab_size}: the files do not belong together"
-        )
-    return config, tokenizer, directory
+    return config, load_tokenizer(directory, config), directory
 
 
 def _dev_metrics(task: Task, model: nn.Module, features: Sequence[Features]) -> dict[str, Any]:
@@ -243,6 +248,7 @@ def _fingerprint(
     """A hash of all that decides a run's course: arguments, data and the first weights."""
     digest = hashlib.sha256(json.dumps([task.name, task.label_names, arguments.to_dict()]).encode())
     for features in (train, dev):
+        digest.update(f"{len(features)} examples".encode())
         for one in features:
             digest.update(one.input_ids.tobytes())
             digest.update(repr((one.first_length, one.label, one.weight)).encode())

@@ -15,7 +15,7 @@ from tidybert.checkpoints.directory import (
     read_metadata,
 )
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, WeightsError
+from tidybert.errors import UsageError, VocabularyError, WeightsError
 from tidybert.modeling.bert import BertModel, initialize
 from tidybert.pretrained import model_directory
 from tidybert.tasks.task import Task, task_for
@@ -35,7 +35,7 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
     encoder, report = build_with_weights(BertModel, config, directory, allow_pickle=allow_pickle)
     if report.new:
         encoder.pooler = None
-    return encoder.eval(), BertTokenizer.from_pretrained(directory)
+    return encoder.eval(), load_tokenizer(directory, config)
 
 
 def load_finished(
@@ -57,7 +57,18 @@ def load_finished(
             f"{directory} has no {', '.join(report.new)}: it is no fine-tuned model. Fine-tune it "
             f"with tidybert finetune {task.name}"
         )
-    return task, model.eval(), BertTokenizer.from_pretrained(directory), metadata
+    return task, model.eval(), load_tokenizer(directory, config), metadata
+
+
+def load_tokenizer(directory: Path, config: BertConfig) -> BertTokenizer:
+    """The directory's tokenizer; VocabularyError where the embeddings are too few for it."""
+    tokenizer = BertTokenizer.from_pretrained(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise VocabularyError(
+            f"{directory}: vocab.txt has {tokenizer.vocab_size} entries, config.json says "
+            f"{config.vocab_size}: the files do not belong together"
+        )
+    return tokenizer
 
 
 def build_with_weights(
@@ -104,6 +115,11 @@ def _foreign_metadata(directory: Path) -> ModelMetadata:
         raise WeightsError(
             f"{directory} has no head that predicts (config.json names {named}): fine-tune it with "
             "tidybert finetune, or name a finished RUN"
+        )
+    if head.problem_type == "multi_label_classification":
+        raise WeightsError(
+            f"{directory} gives each text any number of labels (problem_type "
+            f"{head.problem_type}); this program reads models that give one, or a score"
         )
     limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
     names = head.label_names or ("LABEL_0", "LABEL_1")

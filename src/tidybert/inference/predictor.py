@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tidybert.configuration import BertConfig
 from tidybert.data.examples import TextExample
-from tidybert.errors import DataError
+from tidybert.errors import DataError, UsageError
 from tidybert.inference.loading import choose_device, load_finished
 from tidybert.inference.running import run_features
 
@@ -39,13 +40,23 @@ class Predictor:
             run, allow_pickle=allow_pickle
         )
         self.model.to(choose_device(device))
+        config = self.model.config
+        assert isinstance(config, BertConfig)
+        limit = config.max_position_embeddings
+        if max_seq_length is not None and max_seq_length > limit:
+            raise UsageError(
+                f"--max-seq-length is {max_seq_length}, but the model has positions for {limit} "
+                "tokens"
+            )
         self.max_seq_length = max_seq_length or self.metadata.max_seq_length
 
     def predict(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[dict[str, Any]]:
         """One answer a text, in order: see ``predict_stream``."""
-        pairs: Sequence[str | None] = text_pairs or [None] * len(texts)
+        if isinstance(texts, str) or isinstance(text_pairs, str):
+            raise DataError("one string was given; expected a list of texts: wrap it in [...]")
+        pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
         if len(pairs) != len(texts):
             raise DataError(f"there are {len(texts)} texts and {len(pairs)} second texts")
         examples = [
@@ -73,8 +84,10 @@ class Predictor:
     def evaluate(self, examples: Sequence[TextExample]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with num_examples and num_truncated.
 
-        Raises DataError for a label that the model does not know.
+        Raises DataError for a label that the model does not know, or no examples.
         """
+        if not examples:
+            raise DataError("there are no examples to evaluate on")
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         self.task.add_labels(features, examples)
         outputs = run_features(self.task, self.model, features)

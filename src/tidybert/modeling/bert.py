@@ -153,6 +153,8 @@ def initialize(module: nn.Module, initializer_range: float) -> None:
             )
         if isinstance(part, nn.Linear):
             nn.init.zeros_(part.bias)
+        if isinstance(part, nn.LayerNorm):
+            part.reset_parameters()
 
 
 def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertModelOutput:

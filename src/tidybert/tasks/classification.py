@@ -13,7 +13,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.examples import TextExample
 from tidybert.data.features import BatchTokenizer, Features, example_features
-from tidybert.errors import DataError
+from tidybert.errors import DataError, UsageError
 from tidybert.metrics.classification import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 
@@ -24,6 +24,8 @@ class Classification:
     Args:
         label_names: the classes in the order of their ids.
         class_weights: by name, each example's weight in the loss; None weighs all alike.
+
+    Raises UsageError for class weights of other names.
     """
 
     name = "classify"
@@ -37,6 +39,12 @@ class Classification:
         self.label_names: tuple[str, ...] | None = tuple(label_names)
         self._names = tuple(label_names)
         self._ids = {label: number for number, label in enumerate(self._names)}
+        if class_weights is not None and set(class_weights) != set(self._names):
+            different = sorted(set(class_weights) ^ set(self._names))
+            raise UsageError(
+                f"--class-weight and the labels differ in {', '.join(different)}: give each of "
+                f"{', '.join(self._names)} a weight"
+            )
         self._class_weights = class_weights
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.examples import TextExample
+from tidybert.data.examples import TextExample, finite_number
 from tidybert.data.features import BatchTokenizer, Features, example_features
 from tidybert.errors import DataError
 from tidybert.metrics.regression import regression_metrics
@@ -36,9 +36,12 @@ class Regression:
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         for one, example in zip(features, examples, strict=True):
-            if example.label is None:
-                raise DataError(f"line {example.row} has no score")
-            one.label = float(example.label)
+            score = None if example.label is None else finite_number(example.label)
+            if score is None:
+                raise DataError(
+                    f"line {example.row}: {example.label!r} is no score; a finite number is needed"
+                )
+            one.label = score
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         values = self.outputs(model, batch).float()
