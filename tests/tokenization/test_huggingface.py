@@ -1,0 +1,121 @@
+"""The tokeniser's files: what we write transformers opens, what it writes we open."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.errors import ConfigError, VocabularyError
+from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer, Vocabulary
+
+TEXTS = ["UNwantéd, running", "中国。 İ É ΟΔΟΣ", "[MASK] [CLS]x", "", "hello\u2028world \x00!"]
+CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@pytest.mark.parametrize(
+    ("do_lower_case", "strip_accents", "tokenize_chinese_chars"),
+    list(itertools.product([True, False], [None, False, True], [True, False])),
+)
+def test_transformers_opens_what_is_saved_and_the_other_way_round(
+    vocabulary: Vocabulary,
+    tmp_path: Path,
+    do_lower_case: bool,
+    strip_accents: bool | None,
+    tokenize_chinese_chars: bool,
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    ours = BertTokenizer(
+        vocabulary,
+        do_lower_case,
+        strip_accents=strip_accents,
+        tokenize_chinese_chars=tokenize_chinese_chars,
+    )
+    ours.save(tmp_path / "ours")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    for text in TEXTS:
+        # transformers takes special tokens in a text for what they spell.
+        expected = ours.encode(text, special_tokens_in_text=True)
+        assert theirs(text)["input_ids"] == expected.input_ids
+        pair = ours.encode(text, "un", special_tokens_in_text=True)
+        found = theirs(text, "un")
+        assert found["input_ids"] == pair.input_ids
+        assert found["token_type_ids"] == pair.token_type_ids
+    assert theirs.model_max_length == 512
+
+    # transformers 5 writes no vocab.txt.
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert not (tmp_path / "theirs" / "vocab.txt").exists()
+    again = BertTokenizer.from_pretrained(tmp_path / "theirs")
+    assert again.__getstate__() == ours.__getstate__()
+
+
+def test_tokenizer_json_alone_opens_in_tokenizers(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    tokenizer.save(tmp_path)
+    described = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    expected = tokenizer.encode("UNwantéd, running", "the", special_tokens_in_text=True)
+    found = described.encode("UNwantéd, running", "the")
+    assert found.ids == expected.input_ids
+    assert found.tokens == expected.tokens
+    (tmp_path / "vocab.txt").unlink()
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert BertTokenizer.from_pretrained(tmp_path).__getstate__() == tokenizer.__getstate__()
+
+
+def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path) -> None:
+    vocab = tmp_path / "vocab.txt"
+    Vocabulary([*SPECIAL_TOKENS, *CAPITALS]).save(vocab)
+    assert not BertTokenizer.from_pretrained(tmp_path).do_lower_case
+    assert not BertTokenizer.from_file(vocab).do_lower_case
+    assert BertTokenizer.from_file(vocab, do_lower_case=True).do_lower_case
+    Vocabulary([*SPECIAL_TOKENS, "a"]).save(vocab)
+    assert BertTokenizer.from_pretrained(tmp_path).do_lower_case
+    assert not BertTokenizer.from_pretrained(tmp_path, do_lower_case=False).do_lower_case
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert not BertTokenizer.from_pretrained(tmp_path).do_lower_case
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("{", "cannot read .*tokenizer_config.json"),
+        ("[]", "holds a list: expected a JSON object"),
+        ('{"do_lower_case": "yes"}', "do_lower_case is 'yes': expected true, false or null"),
+    ],
+)
+def test_damaged_settings_are_refused(
+    tokenizer: BertTokenizer, tmp_path: Path, config: str, message: str
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    with pytest.raises(ConfigError, match=message):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(VocabularyError, match=r"expected vocab\.txt or tokenizer\.json"):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"type": "BPE", "vocab": {}}}, "holds a BPE tokeniser"),
+        ({"added_tokens": [{"content": "[NEW]"}]}, r"adds the tokens \['\[NEW\]'\]"),
+        (
+            {"model": {"vocab": {"a": 3}, "continuing_subword_prefix": "##"}, "added_tokens": []},
+            "ids of its 1 tokens are not 0 to 0",
+        ),
+    ],
+)
+def test_a_foreign_tokenizer_json_is_refused(
+    tokenizer: BertTokenizer, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(VocabularyError, match=message):
+        BertTokenizer.from_pretrained(tmp_path)
