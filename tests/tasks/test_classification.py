@@ -1,0 +1,122 @@
+"""classify: labels, weights, loss, metrics and answers."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.data.batching import Batch, collate
+from tidybert.data.examples import TextExample
+from tidybert.data.features import Features
+from tidybert.errors import DataError, UsageError
+from tidybert.tasks.classification import Classification, balanced_class_weights, softmax
+
+
+class FixedLogits(nn.Module):
+    """Stands for a model: it gives these logits whatever the rows."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, _rows: Any) -> Tensor:
+        return self.logits
+
+
+def make_features(count: int) -> list[Features]:
+    return [Features(np.array([2, 3], dtype=np.int32), 2, 2) for _ in range(count)]
+
+
+def examples_of(*labels: str | None) -> list[TextExample]:
+    return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
+
+
+def labelled(task: Classification, *labels: str) -> Batch:
+    features = make_features(len(labels))
+    task.add_labels(features, examples_of(*labels))
+    return collate(features)
+
+
+def test_labels_become_ids_in_the_order_of_the_names() -> None:
+    batch = labelled(Classification(["b", "a", "c"]), "a", "c", "b")
+
+    assert [one.label for one in batch.features] == [1, 2, 0]
+    assert [one.weight for one in batch.features] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("label", ["d", "A", None])
+def test_a_label_that_is_unknown_is_named_with_its_line(label: str | None) -> None:
+    task = Classification(["a", "b"])
+
+    with pytest.raises(DataError, match=f"line 3: the label {label!r} is none of the 2 .*: a, b"):
+        task.add_labels(make_features(2), examples_of("a", label))
+
+
+def test_the_loss_is_torchs_weighted_cross_entropy_but_for_the_division() -> None:
+    class_weights = {"a": 0.5, "b": 2.0, "c": 1.0}
+    task = Classification(list(class_weights), class_weights)
+    batch = labelled(task, "c", "b", "b", "a")
+    model = FixedLogits(torch.randn(4, 3))
+
+    total = sum(one.weight for one in batch.features)
+    loss = task.loss(model, batch) / total
+
+    labels, weights = torch.tensor([2, 1, 1, 0]), torch.tensor(list(class_weights.values()))
+    torch.testing.assert_close(loss, functional.cross_entropy(model.logits, labels, weight=weights))
+    unweighted = Classification(list(class_weights))
+    torch.testing.assert_close(
+        unweighted.loss(model, labelled(unweighted, "c", "b", "b", "a")) / 4,
+        functional.cross_entropy(model.logits, labels),
+    )
+
+
+@pytest.mark.parametrize("weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}])
+def test_class_weights_of_other_names_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=r"--class-weight and the labels differ in [bc]:"):
+        Classification(["a", "b"], weights)
+
+
+def test_balanced_weights_are_scikit_learns() -> None:
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels = ["x"] * 7 + ["y"] * 2 + ["z"]
+    expected = compute_class_weight("balanced", classes=np.array(["x", "y", "z"]), y=labels)
+
+    weights = balanced_class_weights(labels)
+
+    assert weights == pytest.approx(dict(zip("xyz", expected, strict=True)))
+    assert sum(weights[label] for label in labels) == pytest.approx(len(labels))
+
+
+def test_an_answer_has_the_label_and_every_probability() -> None:
+    logits = np.array([[0.0, math.log(3)], [math.log(4), 0.0]], dtype=np.float32)
+
+    first, second = Classification(["no", "yes"]).predictions(logits)
+
+    assert first["label"] == "yes"
+    assert first["score"] == pytest.approx(0.75)
+    assert first["scores"] == pytest.approx({"no": 0.25, "yes": 0.75})
+    assert (second["label"], second["score"]) == ("no", pytest.approx(0.8))
+    assert list(first["scores"]) == ["no", "yes"]
+
+
+def test_large_logits_do_not_overflow() -> None:
+    probabilities = softmax(np.array([[3e4, -3e4], [-3e4, -3e4]], dtype=np.float32))
+
+    assert probabilities.tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
+def test_metrics_are_of_the_most_likely_class() -> None:
+    task = Classification(["a", "b"])
+    batch = labelled(task, "a", "b", "b", "b")
+    outputs = np.array([[2, 1], [0, 1], [1, 0], [-1, 1]], dtype=np.float32)
+
+    metrics = task.metrics(outputs, batch.features)
+
+    assert metrics["accuracy"] == 0.75
+    assert metrics[task.metric] == 0.75
+    assert metrics["f1"] == pytest.approx(0.8)

@@ -1,0 +1,72 @@
+"""regress: scores, loss, metrics and answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.data.batching import collate
+from tidybert.data.examples import TextExample
+from tidybert.data.features import Features
+from tidybert.errors import DataError
+from tidybert.tasks.regression import Regression
+
+
+class FixedValues(nn.Module):
+    def __init__(self, values: Tensor) -> None:
+        super().__init__()
+        self.values = values
+
+    def forward(self, _rows: Any) -> Tensor:
+        return self.values[:, None]
+
+
+def make_features(count: int) -> list[Features]:
+    return [Features(np.array([2, 3], dtype=np.int32), 2, 2) for _ in range(count)]
+
+
+def examples_of(*labels: str | None) -> list[TextExample]:
+    return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
+
+
+def test_the_loss_is_the_weighted_sum_of_squared_errors() -> None:
+    features = make_features(3)
+    Regression().add_labels(features, examples_of("1.5", "-2", "4e-1"))
+    assert [one.label for one in features] == [1.5, -2.0, 0.4]
+    values = torch.tensor([1.0, 0.0, 1.0])
+
+    loss = Regression().loss(FixedValues(values), collate(features))
+    torch.testing.assert_close(
+        loss / 3, functional.mse_loss(values, torch.tensor([1.5, -2.0, 0.4]))
+    )
+
+    features[1].weight = 3.0
+    loss = Regression().loss(FixedValues(values), collate(features))
+    assert loss.item() == pytest.approx(0.25 + 3 * 4 + 0.36)
+
+
+@pytest.mark.parametrize("label", [None, "good", "nan", "inf", "1_000", ""])
+def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) -> None:
+    with pytest.raises(DataError, match=f"line 3: {label!r} is no score"):
+        Regression().add_labels(make_features(2), examples_of("1", label))
+
+
+def test_an_answer_is_the_value() -> None:
+    answers = Regression().predictions(np.array([0.5, -3.0], dtype=np.float32))
+
+    assert answers == [{"value": 0.5}, {"value": -3.0}]
+
+
+def test_metrics_are_correlations() -> None:
+    features = make_features(4)
+    Regression().add_labels(features, examples_of("1", "2", "3", "4"))
+
+    metrics = Regression().metrics(np.array([2, 4, 6, 8], dtype=np.float32), features)
+
+    assert metrics["pearson"] == pytest.approx(1.0)
+    assert metrics["spearman"] == pytest.approx(1.0)
+    assert metrics["mse"] == pytest.approx(7.5)
+    assert Regression.metric in metrics
