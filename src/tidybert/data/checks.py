@@ -25,7 +25,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 class DataReport:
     """What `check_examples` found; ``errors`` stop training, ``warnings`` do not."""
 
-    kind: Kind
+    kind: str
     num_train: int
     num_dev: int | None
     """None where no dev examples were given."""
@@ -78,7 +78,7 @@ def check_examples(
     train: Sequence[TextExample],
     dev: Sequence[TextExample] | None,
     *,
-    kind: Kind,
+    kind: str,
     lengths_train: npt.NDArray[np.integer[Any]],
     lengths_dev: npt.NDArray[np.integer[Any]] | None,
     max_seq_length: int,

@@ -1,7 +1,7 @@
 """Self-attention over rows: one interface, a few bodies.
 
 Paper: Vaswani et al. 2017, section 3.2.1; original code: modeling.py, attention_layer.  Only here
-are sequences told apart.  T tokens, B sequences, S longest length, N heads, D head width, H = N * D.
+are sequences told apart.  T tokens, B sequences, S longest length, N heads, D head width, H width.
 
 - ``grouped``: sequences gathered by similar length into dense blocks; on a CPU in training with
   dropout a backward written out by hand, elsewhere scaled_dot_product_attention.
@@ -181,4 +181,5 @@ def _varlen(query_key_value: Tensor, rows: Rows, num_heads: int, causal: bool) -
         longest,
         window_size=(-1, 0) if causal else (-1, -1),
     )
+    assert isinstance(context, Tensor)
     return context.reshape(rows.num_tokens, -1)

@@ -87,9 +87,9 @@ class BertLayer(nn.Module):
         hidden = self.attention_layer_norm(hidden)
         expanded = self.activation(self.intermediate(hidden))
         projected = self.output(expanded)
-        return self.output_layer_norm(
-            dropout_add(projected, hidden, self.dropout_prob, self.training)
-        )
+        hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
+        normalized: Tensor = self.output_layer_norm(hidden)
+        return normalized
 
 
 class BertEncoder(nn.Module):

@@ -209,7 +209,7 @@ class Trainer:
                 batch = self.vocabulary.renumber(batch)
             with self._precision():
                 part_loss = self.loss(self.model, batch) / total_weight
-            part_loss.backward()  # type: ignore[no-untyped-call]
+            part_loss.backward()
             loss += part_loss.item()
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):

@@ -1,0 +1,83 @@
+"""``tidybert predict``: one JSON line an example, streaming."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note
+from tidybert.data.options import ReadOptions
+from tidybert.errors import UsageError
+
+
+@takes(read=ReadOptions)
+def predict(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A finished RUN.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Texts; - reads standard input.")
+    ] = "-",
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Instead of standard output.")
+    ] = None,
+    max_seq_length: Annotated[
+        int | None,
+        typer.Option("--max-seq-length", help="Tokens a text is cut to; as trained if not set."),
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of RUN.")
+    ] = False,
+    read: ReadOptions,
+) -> None:
+    """Answer each text with one JSON line, in the order given, in constant memory.
+
+    A line is {"label", "score", "scores", "num_tokens", "truncated"}, or {"value", …}.
+    """
+    from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.inference.predictor import Predictor
+
+    if out is not None and out.exists():
+        raise UsageError(f"--out {out} is there already; name a new file")
+    predictor = Predictor(
+        run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
+    )
+    report = ReadReport()
+    examples = read_examples(
+        file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
+    )
+    answered = truncated = 0
+    with _output(out) as stream:
+        for answer in predictor.predict_stream(examples):
+            stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            if answered == 0 or file == "-":
+                stream.flush()
+            answered += 1
+            truncated += answer["truncated"]
+    for line in report.lines():
+        note(line)
+    if truncated:
+        note(f"{truncated:,} of {answered:,} texts were cut to {predictor.max_seq_length} tokens")
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[TextIO]:
+    """Standard output in UTF-8, or a file that appears under its name once it is whole."""
+    if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        yield sys.stdout
+        return
+    from tidybert.checkpoints.files import atomic_file
+
+    with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
+        yield stream
