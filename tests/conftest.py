@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tidybert.data.examples import TextExample
+    from tidybert.training.arguments import TrainingArguments
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -157,3 +158,63 @@ def toy_examples() -> Callable[..., list["TextExample"]]:
         return examples
 
     return build
+
+
+@pytest.fixture(scope="session")
+def toy_arguments() -> Callable[..., "TrainingArguments"]:
+    """Makes the arguments with which a tiny model learns the toy problem in a second."""
+    from tidybert.training.arguments import TrainingArguments
+
+    def build(**overrides: Any) -> "TrainingArguments":
+        given = {"learning_rate": 1e-2, "num_train_epochs": 4, "train_batch_size": 16}
+        return TrainingArguments(**{**given, **overrides})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def tiny_run(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Path,
+    toy_examples: Callable[..., list["TextExample"]],
+    toy_arguments: Callable[..., "TrainingArguments"],
+) -> Path:
+    """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
+    from tidybert.finetuning import finetune
+    from tidybert.tasks import Classification
+
+    run = tmp_path_factory.mktemp("runs") / "toy"
+    finetune(
+        Classification(["animal", "colour"]),
+        tiny_model,
+        toy_examples(192),
+        toy_examples(64, seed=1),
+        toy_arguments(),
+        max_seq_length=16,
+        run=run,
+    )
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny_score_run(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Path,
+    toy_examples: Callable[..., list["TextExample"]],
+    toy_arguments: Callable[..., "TrainingArguments"],
+) -> Path:
+    """The same for scores."""
+    from tidybert.finetuning import finetune
+    from tidybert.tasks import Regression
+
+    run = tmp_path_factory.mktemp("runs") / "scores"
+    finetune(
+        Regression(),
+        tiny_model,
+        toy_examples(192, scores=True),
+        toy_examples(64, seed=1, scores=True),
+        toy_arguments(num_train_epochs=8),
+        max_seq_length=16,
+        run=run,
+    )
+    return run

@@ -1,0 +1,169 @@
+"""Predictor: answers in the order given, a stream as it comes, and what is refused."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidybert.data.examples import TextExample
+from tidybert.errors import DataError, TextError, UsageError
+from tidybert.inference import Predictor
+from tidybert.inference.running import run_features
+
+Examples = Callable[..., list[TextExample]]
+
+
+@pytest.fixture(scope="module")
+def predictor(tiny_run: Path) -> Predictor:
+    return Predictor(tiny_run)
+
+
+def test_it_answers_what_it_learned(predictor: Predictor) -> None:
+    red, hen = predictor.predict(["the RED one", "we saw the old hen"])
+
+    assert red["label"] == "colour"
+    assert hen["label"] == "animal"
+    assert red.keys() == {"label", "score", "scores", "num_tokens", "truncated"}
+    assert red["score"] == red["scores"]["colour"] > 0.5
+    assert sum(red["scores"].values()) == pytest.approx(1)
+    assert (red["num_tokens"], red["truncated"]) == (5, False)
+
+
+def test_scores_are_learned_too(tiny_score_run: Path, toy_examples: Examples) -> None:
+    predictor = Predictor(tiny_score_run)
+
+    answers = predictor.predict(["the old one", "red and white and blue"])
+
+    assert answers[0].keys() == {"value", "num_tokens", "truncated"}
+    assert answers[0]["value"] < answers[1]["value"]
+    assert predictor.evaluate(toy_examples(50, seed=2, scores=True))["pearson"] > 0.5
+
+
+def test_answers_come_in_the_order_of_the_texts(
+    predictor: Predictor, toy_examples: Examples
+) -> None:
+    texts = [one.text for one in toy_examples(40, seed=5)]
+
+    together = predictor.predict(texts)
+
+    for text, answer in zip(texts, together, strict=True):
+        (alone,) = predictor.predict([text])
+        assert answer["label"] == alone["label"]
+        assert answer["scores"] == pytest.approx(alone["scores"], abs=1e-5)
+        assert answer["num_tokens"] == alone["num_tokens"]
+
+
+@pytest.mark.parametrize("tokens_per_batch", [1, 20, 64, 10_000])
+def test_the_size_of_batches_changes_nothing(
+    tokens_per_batch: int, predictor: Predictor, toy_examples: Examples
+) -> None:
+    features = predictor.task.features(toy_examples(30), predictor.tokenizer, 16)
+    expected = run_features(predictor.task, predictor.model, features)
+
+    outputs = run_features(predictor.task, predictor.model, features, tokens_per_batch)
+
+    assert outputs.dtype == np.float32
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+
+
+def test_a_stream_is_read_as_it_is_answered(predictor: Predictor) -> None:
+    read = 0
+
+    def endless() -> Iterator[TextExample]:
+        nonlocal read
+        while True:
+            read += 1
+            yield TextExample("a cow" if read % 3 else "red", None, None, read)
+
+    answers = predictor.predict_stream(endless())
+    assert read == 0
+    next(answers)
+    assert read == 1
+    for answered, answer in enumerate(islice(answers, 4000), start=2):
+        assert answer["label"] == ("animal" if answered % 3 else "colour")
+        # A chunk is as large as all before it, and never larger than 1024.
+        assert answered <= read < min(2 * answered, answered + 1024) + 1
+
+
+def test_a_stream_answers_as_a_list_does(predictor: Predictor, toy_examples: Examples) -> None:
+    examples = toy_examples(21, seed=3)
+
+    streamed = list(predictor.predict_stream(iter(examples)))
+    listed = predictor.predict([one.text for one in examples])
+
+    for one, other in zip(streamed, listed, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-5)
+    assert list(predictor.predict_stream([])) == predictor.predict([]) == []
+
+
+def test_an_empty_text_is_answered(predictor: Predictor) -> None:
+    (answer,) = predictor.predict([""])
+
+    assert answer["num_tokens"] == 2
+
+
+def test_what_is_cut_is_said(tiny_run: Path, predictor: Predictor) -> None:
+    text = "the old cow " * 8
+
+    (answer,) = predictor.predict([text])
+    assert (answer["num_tokens"], answer["truncated"]) == (26, True)
+    (answer,) = Predictor(tiny_run, max_seq_length=32).predict([text])
+    assert (answer["num_tokens"], answer["truncated"]) == (26, False)
+    (answer,) = Predictor(tiny_run, max_seq_length=4).predict(["a red cow"])
+    assert (answer["num_tokens"], answer["truncated"]) == (5, True)
+    with pytest.raises(UsageError, match=r"--max-seq-length is 33, .* 32 tokens"):
+        Predictor(tiny_run, max_seq_length=33)
+
+
+def test_pairs_are_answered_in_order(predictor: Predictor) -> None:
+    answers = predictor.predict(["red", "a cow and a hen"], ["a dog", "the hen"])
+
+    (alone,) = predictor.predict(["a cow and a hen"], ["the hen"])
+    assert [answer["num_tokens"] for answer in answers] == [6, 10]
+    assert answers[1]["scores"] == pytest.approx(alone["scores"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "pairs", "message"),
+    [
+        ("red", None, "one string was given"),
+        (["red"], "cow", "one string was given"),
+        (["red", "cow"], ["a"], "there are 2 texts and 1 second texts"),
+        (["red"], [], "there are 1 texts and 0 second texts"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(
+    predictor: Predictor, texts: Any, pairs: Any, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        predictor.predict(texts, pairs)
+
+
+def test_what_is_no_text_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(TextError, match="None"):
+        predictor.predict(["red", None])  # type: ignore[list-item]
+
+
+def test_evaluating_gives_the_metrics(predictor: Predictor, toy_examples: Examples) -> None:
+    metrics = predictor.evaluate(toy_examples(60, seed=9))
+
+    assert metrics["accuracy"] > 0.9
+    assert (metrics["num_examples"], metrics["num_truncated"]) == (60, 0)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], "no examples"),
+        ([TextExample("red", None, "number", 7)], "line 7: the label 'number' is none of the 2"),
+        ([TextExample("red", None, None, 7)], "line 7: the label None"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(
+    predictor: Predictor, examples: list[TextExample], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        predictor.evaluate(examples)
