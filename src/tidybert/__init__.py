@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     from tidybert.estimators import BertClassifier, BertRegressor
     from tidybert.inference import Predictor, load
     from tidybert.modeling import (
-        BertForMaskedLM,
-        BertForMultipleChoice,
-        BertForPreTraining,
-        BertForQuestionAnswering,
         BertForSequenceClassification,
-        BertForTokenClassification,
         BertModel,
     )
     from tidybert.tokenization import BertTokenizer
@@ -27,12 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BertClassifier",
     "BertConfig",
-    "BertForMaskedLM",
-    "BertForMultipleChoice",
-    "BertForPreTraining",
-    "BertForQuestionAnswering",
     "BertForSequenceClassification",
-    "BertForTokenClassification",
     "BertModel",
     "BertRegressor",
     "BertTokenizer",
@@ -46,11 +36,6 @@ _MODULE_OF: Final = {
     "BertTokenizer": "tidybert.tokenization",
     "BertModel": "tidybert.modeling",
     "BertForSequenceClassification": "tidybert.modeling",
-    "BertForTokenClassification": "tidybert.modeling",
-    "BertForMultipleChoice": "tidybert.modeling",
-    "BertForQuestionAnswering": "tidybert.modeling",
-    "BertForMaskedLM": "tidybert.modeling",
-    "BertForPreTraining": "tidybert.modeling",
     "load": "tidybert.inference",
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",

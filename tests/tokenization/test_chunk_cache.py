@@ -69,6 +69,6 @@ def test_seen_or_not_a_chunk_has_the_same_ids(chunks: list[str], vocabulary: Voc
         ids = [
             index
             for word in BasicTokenizer().split(chunk)
-            for index in WordPiece(vocabulary).split(word)[0]
+            for index in WordPiece(vocabulary).split(word)
         ]
         assert np.frombuffer(cache[chunk], np.uint16).tolist() == ids

@@ -15,8 +15,7 @@ SYLLABLES = Vocabulary(
 
 
 def pieces(word: str, vocabulary: Vocabulary = VOCABULARY) -> list[str]:
-    ids, _ = WordPiece(vocabulary).split(word)
-    return [vocabulary.id_to_token(index) for index in ids]
+    return [vocabulary.id_to_token(index) for index in WordPiece(vocabulary).split(word)]
 
 
 def longest_first(word: str, vocabulary: Vocabulary) -> list[str]:
@@ -41,8 +40,9 @@ def test_the_original_examples() -> None:
 
 
 def test_ends_say_where_the_pieces_end() -> None:
-    assert WordPiece(VOCABULARY).split("unwanted")[1] == [2, 6, 8]
-    assert WordPiece(VOCABULARY).split("unwantedX")[1] == [9]
+    wordpiece = WordPiece(VOCABULARY)
+    for word, ends in {"unwanted": [2, 6, 8], "want": [4], "unwantedX": [9], "": []}.items():
+        assert wordpiece.ends(word, wordpiece.split(word)) == ends
 
 
 def test_words_over_a_hundred_characters_are_unknown() -> None:

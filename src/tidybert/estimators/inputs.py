@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from tidybert.data.examples import canonical_label
+from tidybert.data.examples import canonical_label, count_of
 from tidybert.errors import DataError
 
 Text = tuple[str, ...]
@@ -101,7 +101,7 @@ def read_labels(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def read_scores(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Finite numbers (n,) to regress on; raises DataError or ValueError for anything else."""
+    """Finite numbers (n,), not all alike; raises DataError or ValueError for anything else."""
     wrong = [value for value in column.tolist() if isinstance(value, str)]
     if wrong:
         raise DataError(
@@ -109,10 +109,15 @@ def read_scores(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
             "BertClassifier; turn the text of a number into one with float)"
         )
     try:
-        scores = column.astype(np.float64)
+        scores = np.array([float(value) for value in column.tolist()])
     except (TypeError, ValueError) as error:
         raise DataError(f"y holds values that are no numbers: {error}") from error
     assert_all_finite(scores, input_name="y")
+    if (scores == scores[0]).all():
+        raise DataError(
+            f"y is {scores[0]:g} in all of {count_of(len(scores), 'sample')}: there is nothing to "
+            "learn (is y the right column?)"
+        )
     return scores
 
 

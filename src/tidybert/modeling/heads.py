@@ -1,11 +1,8 @@
-"""Heads on the encoder: one linear layer (or the pre-training heads) and the encoder as ``.bert``.
+"""Heads on the encoder, which they hold as ``.bert`` (paper section 4.1; run_classifier.py).
 
-Paper section 4 and appendix A; original code: run_classifier.py, run_squad.py, modeling of the
-pre-training heads in run_pretraining.py.  Losses belong to the tasks; a head returns logits.
-
-Each model is called with Rows, or with padded (B, S) tensors and an attention_mask, like BertModel.
+Losses belong to the tasks; a head returns logits.  Each model is called with Rows, or with padded
+(B, S) tensors and an attention_mask, like BertModel.
 """
-# The bodies that need no pooled [CLS] build their encoder without a pooler, as the checkpoints do.
 
 from torch import Tensor, nn
 

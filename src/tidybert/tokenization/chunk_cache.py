@@ -57,7 +57,7 @@ class ChunkCache(dict[str, bytes]):
         return encoded
 
     def _encode_word(self, word: str) -> bytes:
-        ids, _ = self._split_word(word)
+        ids = self._split_word(word)
         if len(ids) == 1:
             return self._id_bytes[ids[0]]
         return b"".join([self._id_bytes[index] for index in ids])

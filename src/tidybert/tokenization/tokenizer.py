@@ -278,10 +278,10 @@ class BertTokenizer:
         ids: list[int] = []
         spans: list[Span] = []
         for word in self._basic.split_with_offsets(text):
-            word_ids, ends = self._wordpiece.split(word.text)
+            word_ids = self._wordpiece.split(word.text)
             ids += word_ids
             begin = 0
-            for end in ends:
+            for end in self._wordpiece.ends(word.text, word_ids):
                 start, stop = word.span(begin, end)
                 spans.append((start + shift, stop + shift))
                 begin = end

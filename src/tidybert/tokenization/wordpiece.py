@@ -3,6 +3,8 @@
 Follows WordpieceTokenizer of Google's tokenization.py.
 """
 
+from itertools import accumulate
+
 from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN, Vocabulary
 
 MAX_CHARS_PER_WORD = 100
@@ -15,37 +17,44 @@ class WordPiece:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._unk_id = vocabulary.token_to_id(UNK_TOKEN)
+        self._tokens = vocabulary.tokens
+        self._unknown = [vocabulary.token_to_id(UNK_TOKEN)]
         self._first = {token: index for index, token in enumerate(vocabulary.tokens)}
         self._rest = {
             token[len(CONTINUATION) :]: index
             for token, index in self._first.items()
             if token.startswith(CONTINUATION) and token != CONTINUATION
         }
-        self._longest_first = max(map(len, self._first))
-        self._longest_rest = max(map(len, self._rest), default=0)
+        self._longest = max(map(len, self._first))
 
-    def split(self, word: str) -> tuple[list[int], list[int]]:
-        """The ids of a word's pieces, and the position in the word where each piece ends."""
-        whole = self._first.get(word)
+    def split(self, word: str) -> list[int]:
+        """The ids of a word's pieces."""
         length = len(word)
         if length > MAX_CHARS_PER_WORD:
-            return [self._unk_id], [length]
-        if whole is not None:
-            return [whole], [length]
+            return self._unknown
+        pieces = self._first
+        index = pieces.get(word)
+        if index is not None:
+            return [index]
         ids: list[int] = []
-        ends: list[int] = []
-        pieces, longest = self._first, self._longest_first
         start = 0
         while start < length:
-            for end in range(min(length, start + longest), start, -1):
+            end = min(length, start + self._longest)
+            while end > start:
                 index = pieces.get(word[start:end])
                 if index is not None:
                     break
+                end -= 1
             else:
-                return [self._unk_id], [length]
+                return self._unknown
             ids.append(index)
-            ends.append(end)
             start = end
-            pieces, longest = self._rest, self._longest_rest
-        return ids, ends
+            pieces = self._rest
+        return ids
+
+    def ends(self, word: str, ids: list[int]) -> list[int]:
+        """The position in a word where each of the pieces that split gave ends."""
+        if ids == self._unknown:
+            return [len(word)]
+        lengths = [len(self._tokens[index]) - len(CONTINUATION) for index in ids]
+        return list(accumulate(lengths, initial=len(CONTINUATION)))[1:]
