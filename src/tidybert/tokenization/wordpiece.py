@@ -18,7 +18,7 @@ class WordPiece:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tokens = vocabulary.tokens
-        self._unknown = [vocabulary.token_to_id(UNK_TOKEN)]
+        self._unk_id = vocabulary.token_to_id(UNK_TOKEN)
         self._first = {token: index for index, token in enumerate(vocabulary.tokens)}
         self._rest = {
             token[len(CONTINUATION) :]: index
@@ -31,7 +31,7 @@ class WordPiece:
         """The ids of a word's pieces."""
         length = len(word)
         if length > MAX_CHARS_PER_WORD:
-            return self._unknown
+            return [self._unk_id]
         pieces = self._first
         index = pieces.get(word)
         if index is not None:
@@ -46,7 +46,7 @@ class WordPiece:
                     break
                 end -= 1
             else:
-                return self._unknown
+                return [self._unk_id]
             ids.append(index)
             start = end
             pieces = self._rest
@@ -54,7 +54,7 @@ class WordPiece:
 
     def ends(self, word: str, ids: list[int]) -> list[int]:
         """The position in a word where each of the pieces that split gave ends."""
-        if ids == self._unknown:
+        if ids == [self._unk_id]:
             return [len(word)]
         lengths = [len(self._tokens[index]) - len(CONTINUATION) for index in ids]
         return list(accumulate(lengths, initial=len(CONTINUATION)))[1:]

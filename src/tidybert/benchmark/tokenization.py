@@ -1,0 +1,117 @@
+"""Time the tokeniser beside Hugging Face's, both on one thread, in one run, on the same lines.
+
+Ours is timed twice, cold (a tokenizer that has seen nothing) and warm (on the same lines again): a
+long corpus lies between, nearer to warm the longer it is.
+"""
+
+import copy
+import csv
+import io
+import lzma
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import resources
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tidybert.errors import UsageError
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import UNK_TOKEN
+
+_CORPUS = "corpus/wiki-core-00.txt.xz"
+
+
+def find_lines(limit: int = 20_000) -> tuple[str, list[str]]:
+    """(their source, lines): English Wikipedia from the data folder, else the bundled tickets.
+
+    The folder is the environment's TIDYBERT_DATA, or ../shared/data; blank lines are left out.
+    """
+    corpus = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / _CORPUS
+    if corpus.exists():
+        with lzma.open(corpus, "rt", encoding="utf-8") as file:
+            lines = (line.rstrip("\n") for line in file)
+            return str(corpus), list(islice(filter(None, lines), limit))
+    tickets = resources.files("tidybert") / "resources/tickets/train.csv"
+    table = csv.DictReader(io.StringIO(tickets.read_text("utf-8")))
+    return "bundled tickets", [row["text"] for row in table][:limit]
+
+
+def bench_tokenization(
+    model: str, lines: Sequence[str], *, repeats: int = 5, against: str | None = "transformers"
+) -> dict[str, Any]:
+    """Megabytes of UTF-8 a second, ids only: medians of ``repeats`` rounds that take turns.
+
+    ``against`` is None, or "transformers": the tokenizers library that its BertTokenizer runs on,
+    on one thread, by encode_batch_fast, its fastest way.  ``lines_differing`` counts the lines
+    whose ids are not the same on both sides.
+    """
+    if against not in (None, "transformers"):
+        raise UsageError(f"--against {against}: expected transformers, or nothing")
+    tokenizer = BertTokenizer.from_pretrained(model)
+    reference = _reference(tokenizer) if against else None
+    seconds: dict[str, list[float]] = {"cold": [], "warm": [], "reference": []}
+    differing = 0
+    for _ in range(repeats):
+        # A copy has an empty cache.
+        encode = partial(copy.copy(tokenizer).encode_batch, lines, add_special_tokens=False)
+        ours = _timed(encode, seconds["cold"])
+        _timed(encode, seconds["warm"])
+        if reference:
+            fast = partial(reference.encode_batch_fast, lines, add_special_tokens=False)
+            theirs = _timed(fast, seconds["reference"])
+            differing = sum(
+                ids.tolist() != encoding.ids for ids, encoding in zip(ours, theirs, strict=True)
+            )
+    megabytes = sum(len(line.encode()) for line in lines) / 1e6
+    speed = {name: megabytes / statistics.median(taken) for name, taken in seconds.items() if taken}
+    result: dict[str, Any] = {
+        "model": model,
+        "lines": len(lines),
+        "megabytes": megabytes,
+        "repeats": repeats,
+        "cold_mb_per_second": speed["cold"],
+        "warm_mb_per_second": speed["warm"],
+    }
+    if reference:
+        result |= {
+            "against": f"tokenizers {version('tokenizers')}",
+            "against_mb_per_second": speed["reference"],
+            "cold_ratio": speed["cold"] / speed["reference"],
+            "warm_ratio": speed["warm"] / speed["reference"],
+            "lines_differing": differing,
+        }
+    return result
+
+
+def _timed(call: Callable[[], Any], seconds: list[float]) -> Any:
+    start = time.perf_counter()
+    result = call()
+    seconds.append(time.perf_counter() - start)
+    return result
+
+
+def _reference(tokenizer: BertTokenizer) -> Any:
+    """Hugging Face's fast tokeniser with our vocabulary and settings, on one thread."""
+    # Both are read when the library first works: the first turns its threads off, the second
+    # leaves one to what would start them all the same.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    ids = {token: index for index, token in enumerate(tokenizer.vocabulary.tokens)}
+    reference = Tokenizer(
+        models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
+    )
+    reference.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=tokenizer.tokenize_chinese_chars,
+        strip_accents=tokenizer.strip_accents,
+        lowercase=tokenizer.do_lower_case,
+    )
+    reference.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return reference
