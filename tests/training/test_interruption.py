@@ -47,9 +47,17 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     assert same_weights(resumed.model, whole.model)
 
 
-def test_without_a_run_it_stops_and_says_where(make_trainer: Callable[..., Trainer]) -> None:
+def test_without_a_run_it_says_where_it_stopped_and_can_be_told_to_go_on(
+    make_trainer: Callable[..., Trainer], same_weights: Callable[[nn.Module, nn.Module], bool]
+) -> None:
+    trainer, whole = make_trainer(report=signal_after(2, signal.SIGINT)), make_trainer()
     with pytest.raises(TrainingInterrupted, match=r"^stopped after step 2 of 14$"):
-        make_trainer(report=signal_after(2, signal.SIGINT)).train()
+        trainer.train()
+
+    trainer.train()
+    whole.train()
+
+    assert same_weights(trainer.model, whole.model)
 
 
 def test_after_the_last_step_a_signal_changes_nothing(make_trainer: Callable[..., Trainer]) -> None:

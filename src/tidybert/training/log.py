@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tidybert.checkpoints.storage import atomic_write_text
+
 
 class MetricsLog:
     """Appends to RUN/metrics.jsonl, or keeps nothing where there is no RUN."""
@@ -22,7 +24,7 @@ class MetricsLog:
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError):
                 continue  # a kill can leave half a line at the end
-        self.path.write_text("".join(kept), encoding="utf-8")
+        atomic_write_text(self.path, "".join(kept))
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line."""

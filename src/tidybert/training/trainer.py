@@ -150,6 +150,8 @@ class Trainer:
         TrainingInterrupted after a signal, once a checkpoint is written.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
+        if self.vocabulary is not None:
+            self.vocabulary.narrow()
         try:
             examples, tokens = self._train_steps()
         finally:

@@ -36,7 +36,11 @@ class UsedVocabulary:
         self.used = self.used.to(embedding.weight.device)
         self.number_of = self.number_of.to(embedding.weight.device)
         self.weight = nn.Parameter(self.first_weight[self.used])
-        embedding.weight = self.weight
+        self.narrow()
+
+    def narrow(self) -> None:
+        """Give the embedding the rows in use alone."""
+        self.embedding.weight = self.weight
 
     def renumber(self, batch: Batch) -> Batch:
         """The batch with its input_ids as numbers of rows in use."""
@@ -62,10 +66,10 @@ class UsedVocabulary:
         finally:
             with torch.no_grad():
                 self.weight.copy_(self.embedding.weight[self.used])
-            self.embedding.weight = self.weight
+            self.narrow()
 
     def restore(self, unused_factor: float) -> None:
-        """Give the embedding its (V, H) weight for good."""
+        """Give the embedding its (V, H) weight, until ``narrow``."""
         whole = self.first_weight * unused_factor
         whole[self.used] = self.weight.detach()
         self.embedding.weight = nn.Parameter(whole)
