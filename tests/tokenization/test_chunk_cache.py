@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 
 from tidybert.errors import TextError
 from tidybert.tokenization import BasicTokenizer, Vocabulary, WordPiece
-from tidybert.tokenization.chunk_cache import MAX_CHUNK_LENGTH, ChunkCache
+from tidybert.tokenization.chunk_cache import MAX_CHUNK_LENGTH, ChunkCache, chunks
 
 
 def make(vocabulary: Vocabulary, max_entries: int = 100) -> ChunkCache:
-    return ChunkCache(
-        BasicTokenizer(), WordPiece(vocabulary), len(vocabulary), np.uint16, max_entries
-    )
+    return ChunkCache(BasicTokenizer(), vocabulary, np.uint16, max_entries)
 
 
 def tokens(vocabulary: Vocabulary, encoded: bytes) -> list[str]:
@@ -44,7 +42,17 @@ def test_memory_is_bounded(vocabulary: Vocabulary) -> None:
         chunk = f"a{number % 37},s{number}"
         assert cache[chunk] == fresh[chunk]
         assert len(cache) <= 10
+        assert len(cache._old) <= 10
     assert all(len(chunk) <= MAX_CHUNK_LENGTH for chunk in cache)
+
+
+def test_what_is_asked_for_again_outlives_its_generation(vocabulary: Vocabulary) -> None:
+    cache = make(vocabulary, max_entries=3)
+    for number in range(20):
+        assert tokens(vocabulary, cache["un"]) == ["un"]
+        cache[f"a{number}"]
+        assert "un" in {**cache, **cache._old}
+    assert "a0" not in {**cache, **cache._old}
 
 
 def test_long_chunks_are_worked_out_each_time(vocabulary: Vocabulary) -> None:
@@ -69,6 +77,12 @@ def test_seen_or_not_a_chunk_has_the_same_ids(chunks: list[str], vocabulary: Voc
         ids = [
             index
             for word in BasicTokenizer().split(chunk)
-            for index in WordPiece(vocabulary).split(word)
+            for index in WordPiece(vocabulary, range(len(vocabulary))).split(word)
         ]
         assert np.frombuffer(cache[chunk], np.uint16).tolist() == ids
+
+
+@given(st.text("aB,.-()\"'\u0301 国\n", max_size=12))
+def test_cutting_a_text_into_chunks_leaves_its_words(text: str) -> None:
+    basic = BasicTokenizer()
+    assert [word for chunk in chunks(text) for word in basic.split(chunk)] == basic.split(text)

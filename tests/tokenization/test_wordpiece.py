@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.tokenization import SPECIAL_TOKENS, Vocabulary, WordPiece
+from tidybert.tokenization.wordpiece import piece_ends
 
 # The vocabulary of tokenization_test.py in Google's BERT.
 VOCABULARY = Vocabulary(
@@ -15,7 +16,7 @@ SYLLABLES = Vocabulary(
 
 
 def pieces(word: str, vocabulary: Vocabulary = VOCABULARY) -> list[str]:
-    return [vocabulary.id_to_token(index) for index in WordPiece(vocabulary).split(word)]
+    return WordPiece(vocabulary, vocabulary.tokens).split(word)
 
 
 def longest_first(word: str, vocabulary: Vocabulary) -> list[str]:
@@ -40,9 +41,12 @@ def test_the_original_examples() -> None:
 
 
 def test_ends_say_where_the_pieces_end() -> None:
-    wordpiece = WordPiece(VOCABULARY)
     for word, ends in {"unwanted": [2, 6, 8], "want": [4], "unwantedX": [9], "": []}.items():
-        assert wordpiece.ends(word, wordpiece.split(word)) == ends
+        assert piece_ends(word, pieces(word)) == ends
+
+
+def test_any_values_stand_for_the_tokens() -> None:
+    assert WordPiece(VOCABULARY, range(len(VOCABULARY))).split("unwanted") == [9, 6, 7]
 
 
 def test_words_over_a_hundred_characters_are_unknown() -> None:

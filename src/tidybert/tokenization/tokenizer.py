@@ -18,7 +18,7 @@ from tidybert.errors import TextError, UsageError
 from tidybert.pretrained import model_directory
 from tidybert.tokenization import huggingface
 from tidybert.tokenization.basic import BasicTokenizer
-from tidybert.tokenization.chunk_cache import ChunkCache
+from tidybert.tokenization.chunk_cache import ChunkCache, chunks
 from tidybert.tokenization.decoding import join_pieces
 from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
 from tidybert.tokenization.vocabulary import (
@@ -30,7 +30,7 @@ from tidybert.tokenization.vocabulary import (
     UNK_TOKEN,
     Vocabulary,
 )
-from tidybert.tokenization.wordpiece import WordPiece
+from tidybert.tokenization.wordpiece import WordPiece, piece_ends
 from tidybert.tokenization.workers import encode_blocks
 
 IdArray = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
@@ -74,8 +74,8 @@ class BertTokenizer:
         #: dtype of the arrays that encode_batch and encode_flat return.
         self.dtype: np.dtype[Any] = np.dtype(np.uint16 if self.vocab_size <= 2**16 else np.int32)
         self._basic = BasicTokenizer(do_lower_case, strip_accents, tokenize_chinese_chars)
-        self._wordpiece = WordPiece(self.vocabulary)
-        self._cache = ChunkCache(self._basic, self._wordpiece, self.vocab_size, self.dtype)
+        self._wordpiece = WordPiece(self.vocabulary, range(self.vocab_size))
+        self._cache = ChunkCache(self._basic, self.vocabulary, self.dtype)
 
     @classmethod
     def from_pretrained(cls, model: str | Path, *, do_lower_case: bool | None = None) -> Self:
@@ -226,9 +226,9 @@ class BertTokenizer:
             if add_special_tokens:
                 head = self.dtype.type(self.cls_token_id).tobytes()
                 tail = self.dtype.type(self.sep_token_id).tobytes()
-                parts = [b"".join([head, *map(ids_of, text.split(" ")), tail]) for text in texts]
+                parts = [b"".join([head, *map(ids_of, chunks(text)), tail]) for text in texts]
             else:
-                parts = [b"".join(map(ids_of, text.split(" "))) for text in texts]
+                parts = [b"".join(map(ids_of, chunks(text))) for text in texts]
         except (TextError, TypeError, AttributeError):
             # Looking at every text beforehand would cost more than the error is worth.
             for index, text in enumerate(texts, first):
@@ -281,7 +281,7 @@ class BertTokenizer:
             word_ids = self._wordpiece.split(word.text)
             ids += word_ids
             begin = 0
-            for end in self._wordpiece.ends(word.text, word_ids):
+            for end in piece_ends(word.text, self.convert_ids_to_tokens(word_ids)):
                 start, stop = word.span(begin, end)
                 spans.append((start + shift, stop + shift))
                 begin = end

@@ -3,58 +3,64 @@
 Follows WordpieceTokenizer of Google's tokenization.py.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import Generic, TypeVar
 
 from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN, Vocabulary
 
 MAX_CHARS_PER_WORD = 100
 
+Value = TypeVar("Value")
 
-class WordPiece:
+
+class WordPiece(Generic[Value]):
     """Greedy longest match first, from the left.
 
+    ``values[id]`` is what stands for a token in the pieces of a word: its id, or the id's bytes.
     A word that cannot be built from pieces, or is longer than 100 characters, is one [UNK].
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._tokens = vocabulary.tokens
-        self._unk_id = vocabulary.token_to_id(UNK_TOKEN)
-        self._first = {token: index for index, token in enumerate(vocabulary.tokens)}
+    def __init__(self, vocabulary: Vocabulary, values: Sequence[Value]) -> None:
+        self._unknown = values[vocabulary.token_to_id(UNK_TOKEN)]
+        self._first = dict(zip(vocabulary.tokens, values, strict=True))
         self._rest = {
-            token[len(CONTINUATION) :]: index
-            for token, index in self._first.items()
+            token[len(CONTINUATION) :]: value
+            for token, value in self._first.items()
             if token.startswith(CONTINUATION) and token != CONTINUATION
         }
         self._longest = max(map(len, self._first))
 
-    def split(self, word: str) -> list[int]:
-        """The ids of a word's pieces."""
+    def split(self, word: str) -> list[Value]:
+        """The values of a word's pieces."""
         length = len(word)
         if length > MAX_CHARS_PER_WORD:
-            return [self._unk_id]
+            return [self._unknown]
         pieces = self._first
-        index = pieces.get(word)
-        if index is not None:
-            return [index]
-        ids: list[int] = []
+        value = pieces.get(word)
+        if value is not None:
+            return [value]
+        found: list[Value] = []
         start = 0
+        end = min(length - 1, self._longest)
         while start < length:
-            end = min(length, start + self._longest)
             while end > start:
-                index = pieces.get(word[start:end])
-                if index is not None:
+                value = pieces.get(word[start:end])
+                if value is not None:
                     break
                 end -= 1
             else:
-                return [self._unk_id]
-            ids.append(index)
-            start = end
+                return [self._unknown]
+            found.append(value)
             pieces = self._rest
-        return ids
+            start = end
+            end = min(length, start + self._longest)
+        return found
 
-    def ends(self, word: str, ids: list[int]) -> list[int]:
-        """The position in a word where each of the pieces that split gave ends."""
-        if ids == [self._unk_id]:
-            return [len(word)]
-        lengths = [len(self._tokens[index]) - len(CONTINUATION) for index in ids]
-        return list(accumulate(lengths, initial=len(CONTINUATION)))[1:]
+
+def piece_ends(word: str, tokens: Sequence[str]) -> list[int]:
+    """The position in a word where each of its pieces, given as tokens, ends."""
+    if tokens == [UNK_TOKEN]:
+        return [len(word)]
+    lengths = [len(token) - len(CONTINUATION) for token in tokens]
+    return list(accumulate(lengths, initial=len(CONTINUATION)))[1:]
