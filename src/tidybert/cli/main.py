@@ -12,12 +12,13 @@ from typing import Annotated, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import evaluate, finetune, models, predict
+from tidybert.cli import evaluate, finetune, models, predict, quickstart
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
 
 # Plain help: rich would add a third of a second to --help.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+app.command("quickstart")(quickstart.quickstart)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)

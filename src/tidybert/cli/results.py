@@ -1,9 +1,13 @@
 """How a model's scores are shown: the metrics, each class's, and which classes are confused."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli.output import print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # The metrics of each task in the order they are shown, and what each says.
 _MEANINGS: Final = {
@@ -66,3 +70,10 @@ def _print_classes(per_label: Mapping[str, Mapping[str, float]]) -> None:
             for name, each in per_label.items()
         ],
     )
+
+
+def print_confusion(matrix: "npt.NDArray[np.int64]", label_names: Sequence[str]) -> None:
+    """Print which class was taken for which, on stdout; ``matrix`` as confusion_matrix makes it."""
+    from tidybert.metrics.classification import confusion_table
+
+    print(confusion_table(matrix, label_names))
