@@ -32,21 +32,29 @@ def attention(
     on_cpu = query_key_value.device.type == "cpu" and query_key_value.dtype == torch.float32
     if on_cpu and probability > 0.0 and not causal:
         return _GroupedWithDropout.apply(query_key_value, rows, num_heads, probability)  # type: ignore[no-any-return,no-untyped-call]
-    context = query_key_value.new_zeros(query_key_value.shape[0], query_key_value.shape[1] // 3)
     parts = []
     for group in rows.groups:
-        query, key, value = _heads(query_key_value, group, num_heads)
-        mask = _sdpa_mask(group, query, causal)
-        block = functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            dropout_p=probability,
-            is_causal=causal and mask is None,
-        )
-        parts.append(block.transpose(1, 2).reshape(-1, context.shape[1])[group.cells])
+        heads = _heads(query_key_value, group, num_heads)
+        block = _fused(heads, group, probability, causal)
+        parts.append(_tokens(block.transpose(1, 2), group))
+    if rows.groups_in_order:
+        return torch.cat(parts)
+    context = query_key_value.new_empty(query_key_value.shape[0], query_key_value.shape[1] // 3)
     return context.index_copy(0, torch.cat([group.rows for group in rows.groups]), torch.cat(parts))
+
+
+def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Tensor:
+    """scaled_dot_product_attention of (3, b, N, s, D): (b, N, s, D)."""
+    query, key, value = heads
+    mask = _sdpa_mask(group, query, causal)
+    return functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        dropout_p=probability,
+        is_causal=causal and mask is None,
+    )
 
 
 def plain_attention(
@@ -72,8 +80,8 @@ def plain_attention(
 
 
 def _heads(query_key_value: Tensor, group: Group, num_heads: int) -> Tensor:
-    """(3, b, N, s, D), contiguous: the group's queries, keys and values."""
-    block = query_key_value.index_select(0, group.gather)
+    """(3, b, N, s, D): the group's queries, keys and values."""
+    block = _cells(query_key_value, group)
     return block.view(group.size, group.length, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
@@ -130,7 +138,7 @@ class _GroupedWithDropout(torch.autograd.Function):
         for place, group in enumerate(ctx.rows.groups):
             heads, probs, mask = saved[3 * place : 3 * place + 3]
             query, key, value = heads.view(3, group.size * num_heads, group.length, -1)
-            block = context_gradient.index_select(0, group.gather)
+            block = _cells(context_gradient, group)
             block = block.view(group.size, group.length, num_heads, -1).transpose(1, 2)
             if group.key_bias is not None:
                 # Cells past a sequence's end were filled with row 0 and must send nothing back.
@@ -150,12 +158,25 @@ class _GroupedWithDropout(torch.autograd.Function):
         return result, None, None, None
 
 
+def _cells(hidden: Tensor, group: Group) -> Tensor:
+    """(b * s, width): the group's rows of ``hidden`` (T, width), a view where they stand so."""
+    if group.start is not None:
+        return hidden[group.start : group.start + group.size * group.length]
+    return hidden.index_select(0, group.gather)
+
+
+def _tokens(block: Tensor, group: Group) -> Tensor:
+    """(t, width): the (b, s, …) block's cells that hold a token, in the order of ``group.rows``."""
+    cells = block.reshape(group.size * group.length, -1)
+    return cells if group.key_bias is None else cells.index_select(0, group.cells)
+
+
 def _put(target: Tensor, block: Tensor, group: Group) -> None:
     """Write the (b, s, …) block's tokens to their rows of ``target`` (T, width)."""
-    cells = block.reshape(group.size * group.length, -1)
-    if group.key_bias is not None:
-        cells = cells.index_select(0, group.cells)
-    target.index_copy_(0, group.rows, cells)
+    if group.start is not None:
+        target[group.start : group.start + group.size * group.length].view(block.shape).copy_(block)
+    else:
+        target.index_copy_(0, group.rows, _tokens(block, group))
 
 
 def _varlen_fits(query_key_value: Tensor, probability: float) -> bool:
