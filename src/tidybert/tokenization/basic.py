@@ -20,15 +20,18 @@ from tidybert.tokenization import unicode_tables as tables
 _WHITE_SPACE: Final = tables.character_class(tables.WHITE_SPACE)
 _PUNCTUATION: Final = tables.character_class(tables.PUNCTUATION)
 _CJK: Final = tables.character_class(tables.CJK)
+_REMOVED_CLASS: Final = tables.character_class(tables.REMOVED)
+_CANONICAL_CLASS: Final = tables.character_class(tables.CANONICAL)
+_MARK_CLASS: Final = tables.character_class(tables.NONSPACING_MARKS)
 
 # A normalised character and the (start, end) in the original text that it came from.
 _Aligned = tuple[str, tuple[int, int]]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_REMOVED = re.compile(f"[{tables.character_class(tables.REMOVED)}]")
+_REMOVED = re.compile(f"[{_REMOVED_CLASS}]")
 _IDEOGRAPH = re.compile(f"[{_CJK}]")
-_CANONICAL = re.compile(f"[{tables.character_class(tables.CANONICAL)}]+")
-_MARK = re.compile(f"[{tables.character_class(tables.NONSPACING_MARKS)}]")
+_CANONICAL = re.compile(f"[{_CANONICAL_CLASS}]+")
+_MARK = re.compile(f"[{_MARK_CLASS}]")
 _WORD = re.compile(f"[{_PUNCTUATION}]|[^{_WHITE_SPACE}{_PUNCTUATION}]+")
 _SPACE = re.compile(f"[{_WHITE_SPACE}]")
 
@@ -74,6 +77,8 @@ class BasicTokenizer:
         alone = _PUNCTUATION + (_CJK if tokenize_chinese_chars else "")
         piece = re.compile(f"[{alone}]|[^{_WHITE_SPACE}{alone}]+")
         self._piece_matches = piece.finditer
+        stripped = _CANONICAL_CLASS + _MARK_CLASS if self.strip_accents else ""
+        self._altered = re.compile(f"[{_REMOVED_CLASS}{stripped}]").search
         #: The pieces of a text, as a list of str.
         self.pieces = piece.findall
 
@@ -107,8 +112,10 @@ class BasicTokenizer:
         """
         for match in self._piece_matches(text):
             piece, start = match[0], match.start()
-            if piece.isascii() and piece.isprintable():
-                yield Word(piece.lower() if self.do_lower_case else piece, start)
+            word = _lower(piece) if self.do_lower_case else piece
+            # Lower-casing never shortens: at equal length each character has stayed in its place.
+            if len(word) == len(piece) and not self._altered(piece):
+                yield Word(word, start)
             else:
                 yield from self._split_aligned(piece, start)
 
@@ -142,6 +149,8 @@ def _decompose(match: re.Match[str]) -> str:
 
 
 def _lower(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     # str.lower writes a final sigma as ς; the reference looks at one character at a time.
     return text.replace("Σ", "σ").translate(tables.NEW_CAPITALS).lower()
 

@@ -282,10 +282,9 @@ class BertTokenizer:
             ids += word_ids
             begin = 0
             for end in piece_ends(word.text, self.convert_ids_to_tokens(word_ids)):
-                start, stop = word.span(begin, end)
-                spans.append((start + shift, stop + shift))
+                spans.append(word.span(begin, end))
                 begin = end
-        return ids, spans
+        return ids, [(start + shift, end + shift) for start, end in spans] if shift else spans
 
     def _settings(self) -> dict[str, bool | None]:
         return {name: getattr(self, name) for name in huggingface.SETTINGS}

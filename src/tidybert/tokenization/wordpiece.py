@@ -60,7 +60,7 @@ class WordPiece(Generic[Value]):
 
 def piece_ends(word: str, tokens: Sequence[str]) -> list[int]:
     """The position in a word where each of its pieces, given as tokens, ends."""
-    if tokens == [UNK_TOKEN]:
+    if len(tokens) == 1:
         return [len(word)]
     lengths = [len(token) - len(CONTINUATION) for token in tokens]
     return list(accumulate(lengths, initial=len(CONTINUATION)))[1:]
