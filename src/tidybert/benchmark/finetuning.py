@@ -7,21 +7,22 @@ its own and neither side warms the other's caches::
     python -m tidybert.benchmark.finetuning ours '{"task": "classify", …}'
 """
 
-import json
 import math
-import os
-import resource
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, pairwise
 from typing import Any, Final
 
+from tidybert.benchmark.processes import answer, run_apart
+from tidybert.benchmark.setting import SIDES, in_turn, summarize
 from tidybert.data.options import ReadOptions
-from tidybert.errors import TidyBertError
 
-SIDES: Final = ("ours", "transformers")
+__all__ = ["SIDES", "FinetuningWork", "bench_finetuning", "measure"]
+
+UNTIMED_STEPS: Final = 3
+"""The first steps of a measurement, in which libraries choose their kernels and memory is fetched.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class FinetuningWork:
     """classify or regress."""
     model: str
     train: str
-    dev: str
+    dev: str | None
+    """None: do not score."""
     options: ReadOptions
     num_examples: int | None = None
     """Only the first so many training examples; None for all."""
@@ -50,34 +52,69 @@ def measure(side: str, work: FinetuningWork) -> dict[str, Any]:
     """Run one side in a process of its own.
 
     Returns {"metrics", "seconds" (of training alone), "num_steps", "num_examples",
-    "examples_per_second", "peak_mib"}.
+    "examples_per_second", "step_seconds" (from the end of one step to that of the next, so one
+    fewer than steps), "step_examples" (of all steps), "threads", "peak_mib"}.
     """
-    # A thread that spins while it waits takes the core from the one it waits for.
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
-    if work.threads is not None:
-        environment["OMP_NUM_THREADS"] = str(work.threads)
-    command = [
-        sys.executable,
-        "-m",
-        "tidybert.benchmark.finetuning",
-        side,
-        json.dumps(asdict(work)),
-    ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TidyBertError(f"the {side} side failed:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = run_apart(
+        "tidybert.benchmark.finetuning", side, asdict(work), work.threads
+    )
     return result
 
 
-def _run(side: str, work: FinetuningWork) -> dict[str, Any]:
+def bench_finetuning(
+    work: FinetuningWork,
+    *,
+    sides: Sequence[str] = SIDES,
+    steps: int = 40,
+    rounds: int = 3,
+    report: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Time so many steps of the work, after UNTIMED_STEPS; a round measures every side once.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    examples_per_second, seconds_per_step and peak_mib.  Nothing is scored.
+    """
+    num_steps = steps + UNTIMED_STEPS
+    # However few the examples, so many epochs have steps enough.
+    work = replace(work, dev=None, num_train_epochs=num_steps, max_steps=num_steps)
+    samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
+    all_seconds: dict[str, list[list[float]]] = {side: [] for side in sides}
+    threads = None
+    for number in range(rounds):
+        for side in in_turn(sides, number):
+            measured = measure(side, work)
+            threads = measured["threads"]
+            step_seconds = measured["step_seconds"][-steps:]
+            seconds, examples = sum(step_seconds), sum(measured["step_examples"][-steps:])
+            values = {
+                "examples_per_second": examples / seconds,
+                "seconds_per_step": seconds / steps,
+                "peak_mib": measured["peak_mib"],
+            }
+            for name, value in values.items():
+                samples[side].setdefault(name, []).append(value)
+            all_seconds[side].append(step_seconds)
+            report(f"round {number + 1} of {rounds}: {side} {examples / seconds:.1f} examples/s")
+    return {
+        "work": asdict(work),
+        "steps": steps,
+        "untimed_steps": UNTIMED_STEPS,
+        "rounds": rounds,
+        "threads": threads,
+        "step_seconds": all_seconds,
+        **summarize(samples),
+    }
+
+
+def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
     result = _run_ours(work) if side == "ours" else _run_transformers(work)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    seconds = result["seconds"]
     return {
         **result,
-        "examples_per_second": result["num_examples"] / seconds,
-        "peak_mib": round(peak),
+        "examples_per_second": result["num_examples"] / result["seconds"],
+        "threads": torch.get_num_threads(),
     }
 
 
@@ -85,9 +122,9 @@ def _read(work: FinetuningWork) -> tuple[list[Any], list[Any]]:
     from tidybert.data.readers import read_examples
 
     scores = work.task == "regress"
-    train = list(read_examples(work.train, work.options, need_label=True, scores=scores))
-    dev = list(read_examples(work.dev, work.options, need_label=True, scores=scores))
-    return train[: work.num_examples], dev
+    train = read_examples(work.train, work.options, need_label=True, scores=scores)
+    dev = read_examples(work.dev, work.options, need_label=True, scores=scores) if work.dev else ()
+    return list(islice(train, work.num_examples)), list(dev)
 
 
 def _task(work: FinetuningWork, train: Sequence[Any]) -> Any:
@@ -98,9 +135,10 @@ def _task(work: FinetuningWork, train: Sequence[Any]) -> Any:
 
 
 def _run_ours(work: FinetuningWork) -> dict[str, Any]:
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import Callbacks, finetune
     from tidybert.inference.running import run_features
     from tidybert.training.arguments import TrainingArguments
+    from tidybert.training.trainer import StepReport
 
     train, dev = _read(work)
     task = _task(work, train)
@@ -111,29 +149,44 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         learning_rate=work.learning_rate,
         seed=work.seed,
     )
+    ends: list[float] = []
+    step_examples: list[int] = []
+
+    def step(done: StepReport) -> None:
+        ends.append(time.perf_counter())
+        step_examples.append(done.num_examples)
+
     trained = finetune(
-        task, work.model, train, None, arguments, max_seq_length=work.max_seq_length, device="cpu"
+        task,
+        work.model,
+        train,
+        None,
+        arguments,
+        max_seq_length=work.max_seq_length,
+        device="cpu",
+        callbacks=Callbacks(step=step),
     )
-    features = task.features(dev, trained.tokenizer, work.max_seq_length)
-    task.add_labels(features, dev)
-    metrics = task.metrics(run_features(task, trained.model, features), features)
+    metrics = {}
+    if dev:
+        features = task.features(dev, trained.tokenizer, work.max_seq_length)
+        task.add_labels(features, dev)
+        metrics = task.metrics(run_features(task, trained.model, features), features)
     return {
         "metrics": metrics,
         "seconds": trained.result.seconds,
         "num_steps": trained.result.num_steps,
         "num_examples": trained.result.num_examples,
+        "step_seconds": _differences(ends),
+        "step_examples": step_examples,
     }
 
 
 def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
     import tempfile
 
-    import numpy as np
     import torch
     import transformers
 
-    from tidybert.data.batching import epoch_order
-    from tidybert.data.features import Features
     from tidybert.pretrained import model_directory
 
     transformers.utils.logging.set_verbosity_error()
@@ -164,21 +217,25 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
         problem_type=task.problem_type,
     )
     collate = transformers.DataCollatorWithPadding(tokenizer)
-    dataset = encode(train)
-    size = work.train_batch_size
-    batches = []
-    for epoch in range(work.num_train_epochs):
-        order = epoch_order(len(dataset), work.seed, epoch).tolist()
-        batches += [order[start : start + size] for start in range(0, len(order), size)]
-    batches = batches[: work.max_steps]
+    batches = list(islice(_batches(len(train), work), work.max_steps))
+    # What no batch asks for would only fill memory.
+    used = sorted({index for batch in batches for index in batch})
+    place_of = {index: place for place, index in enumerate(used)}
+    dataset = encode([train[index] for index in used])
+    places = [[place_of[index] for index in batch] for batch in batches]
+    ends: list[float] = []
 
     class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
         """Takes the batches that our side takes, in their order."""
 
         def get_train_dataloader(self) -> Any:
             return torch.utils.data.DataLoader(
-                self.train_dataset, batch_sampler=batches, collate_fn=self.data_collator
+                self.train_dataset, batch_sampler=places, collate_fn=self.data_collator
             )
+
+    class Clock(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_args: Any, **_states: Any) -> None:
+            ends.append(time.perf_counter())
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = OrderedTrainer(
@@ -186,7 +243,7 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
             args=transformers.TrainingArguments(
                 output_dir=folder,
                 max_steps=len(batches),
-                per_device_train_batch_size=size,
+                per_device_train_batch_size=work.train_batch_size,
                 learning_rate=work.learning_rate,
                 warmup_steps=math.floor(len(batches) * 0.1),
                 weight_decay=0.01,
@@ -201,33 +258,57 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
             ),
             train_dataset=dataset,
             data_collator=collate,
+            callbacks=[Clock()],
         )
         begin = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - begin
+    return {
+        "metrics": _score_transformers(model, encode(dev), collate, task, dev) if dev else {},
+        "seconds": seconds,
+        "num_steps": len(batches),
+        "num_examples": sum(map(len, batches)),
+        "step_seconds": _differences(ends),
+        "step_examples": [len(batch) for batch in batches],
+    }
+
+
+def _score_transformers(
+    model: Any, encoded: list[dict[str, Any]], collate: Any, task: Any, dev: Sequence[Any]
+) -> dict[str, Any]:
+    """The task's metrics of what transformers' model says of the dev examples."""
+    import numpy as np
+    import torch
+
+    from tidybert.data.features import Features
+
     model.eval()
     logits = []
-    encoded_dev = encode(dev)
     with torch.inference_mode():
-        for start in range(0, len(encoded_dev), 32):
-            batch = collate(encoded_dev[start : start + 32])
+        for start in range(0, len(encoded), 32):
+            batch = collate(encoded[start : start + 32])
             batch.pop("labels")
             logits.append(model(**batch).logits.numpy())
     outputs = np.concatenate(logits)
     features = [Features(np.zeros(0, dtype=np.int32), 0, 0) for _ in dev]
     task.add_labels(features, dev)
-    return {
-        "metrics": task.metrics(outputs if ids else outputs[:, 0], features),
-        "seconds": seconds,
-        "num_steps": len(batches),
-        "num_examples": sum(map(len, batches)),
-    }
+    metrics: dict[str, Any] = task.metrics(outputs if task.label_names else outputs[:, 0], features)
+    return metrics
+
+
+def _batches(num_examples: int, work: FinetuningWork) -> Iterable[list[int]]:
+    """The batches that our trainer takes, in its order."""
+    from tidybert.data.batching import epoch_order
+
+    for epoch in range(work.num_train_epochs):
+        order = epoch_order(num_examples, work.seed, epoch)
+        for start in range(0, num_examples, work.train_batch_size):
+            yield order[start : start + work.train_batch_size].tolist()
+
+
+def _differences(times: Sequence[float]) -> list[float]:
+    return [after - before for before, after in pairwise(times)]
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[2])
-    given["options"] = ReadOptions(**given["options"])
-    with open(os.dup(1), "w") as answer:  # noqa: PTH123
-        # What transformers prints to stdout must not stand in the answer's way.
-        os.dup2(2, 1)
-        print(json.dumps(_run(sys.argv[1], FinetuningWork(**given))), file=answer)
+    answer(_run)
