@@ -1,6 +1,8 @@
 """``tidybert quickstart``: the main job on the bundled tickets and weights, start to finish."""
 
 import shlex
+import shutil
+import sys
 import textwrap
 from importlib import resources
 from pathlib import Path
@@ -96,9 +98,9 @@ def quickstart(
         )
         return
     _say(
-        f"3. The result, after {result.seconds:.0f} s of training, on the {len(dev)} dev tickets, "
-        "which it did not learn from. A row of the second table is a team, and its columns say "
-        "where the team's tickets were sent."
+        f"3. The result, after {result.seconds:.0f} s of training, on the {len(dev)} dev tickets. "
+        "None was learned from; they only chose the best weights. A row of the last table is a "
+        "team, and its columns say where the team's tickets were sent."
     )
     print_metrics(task.name, result.metrics, names)
     print()
@@ -143,18 +145,29 @@ def _copy_tickets(folder: Path) -> None:
 
 
 def _next_commands(out: Path) -> list[tuple[str, str]]:
+    tidybert = _program()
     run, train, dev, new = (
         shlex.quote(str(path)) for path in (out, *(out / "tickets" / name for name in TICKETS))
     )
     return [
-        ("answer a text of your own:", f'echo "my invoice is wrong" | tidybert predict {run}'),
-        ("answer a file, one text a line:", f"tidybert predict {run} {new}"),
-        ("measure on labelled texts:", f"tidybert evaluate {run} {dev}"),
+        ("answer a text of your own:", f'echo "my invoice is wrong" | {tidybert} predict {run}'),
+        ("answer a file, one text a line:", f"{tidybert} predict {run} {new}"),
+        ("measure on labelled texts:", f"{tidybert} evaluate {run} {dev}"),
         (
             "train on your own file in place of the tickets (columns text and label):",
-            f"tidybert finetune classify {MODEL} --train {train} --out my-model",
+            f"{tidybert} finetune classify {MODEL} --train {train} --out my-model",
         ),
     ]
+
+
+def _program() -> str:
+    """What to type for this program: its name, or its path where the shell would not find it."""
+    this = Path(sys.argv[0])
+    if this.name != "tidybert":
+        return f"{shlex.quote(sys.executable)} -m tidybert"
+    found = shutil.which("tidybert")
+    is_found = found is not None and Path(found).resolve() == this.resolve()
+    return "tidybert" if is_found else shlex.quote(str(this))
 
 
 def _say(text: str) -> None:
