@@ -131,6 +131,7 @@ def finetune(
     if example_weights is not None:
         for one, weight in zip(train_features, example_weights, strict=True):
             one.weight *= float(weight)
+    task.start(network, train_features)
     network.to(choose_device(device))
     trainer = Trainer(
         network,
@@ -147,7 +148,12 @@ def finetune(
     if resume and run is not None:
         for line in trainer.resume():
             callbacks.note(line)
-        callbacks.note(f"resuming after step {trainer.state.step} of {trainer.num_steps}")
+        step = trainer.state.step
+        callbacks.note(
+            f"resuming after step {step} of {trainer.num_steps}"
+            if step
+            else f"no checkpoint to resume from in {run}: starting at step 1"
+        )
     if run is not None:
         _begin(run, task, model, arguments, max_seq_length)
     finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, trainer.train())

@@ -111,7 +111,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         if tensor.is_floating_point():
             # One-byte floats have no isfinite of their own.
             values = tensor.float() if tensor.element_size() == 1 else tensor
-            # A sum is not finite if any value is not, and takes a fraction of the time of a count; a
+            # A sum is not finite if any value is not, and takes a fraction of a count's time; a
             # sum of finite values that overflows is cleared by the count.
             wide = torch.promote_types(values.dtype, torch.float32)
             if torch.isfinite(values.sum(dtype=wide)):

@@ -28,7 +28,12 @@ class BertEmbeddings(nn.Module):
         """(T, H)."""
         hidden = self.word_embeddings(rows.input_ids)
         hidden = hidden + self.position_embeddings(rows.position_ids)
-        # A product with a small one-hot matrix: the lookup's backward would add T rows one by one.
-        types = functional.one_hot(rows.token_type_ids, self.token_type_embeddings.num_embeddings)
-        hidden = torch.addmm(hidden, types.to(hidden.dtype), self.token_type_embeddings.weight)
+        weight = self.token_type_embeddings.weight
+        if hidden.device.type == "cpu":
+            # A product with a one-hot matrix: the lookup's backward would add T rows one by one.
+            types = functional.one_hot(rows.token_type_ids, weight.shape[0])
+            hidden = torch.addmm(hidden, types.to(hidden.dtype), weight)
+        else:
+            # Autocast would round a product's weights to half precision.
+            hidden = hidden + functional.embedding(rows.token_type_ids, weight)
         return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)

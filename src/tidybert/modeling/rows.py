@@ -183,8 +183,8 @@ class Rows:
 
 
 # A further group of one layer's attention costs about as much time as this many padded cells of
-# scores a head: of 0, 256, 1024, 4096 and 16384, with 12 heads of 32 and batches of short and of long
-# texts, the first three were equal within noise and the rest slower.
+# scores a head: of 0, 256, 1024, 4096 and 16384, with 12 heads of 32 and batches of short and of
+# long texts, the first three were equal within noise and the rest slower.
 _GROUP_COST = 512
 
 

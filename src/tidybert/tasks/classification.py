@@ -67,6 +67,9 @@ class Classification:
             if self._class_weights is not None:
                 one.weight = self._class_weights[example.label]
 
+    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
+        """Nothing: the head begins as it was drawn, as in the original code."""
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = self.outputs(model, batch)
         labels = torch.tensor([one.label for one in batch.features], device=logits.device)

@@ -43,6 +43,13 @@ class Regression:
                 )
             one.label = score
 
+    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
+        """The bias begins at the mean label: from 0 a small data set's steps hardly reach it."""
+        total = sum(one.weight for one in features)
+        mean = sum(one.label * one.weight for one in features) / total
+        with torch.no_grad():
+            model.get_parameter("classifier.bias").fill_(mean)
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         values = self.outputs(model, batch).float()
         labels = torch.tensor([one.label for one in batch.features], device=values.device)

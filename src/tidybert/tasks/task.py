@@ -46,6 +46,10 @@ class Task(Protocol):
         """Set each label, and weight, from its example; DataError for a label that is unknown."""
         ...
 
+    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
+        """Set what the new head can know of the training data before the first step."""
+        ...
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each example's loss times its weight; a scalar."""
         ...
