@@ -111,7 +111,6 @@ class _GroupedWithDropout(torch.autograd.Function):
         scaling = 1.0 / math.sqrt(hidden_size // num_heads)
         context = query_key_value.new_empty(query_key_value.shape[0], hidden_size)
         saved: list[Tensor] = []
-        keep_scale = 1.0
         for group in rows.groups:
             heads = _heads(query_key_value, group, num_heads).contiguous()
             query, key, value = heads.view(3, group.size * num_heads, group.length, -1)
@@ -120,19 +119,20 @@ class _GroupedWithDropout(torch.autograd.Function):
                 scores.view(group.size, -1, group.length).add_(group.key_bias)
             probs = torch.softmax(scores, -1)
             mask, keep_scale = keep_mask(probs.shape, probability)
-            block = torch.bmm(probs * mask, value).mul_(keep_scale)
+            mask = mask.mul(keep_scale)
+            block = torch.bmm(probs * mask, value)
             block = block.view(group.size, num_heads, group.length, -1).transpose(1, 2)
             _put(context, block, group)
             saved += [heads, probs, mask]
         ctx.save_for_backward(*saved)
-        ctx.rows, ctx.num_heads, ctx.scaling, ctx.keep_scale = rows, num_heads, scaling, keep_scale
+        ctx.rows, ctx.num_heads, ctx.scaling = rows, num_heads, scaling
         return context
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (context_gradient,) = gradients
         saved = ctx.saved_tensors
-        num_heads, scaling, keep_scale = ctx.num_heads, ctx.scaling, ctx.keep_scale
+        num_heads, scaling = ctx.num_heads, ctx.scaling
         hidden_size = context_gradient.shape[1]
         result = context_gradient.new_empty(context_gradient.shape[0], 3 * hidden_size)
         for place, group in enumerate(ctx.rows.groups):
@@ -148,8 +148,8 @@ class _GroupedWithDropout(torch.autograd.Function):
             query_gradient, key_gradient, value_gradient = result_heads.view(
                 3, group.size * num_heads, group.length, -1
             )
-            torch.bmm((probs * mask).mul_(keep_scale).transpose(1, 2), block, out=value_gradient)
-            probs_gradient = torch.bmm(block, value.transpose(1, 2)).mul_(mask).mul_(keep_scale)
+            torch.bmm((probs * mask).transpose(1, 2), block, out=value_gradient)
+            probs_gradient = torch.bmm(block, value.transpose(1, 2)).mul_(mask)
             scores_gradient = torch._softmax_backward_data(probs_gradient, probs, -1, probs.dtype)
             scores_gradient.mul_(scaling)
             torch.bmm(scores_gradient, key, out=query_gradient)
