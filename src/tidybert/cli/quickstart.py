@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tidybert.data.examples import TextExample
 
 MODEL: Final = "minilm"
-# The best of three rates on the dev tickets; a small encoder wants more than the paper's 5e-5.
-LEARNING_RATE: Final = 2e-4
+# Of rates from 1e-4 to 3e-4 and batches of 16 and 32, the best on dev over the seeds 1, 2 and 42.
+LEARNING_RATE: Final = 1e-4
+TRAIN_BATCH_SIZE: Final = 16
 NUM_TRAIN_EPOCHS: Final = 4
 TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
 
@@ -45,7 +46,10 @@ def quickstart(
     if not resume:
         _check_new(out)
     arguments = TrainingArguments(
-        num_train_epochs=NUM_TRAIN_EPOCHS, learning_rate=LEARNING_RATE, seed=seed
+        num_train_epochs=NUM_TRAIN_EPOCHS,
+        train_batch_size=TRAIN_BATCH_SIZE,
+        learning_rate=LEARNING_RATE,
+        seed=seed,
     )
     model_directory(MODEL)  # whether it is installed is told before anything slow
     _say("tidybert quickstart: learn to send support tickets to the team that has to act")
