@@ -1,0 +1,113 @@
+"""``tidybert predict`` and ``evaluate``: order, streams, files, and what is refused."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidybert.cli.main import run as shell
+
+
+def lines_of(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_of_text_is_a_line_of_json_in_the_order_given(
+    tiny_run: Path, tmp_path: Path, capsys
+) -> None:
+    texts = ["a red near the old", "cat", "we saw the green and the", "the dog was under the"] * 9
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts) + "\n")
+
+    assert shell(["predict", str(tiny_run), str(file)]) == 0
+
+    answers = lines_of(capsys.readouterr().out)
+    assert [one["label"] for one in answers] == ["colour", "animal", "colour", "animal"] * 9
+    first = answers[0]
+    assert set(first) == {"label", "score", "scores", "num_tokens", "truncated"}
+    assert first["score"] == max(first["scores"].values())
+    assert sum(first["scores"].values()) == pytest.approx(1)
+    assert first["num_tokens"] == 7
+
+
+def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_text("red " * 40 + "\nred\n")
+
+    assert shell(["predict", str(tiny_run), str(file)]) == 0
+
+    out, err = capsys.readouterr()
+    assert [(one["truncated"], one["num_tokens"]) for one in lines_of(out)] == [
+        (True, 42),
+        (False, 3),
+    ]
+    assert "1 of 2 texts were cut to 16 tokens" in err
+
+
+def test_a_stream_is_answered_before_it_ends(tiny_score_run: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidybert", "predict", str(tiny_score_run), "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("a red\n")
+    process.stdin.flush()
+    first = json.loads(process.stdout.readline())
+    rest, _ = process.communicate("a cat\na dog\n", timeout=60)
+
+    assert isinstance(first["value"], float)
+    assert len(rest.splitlines()) == 2
+    assert process.returncode == 0
+
+
+def test_a_file_appears_whole_or_not_at_all(tiny_run: Path, tmp_path: Path, capsys) -> None:
+    good, bad, out = tmp_path / "good.jsonl", tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
+    good.write_text('{"text": "a red"}\n{"text": "a cat"}\n')
+    bad.write_text('{"text": "a red"}\n{"text": 7}\n')
+
+    assert shell(["predict", str(tiny_run), str(bad), "--out", str(out)]) == 1
+    assert f"{bad}: 1 row cannot be read" in capsys.readouterr().err
+    assert not out.exists()
+    assert shell(["predict", str(tiny_run), str(good), "--out", str(out)]) == 0
+    assert len(lines_of(out.read_text())) == 2
+    assert shell(["predict", str(tiny_run), str(good), "--out", str(out)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_evaluate_shows_each_class_and_the_confusions(
+    tiny_run: Path, toy_file: Callable[..., Path], capsys
+) -> None:
+    assert shell(["evaluate", str(tiny_run), str(toy_file("dev.csv", 64, seed=1))]) == 0
+
+    out = capsys.readouterr().out
+    for word in ("accuracy", "macro_f1", "matthews", "animal", "colour"):
+        assert word in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_evaluate_refuses_a_label_that_the_model_does_not_know(
+    tiny_run: Path, tmp_path: Path, capsys
+) -> None:
+    file = tmp_path / "dev.csv"
+    file.write_text("text,label\na red,colour\na cat,beast\n")
+
+    assert shell(["evaluate", str(tiny_run), str(file)]) == 1
+
+    err = capsys.readouterr().err
+    assert "'beast'" in err
+    assert "animal, colour" in err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_model_without_a_head_is_refused(
+    command: str, tiny_model: Path, toy_file: Callable[..., Path], capsys
+) -> None:
+    assert shell([command, str(tiny_model), str(toy_file("dev.csv", 4))]) == 1
+
+    assert "has no head" in capsys.readouterr().err
