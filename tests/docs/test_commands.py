@@ -1,0 +1,301 @@
+"""Every command on a page runs as it stands, or is on the list of those that only have their flags
+checked; so do the Python blocks, and what a page names is there."""
+
+import gzip
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tidybert import pretrained
+from tidybert.cli import main as shell
+from tidybert.cli import quickstart
+from tidybert.configuration import BertConfig
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# test_scikit_learn_doc.py runs these with the real weights.
+PYTHON_RUN_ELSEWHERE = {"scikit-learn.md"}
+
+# Each takes minutes, the network, or the whole checkout: only what it names is checked.
+NOT_RUN = (
+    "make quickstart",
+    "make test",
+    "pip install ",
+    "python3 -m venv ",
+    ".venv/bin/python -m pip install ",
+    "tidybert download ",
+    "tidybert bench ",
+    "python benchmarks/glue.py ",
+    "python -m pytest",
+    "ruff ",
+    "mypy",
+)
+# Flags on the pages that belong to other programs.
+FOREIGN_FLAGS = {"--no-deps", "--index-url", "--editable"}
+
+EXAMPLES = 24
+
+
+def blocks(page: Path) -> Iterator[tuple[str, int, str]]:
+    """Language, number of the first line, and text of each fenced block."""
+    text = page.read_text(encoding="utf-8")
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        yield found[1], text[: found.start(2)].count("\n") + 1, found[2]
+
+
+def commands(block: str) -> list[str]:
+    lines = block.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def shell_commands() -> list[tuple[str, str]]:
+    return [
+        (page.name, command)
+        for page in PAGES
+        for language, _, block in blocks(page)
+        if language == "sh"
+        for command in commands(block)
+    ]
+
+
+def inline_code(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`]+)`", text)
+
+
+def is_run(command: str) -> bool:
+    return not command.startswith(NOT_RUN)
+
+
+def group() -> Any:
+    return typer.main.get_command(shell.app)
+
+
+def all_commands(of: Any) -> Iterator[Any]:
+    yield of
+    for each in getattr(of, "commands", {}).values():
+        yield from all_commands(each)
+
+
+def all_flags() -> set[str]:
+    return {
+        flag
+        for command in all_commands(group())
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    } | {"--help"}
+
+
+# --- every block is of a kind that some test covers
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_has_a_language_that_is_tested(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = list(blocks(page))
+    assert 2 * len(found) == len(re.findall(r"^\s*```", text, re.MULTILINE)), "an open block"
+    assert {language for language, _, _ in found} <= {"sh", "python", "text"}
+    for language, line, block in found:
+        assert language != "text" or not re.search(r"^(\$ |tidybert )", block, re.MULTILINE), line
+
+
+# --- commands that are run
+
+
+@pytest.fixture(scope="module")
+def small_weights(
+    tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., BertConfig]
+) -> Path:
+    """What stands for minilm here: a tiny encoder that takes 128 tokens, of letters and words."""
+    import torch
+
+    from tidybert.checkpoints.conversion import to_huggingface
+    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.modeling import BertModel
+    from tidybert.tokenization import BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters)]
+    directory = tmp_path_factory.mktemp("models") / "small"
+    directory.mkdir()
+    torch.manual_seed(0)
+    config = tiny_config(vocab_size=len(vocabulary), max_position_embeddings=128)
+    write_tensors(directory, to_huggingface(BertModel(config).state_dict(), config))
+    (directory / "config.json").write_text(json.dumps(config.to_dict()))
+    BertTokenizer(vocabulary).save(directory)
+    return directory
+
+
+def write_samples() -> None:
+    """Small files under the names and in the layouts that the pages use."""
+
+    def table(path: str, cells: str, header: str = "", encoding: str = "utf-8") -> None:
+        """``cells`` has {n}, a number, {c}, 0 or 1, and {l}, no or yes."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        rows = [cells.format(n=n, c=n % 2, l=("no", "yes")[n % 2]) for n in range(EXAMPLES)]
+        lines = "\n".join([header, *rows] if header else rows) + "\n"
+        Path(path).write_text(lines, encoding=encoding)
+
+    def objects(path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        one = {
+            str(n): {"text_a": f"text {n}", "text_b": "other", "label": ("no", "yes")[n % 2]}
+            for n in range(EXAMPLES)
+        }
+        Path(path).write_text(json.dumps(one, indent=4))
+
+    for name in ("tickets", "my-texts"):
+        table(f"{name}.csv", "ticket {n},{l}", "text,label")
+    table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
+    for name in ("new-tickets", "more-texts"):
+        table(f"{name}.txt", "new ticket {n}")
+    table("similarity.csv", "one {n},two {n},{n}", "sentence1,sentence2,score")
+    table("similarity-dev.csv", "three {n},four {n},{n}", "sentence1,sentence2,score")
+    table("answers.tsv", "what {n}\tthat {n}\t{l}", "question\tanswer\tcorrect")
+    table("export.csv", "{l};{n};Störung {n}", encoding="latin-1")
+    lines = [json.dumps({"message": f"m {n}", "team": f"t{n % 2}"}) for n in range(EXAMPLES)]
+    Path("tickets.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    for part in ("train", "dev"):
+        table(f"glue/SST-2/{part}.tsv", f"{part} {{n}} \t{{c}}", "sentence\tlabel")
+        head = "index\tsentence1\tsentence2\tlabel"
+        table(f"glue/RTE/{part}.tsv", f"{{n}}\t{part} {{n}}\tother\t{{l}}", head)
+        table(f"glue/STS-B/sts-{part}.csv", f"g\tf\t2012\t{{n}}\t{{n}}.5\t{part} {{n}}\tother")
+        for task in ("QQP", "MNLI", "QNLI"):
+            objects(f"glue/{task}/subset-{part}.json")
+    table("glue/QNLI/dev.tsv", "{n}\twhat {n}\tthat\t{l}", "index\tquestion\tsentence\tlabel")
+    for part in ("train", "val"):
+        head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+        row = f'{{c}}\t1\t2\t"{part} {{n}}\tother'
+        table(f"glue/MRPC/msr-para-{part}.tsv", row, head, encoding="utf-8-sig")
+    table("text/sms_spam/SMSSpamCollection", "{l}\tmessage {n}")
+    for part in ("train", "test"):
+        table(f"text/banking77/{part}.csv", f"{part} {{n}},{{l}}", "text,category")
+        table(f"text/trec/TREC.{part}.all", f"{{c}} {part} é {{n}} ?", encoding="latin-1")
+    table("zh/chnsenticorp/train.tsv", "{c}\t酒店{n}", "label\ttext_a")
+
+
+def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run ``tidybert …``, with ``echo … |`` before it or not, in this process."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    if "|" in words:
+        at = words.index("|")
+        assert words[0] == "echo", f"{line}: only echo can stand before tidybert"
+        typed = " ".join(words[1:at]) + "\n"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        words = words[at + 1 :]
+    assert words[0] == "tidybert", f"{line}: run it here, or name it in NOT_RUN"
+    assert shell.run(words[1:]) == 0, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_blocks_of_a_page_run_in_their_order(
+    page: Path, small_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: small_weights)
+    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
+    monkeypatch.chdir(tmp_path)
+    write_samples()
+    names: dict[str, Any] = {"__name__": "page"}
+    for language, line, block in blocks(page):
+        if language == "sh":
+            for command in filter(is_run, commands(block)):
+                run_line(command, monkeypatch)
+        elif language == "python" and page.name not in PYTHON_RUN_ELSEWHERE:
+            exec(compile("\n" * line + block, str(page), "exec"), names)
+    capsys.readouterr()
+
+
+# --- commands that are not run
+
+
+@pytest.mark.parametrize("command", sorted({one for _, one in shell_commands() if not is_run(one)}))
+def test_a_command_that_is_not_run_names_what_there_is(command: str) -> None:
+    words = shlex.split(command, comments=True)
+    if words[0] == "make":
+        assert f"{words[1]}:" in (ROOT / "Makefile").read_text()
+    elif words[0] == "tidybert":
+        parse(group(), words[1:])
+    elif "install" in words:
+        check_requirements(words[words.index("install") + 1 :])
+    elif words[:2] == ["python", "benchmarks/glue.py"]:
+        help_text = subprocess.run(
+            [sys.executable, ROOT / words[1], "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        assert {word for word in words if word.startswith("--")} <= set(
+            re.findall(r"--[\w-]+", help_text)
+        )
+    else:
+        for word in words[1:]:
+            assert not re.match(r"(src|tests|docs|benchmarks)\b", word) or (ROOT / word).exists()
+
+
+def parse(command: Any, words: list[str]) -> None:
+    """Parse a command line and run nothing; click raises for what it does not know."""
+    context = command.make_context(command.name or "tidybert", list(words), resilient_parsing=False)
+    if hasattr(command, "commands"):
+        rest = [*context._protected_args, *context.args]
+        assert rest[0] in command.commands, f"no command is named {rest[0]}"
+        parse(command.commands[rest[0]], rest[1:])
+
+
+def check_requirements(words: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for word in words:
+        extra = re.fullmatch(r"(?:\.|tidybert)\[(\w+)\]", word)
+        if extra:
+            assert extra[1] in project["optional-dependencies"]
+        elif word.startswith("torch"):
+            assert word in project["dependencies"]
+
+
+# --- what is named in running text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_inline_code_names_commands_and_flags_that_there_are(page: Path) -> None:
+    names = {command.name for command in all_commands(group())}
+    flags = all_flags() | FOREIGN_FLAGS
+    for code in inline_code(page):
+        words = code.split()
+        if words[0] == "tidybert" and len(words) > 1 and words[1][0].isalpha():
+            assert words[1] in names, code
+        if words[0] == "make" and len(words) == 2:
+            assert f"{words[1]}:" in (ROOT / "Makefile").read_text(), code
+        if code.startswith("pip install "):
+            check_requirements(shlex.split(code)[2:])
+        if not code.startswith(NOT_RUN[2:]):
+            assert set(re.findall(r"(?<!\S)--[a-z][\w-]*", code)) <= flags, code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_tree_in_the_readme_is_the_one_there_is() -> None:
+    (tree,) = (block for _, _, block in blocks(ROOT / "README.md") if block.startswith("src/"))
+    named = []
+    for line in tree.splitlines():
+        indent, path = re.match(r"( *)(\S+)", line).groups()
+        named.append("src/tidybert/" + path if indent else path)
+    for path in named:
+        assert (ROOT / path).exists(), path
+    packages = {
+        f"{path.parent.relative_to(ROOT)}/" for path in ROOT.glob("src/tidybert/*/__init__.py")
+    }
+    modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("src/tidybert/[a-z]*.py")}
+    assert packages | modules <= set(named)
