@@ -257,7 +257,7 @@ def check_requirements(words: list[str]) -> None:
         extra = re.fullmatch(r"(?:\.|tidybert)\[(\w+)\]", word)
         if extra:
             assert extra[1] in project["optional-dependencies"]
-        elif word.startswith("torch"):
+        elif word.startswith("torch>"):
             assert word in project["dependencies"]
 
 
