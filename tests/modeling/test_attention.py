@@ -102,7 +102,10 @@ def test_with_dropout_forward_and_backward_are_the_formulas_with_that_mask(
 
     def keep(sequence: int) -> Tensor:
         """(N, n, n): what was drawn for a sequence, found by the row of its first token."""
-        for group, mask in zip(rows.groups, drawn, strict=True):
+        (flat,) = drawn
+        groups = rows.groups(module._TRAINING_GROUP_COST)
+        sizes = [group.size * HEADS * group.length**2 for group in groups]
+        for group, mask in zip(groups, flat.split(sizes), strict=True):
             first_rows = group.gather.view(group.size, group.length)[:, 0].tolist()
             if int(rows.cu_seqlens[sequence]) in first_rows:
                 place, length = first_rows.index(int(rows.cu_seqlens[sequence])), lengths[sequence]

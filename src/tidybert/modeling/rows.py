@@ -164,17 +164,25 @@ class Rows:
             self.lengths,
         )
 
+    def groups(self, cost: int) -> tuple[Group, ...]:
+        """The sequences by similar length, for attention on dense blocks.
+
+        A group ends where its padding would be more than ``cost`` cells of one head's scores.
+        """
+        if cost not in self._groups:
+            starts = np.concatenate([[0], np.cumsum(self.lengths)])
+            lengths = np.array(self.lengths)
+            # They are kept, and what is made in inference mode could not serve a backward later.
+            with torch.inference_mode(False):
+                self._groups[cost] = tuple(
+                    _group(starts, lengths, members, self.input_ids.device)
+                    for members in _similar_lengths(lengths, cost)
+                )
+        return self._groups[cost]
+
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        """The sequences by similar length, for attention on dense blocks."""
-        starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        lengths = np.array(self.lengths)
-        # They are kept, and what is made in inference mode could not serve a backward later.
-        with torch.inference_mode(False):
-            return tuple(
-                _group(starts, lengths, members, self.input_ids.device)
-                for members in _similar_lengths(lengths)
-            )
+    def _groups(self) -> dict[int, tuple[Group, ...]]:
+        return {}
 
     @cached_property
     def groups_in_order(self) -> bool:
@@ -182,14 +190,8 @@ class Rows:
         return list(self.lengths) == sorted(self.lengths, reverse=True)
 
 
-# A further group of one layer's attention costs about as much time as this many padded cells of
-# scores a head: of 0, 256, 1024, 4096 and 16384, with 12 heads of 32 and batches of short and of
-# long texts, the first three were equal within noise and the rest slower.
-_GROUP_COST = 512
-
-
-def _similar_lengths(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Cut the sequences, sorted by length, where a group of its own costs less than the padding."""
+def _similar_lengths(lengths: npt.NDArray[np.int64], cost: int) -> list[npt.NDArray[np.int64]]:
+    """Cut the sequences, sorted by length, where the padding would exceed ``cost`` cells."""
     order = np.argsort(-lengths, kind="stable")
     groups: list[npt.NDArray[np.int64]] = []
     start = 0
@@ -197,7 +199,7 @@ def _similar_lengths(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int6
     for place, member in enumerate(order):
         longest = int(lengths[order[start]])
         waste += longest**2 - int(lengths[member]) ** 2
-        if waste > _GROUP_COST:
+        if waste > cost:
             groups.append(order[start:place])
             start, waste = place, 0
     groups.append(order[start:])
