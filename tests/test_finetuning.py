@@ -208,8 +208,11 @@ def test_a_directory_in_use_is_left_alone(
         toy(run=tmp_path / "file")
     with pytest.raises(UsageError, match="is not empty; give a new directory"):
         toy(run=tmp_path)
-    with pytest.raises(UsageError, match="is not empty; --resume goes on with it"):
+    with pytest.raises(UsageError, match="is not empty; give a new directory"):
         toy(run=tiny_run)
+    (tmp_path / "begun" / "checkpoints" / "step-3").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is not empty; --resume goes on with it"):
+        toy(run=tmp_path / "begun")
     with pytest.raises(UsageError, match="is finished"):
         toy(run=tiny_run, resume=True)
 

@@ -91,7 +91,7 @@ def finetune(
     """
     callbacks = callbacks or Callbacks()
     if run is not None:
-        _check_run(run, resume)
+        check_run(run, resume)
     # The head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = _sources(model, vocab)
@@ -122,10 +122,10 @@ def finetune(
         lengths_dev=np.array([one.num_tokens for one in dev_features]),
         max_seq_length=max_seq_length,
     )
+    checked.raise_on_errors()
     for line in checked.lines():
         callbacks.note(line)
     callbacks.data(checked)
-    checked.raise_on_errors()
     task.add_labels(train_features, train)
     task.add_labels(dev_features, dev or ())
     if example_weights is not None:
@@ -217,13 +217,15 @@ def _dev_metrics(task: Task, model: nn.Module, features: Sequence[Features]) -> 
     return task.metrics(run_features(task, model, features), features)
 
 
-def _check_run(run: Path, resume: bool) -> None:
+def check_run(run: Path, resume: bool) -> None:
+    """Raise UsageError where ``run`` cannot be written to: a file, in use, or finished."""
     if run.exists() and not run.is_dir():
         raise UsageError(f"--out {run} is a file; name a new directory")
     if resume and is_finished(run):
         raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
     if not resume and run.is_dir() and any(run.iterdir()):
-        advice = "--resume goes on with it, or give" if step_directories(run) else "give"
+        unfinished = step_directories(run) and not is_finished(run)
+        advice = "--resume goes on with it, or give" if unfinished else "give"
         raise UsageError(f"--out {run} is not empty; {advice} a new directory")
 
 

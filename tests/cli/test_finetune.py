@@ -130,7 +130,7 @@ def test_a_signal_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(
     capsys,
 ) -> None:
     train, whole, cut = toy_file("a.csv", 192), tmp_path / "whole", tmp_path / "cut"
-    flags = ["--num-train-epochs", "150", "--save-steps", "5", "--eval-steps", "10000"]
+    flags = ["--num-train-epochs", "16", "--save-steps", "20", "--eval-steps", "10000"]
     flags += ["--logging-steps", "100"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tidybert", *command("classify", tiny_model, train, cut, *flags)],

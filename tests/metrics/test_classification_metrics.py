@@ -21,6 +21,7 @@ def test_literal_example():
             "no": {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "support": 2},
             "yes": {"precision": pytest.approx(2 / 3), "recall": 1.0, "f1": 0.8, "support": 2},
         },
+        "confusion_matrix": [[1, 1], [0, 2]],
     }
 
 

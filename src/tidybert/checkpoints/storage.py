@@ -6,6 +6,7 @@ The formats are those of Hugging Face: model.safetensors, model.safetensors.inde
 pytorch_model.bin with its own index.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -99,9 +100,18 @@ def write_tensors(
         with atomic_file(target) as partial:
             # transformers refuses a file whose header does not say which framework wrote it.
             save_file(_without_sharing(stored), partial, {"format": "pt", **(metadata or {})})
+            # The library makes its file readable by its owner alone; others of ours follow umask.
+            partial.chmod(0o666 & ~_umask())
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{target}: cannot be written: {error}") from error
     return target
+
+
+def _umask() -> int:
+    """The permissions that this process takes from new files; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:

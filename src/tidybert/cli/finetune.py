@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json, training_progress
+from tidybert.cli.output import note, print_json
 from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
 from tidybert.training.arguments import TrainingArguments
@@ -71,14 +71,15 @@ def finetune(
     if not 0 < dev_fraction < 1:
         raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
 
+    from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
-    from tidybert.finetuning import Callbacks, is_finished
+    from tidybert.finetuning import check_run, is_finished
     from tidybert.finetuning import finetune as train_model
-    from tidybert.training.trainer import StepReport
 
     if resume and is_finished(out):
         note(f"the run in {out} is finished: there is nothing to resume")
         return
+    check_run(out, resume)
     examples = _read(train, read, task, skip_bad_rows)
     held_out = _read(dev, read, task, skip_bad_rows) if dev else None
     if held_out is None:
@@ -88,21 +89,7 @@ def finetune(
             "out to measure on"
         )
     job = _task(task, examples, class_weight)
-    with training_progress() as progress:
-        bar = progress.add_task("training", total=None)
-
-        def step(done: StepReport) -> None:
-            size = arguments.train_batch_size
-            progress.update(
-                bar,
-                completed=done.step * size,
-                total=done.num_steps * size,
-                loss=done.loss,
-            )
-
-        def metrics(step: int, values: dict[str, Any]) -> None:
-            note(f"step {step}: {job.metric} {values[job.metric]:.4f} on dev")
-
+    with shown_training(job.metric, arguments.train_batch_size) as callbacks:
         finished = train_model(
             job,
             model,
@@ -115,7 +102,7 @@ def finetune(
             resume=resume,
             device=device,
             allow_pickle=allow_pickle,
-            callbacks=Callbacks(note=note, step=step, metrics=metrics),
+            callbacks=callbacks,
         )
     result = finished.result
     if json:

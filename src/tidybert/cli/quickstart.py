@@ -55,11 +55,10 @@ def quickstart(
     _say("tidybert quickstart: learn to send support tickets to the team that has to act")
 
     from tidybert.cli.progress import shown_training
-    from tidybert.cli.results import print_confusion, print_metrics
+    from tidybert.cli.results import print_metrics
     from tidybert.data.examples import label_names
     from tidybert.finetuning import finetune
     from tidybert.inference.predictor import Predictor
-    from tidybert.metrics.classification import confusion_matrix
     from tidybert.tasks import Classification
 
     train, dev, new = map(_read, TICKETS)
@@ -82,18 +81,11 @@ def quickstart(
     _copy_tickets(out / "tickets")
 
     predictor = Predictor(out)
-    answers = list(predictor.predict_stream([*dev, *new]))
-    matrix = confusion_matrix(
-        [names.index(str(one.label)) for one in dev],
-        [names.index(answer["label"]) for answer in answers[: len(dev)]],
-        len(names),
-    )
-    answered = list(zip(answers[len(dev) :], new, strict=True))
+    answered = list(zip(predictor.predict_stream(new), new, strict=True))
     if json:
         print_json(
             {
                 **result.metrics,
-                "confusion_matrix": matrix,
                 "predictions": [{"text": one.text, **answer} for answer, one in answered],
                 "num_steps": result.num_steps,
                 "seconds": result.seconds,
@@ -107,8 +99,6 @@ def quickstart(
         "team, and its columns say where the team's tickets were sent."
     )
     print_metrics(task.name, result.metrics, names)
-    print()
-    print_confusion(matrix, names)
     _say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
     print_table(
         {"team": "left", "score": "right", "ticket": "left"},

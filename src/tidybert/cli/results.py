@@ -1,13 +1,11 @@
 """How a model's scores are shown: the metrics, each class's, and which classes are confused."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from tidybert.cli.output import print_table
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 # The metrics of each task in the order they are shown, and what each says.
 _MEANINGS: Final = {
@@ -29,7 +27,7 @@ _MEANINGS: Final = {
 def print_metrics(
     task_name: str, metrics: Mapping[str, Any], label_names: Sequence[str] | None
 ) -> None:
-    """Print a task's metrics on stdout as a table, and for classes one line each.
+    """Print a task's metrics on stdout as a table; for classes a line each, and the confusions.
 
     ``metrics`` are as the task's ``metrics`` gives them; those of an empty mapping (nothing was
     measured) print nothing.
@@ -48,6 +46,11 @@ def print_metrics(
     if "per_label" in metrics:
         print()
         _print_classes(metrics["per_label"])
+    if "confusion_matrix" in metrics and label_names:
+        from tidybert.metrics.classification import confusion_table
+
+        print()
+        print(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
 
 
 def _print_classes(per_label: Mapping[str, Mapping[str, float]]) -> None:
@@ -70,10 +73,3 @@ def _print_classes(per_label: Mapping[str, Mapping[str, float]]) -> None:
             for name, each in per_label.items()
         ],
     )
-
-
-def print_confusion(matrix: "npt.NDArray[np.int64]", label_names: Sequence[str]) -> None:
-    """Print which class was taken for which, on stdout; ``matrix`` as confusion_matrix makes it."""
-    from tidybert.metrics.classification import confusion_table
-
-    print(confusion_table(matrix, label_names))

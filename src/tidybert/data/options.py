@@ -36,9 +36,9 @@ class ReadOptions:
     label: str | int | None = None
     """``--label``: column of the class or score; guessed from common names when not given."""
     format: str | None = None
-    """``--format``: csv, tsv, jsonl (one object a line), json (one array of objects, or one object
-    of objects), parquet, text (one text a line), or label-text (the label, white space, and the
-    rest of the line is the text); by the file's suffix when not given, .gz apart."""
+    """``--format``: one of csv, tsv, jsonl (one object a line), json (one array of objects, or one
+    object of objects), parquet, text (one text a line), or label-text (the label, white space, and
+    the rest of the line is the text); by the file's suffix when not given, .gz apart."""
     header: bool | None = None
     """``--header/--no-header``: whether the first row of csv or tsv names the columns; when not
     given, it does where the columns asked for are found in it, and columns given by number alone
@@ -50,7 +50,7 @@ class ReadOptions:
     """``--quoting/--no-quoting``: whether "..." encloses a cell that holds delimiters or line ends;
     when not given, it does except between tabs, where quotes are data, as in GLUE."""
     encoding: str = "utf-8"
-    """``--encoding``: of text formats; utf-8 may begin with a byte-order mark."""
+    """``--encoding``: the encoding of text formats; utf-8 may begin with a byte-order mark."""
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""

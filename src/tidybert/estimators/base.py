@@ -274,7 +274,9 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 )
 
         def metrics(step: int, found: dict[str, Any]) -> None:
-            shown = (f"{name} {value:.4f}" for name, value in found.items() if name != "per_label")
+            shown = (
+                f"{name} {value:.4f}" for name, value in found.items() if isinstance(value, float)
+            )
             tell(f"step {step}: {', '.join(shown)} on the part held out")
 
         def data(report: DataReport) -> None:

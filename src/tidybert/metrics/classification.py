@@ -30,8 +30,9 @@ def classification_metrics(
 
     Returns accuracy; macro_f1, the mean F1 of the classes that occur in labels or predictions;
     matthews, 0.0 where either holds one class only; f1, for two classes, that of the class of index
-    1 (as GLUE scores MRPC and QQP); log_loss, the mean of -ln p(label), with probabilities; and
-    per_label, by name, precision, recall, f1 (0.0 where undefined) and support.
+    1 (as GLUE scores MRPC and QQP); log_loss, the mean of -ln p(label), with probabilities;
+    per_label, by name, precision, recall, f1 (0.0 where undefined) and support; and
+    confusion_matrix, a row a true class and a column a predicted one.
 
     Raises ValueError for no example, other shapes, or indices out of range.
     """
@@ -63,6 +64,7 @@ def classification_metrics(
         }
         for at, name in enumerate(label_names)
     }
+    result["confusion_matrix"] = matrix.tolist()
     return result
 
 

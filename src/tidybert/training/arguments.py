@@ -30,20 +30,23 @@ class TrainingArguments:
     weight_decay: float = 0.01
     """Decoupled decay, on weight matrices and embeddings; never on biases and LayerNorm."""
     adam_beta1: float = 0.9
+    """AdamW's decay of the mean gradient."""
     adam_beta2: float = 0.999
+    """AdamW's decay of the mean squared gradient."""
     adam_epsilon: float = 1e-6
+    """AdamW's guard against division by zero."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     seed: int = 42
     """Of the head's initial weights, the order of the examples, and dropout."""
     eval_steps: int | None = None
-    """Evaluate on dev every so many steps; None: at the end of each epoch."""
+    """Evaluate on dev every so many steps; at the end of each epoch where not given."""
     save_steps: int | None = None
-    """Write a checkpoint every so many steps; None: at the end of each epoch."""
+    """Write a checkpoint every so many steps; at the end of each epoch where not given."""
     save_total_limit: int = 1
     """How many of the last checkpoints are kept; the best weights are kept besides."""
     early_stopping_patience: int | None = None
-    """Stop after so many evaluations without a better one; None: never."""
+    """Stop after so many evaluations without a better one; never where not given."""
     freeze_layers: int = 0
     """The lowest so many layers, and the embeddings with them, stay as they are."""
     freeze_embeddings: bool = False

@@ -262,7 +262,14 @@ class Trainer:
             metrics = evaluate(self.model)
         best = self.state.best_metrics
         self.log.write(
-            {"step": self.state.step, **{f"eval_{key}": each for key, each in metrics.items()}}
+            {
+                "step": self.state.step,
+                **{
+                    f"eval_{key}": value
+                    for key, value in metrics.items()
+                    if isinstance(value, int | float)
+                },
+            }
         )
         if self.report_metrics is not None:
             self.report_metrics(self.state.step, metrics)
