@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tidybert.modeling import attention as module
-from tidybert.modeling.attention import attention, plain_attention
+from tidybert.modeling.attention import attention, first_row_attention, plain_attention
 from tidybert.modeling.rows import Rows
 
 # Lengths that make one even block, one block with room left over, and several blocks.
@@ -196,3 +196,37 @@ def test_variable_length_flash_attention_is_the_formula_in_half_precision(causal
     assert context.dtype == torch.bfloat16
     # bfloat16 keeps 8 bits of mantissa.
     torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_the_first_rows_alone_are_those_of_the_whole(lengths: tuple[int, ...]) -> None:
+    ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
+    rows = make_rows(lengths)
+    upstream = torch.randn(len(lengths), WIDTH)
+
+    first = first_row_attention(
+        ours[rows.first_rows, :WIDTH], ours[:, WIDTH:], rows, HEADS, probability=0.0
+    )
+    whole = attention(theirs, rows, HEADS, 0.0)[rows.first_rows]
+    first.backward(upstream)
+    whole.backward(upstream)
+
+    torch.testing.assert_close(first, whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_the_first_rows_dropout_is_without_bias() -> None:
+    rows = make_rows((6, 4, 4))
+    each = make_query_key_value((6, 4, 4)).detach()
+    query, key_value = each[rows.first_rows, :WIDTH], each[:, WIDTH:]
+    torch.manual_seed(0)
+
+    draws = torch.stack(
+        [first_row_attention(query, key_value, rows, HEADS, 0.3) for _ in range(500)]
+    )
+
+    expected = first_row_attention(query, key_value, rows, HEADS, 0.0)
+    # Five standard errors of each element's mean.
+    bound = 5 * draws.std(0) / math.sqrt(len(draws))
+    assert draws.std(0).max() > 0.01
+    assert ((draws.mean(0) - expected).abs() <= bound + 1e-6).all()

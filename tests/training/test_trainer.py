@@ -404,3 +404,12 @@ def test_steps_and_evaluations_are_logged(
         "step", "epoch", "loss", "learning_rate", "gradient_norm", "tokens_per_second",
     }  # fmt: skip
     assert told == [(7, {"score": 0.25}), (14, {"score": 0.5})]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there bfloat16 can be had")
+def test_half_precision_that_cannot_be_had_is_refused(
+    make_trainer: Callable[..., Trainer],
+) -> None:
+    assert not make_trainer(precision="auto").is_mixed
+    with pytest.raises(UsageError, match="--precision bfloat16 needs a CUDA device"):
+        make_trainer(precision="bfloat16")

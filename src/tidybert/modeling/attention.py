@@ -93,6 +93,34 @@ def _heads(query_key_value: Tensor, group: Group, num_heads: int) -> Tensor:
     return block.view(group.size, group.length, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
+def first_row_attention(
+    query: Tensor, key_value: Tensor, rows: Rows, num_heads: int, probability: float
+) -> Tensor:
+    """Context (B, H) of each sequence's first token alone.
+
+    ``query`` (B, H) is of those tokens, ``key_value`` (T, 2H) of all; ``probability`` drops
+    attention weights.
+    """
+    if _varlen_fits(query, probability):
+        return _varlen_first(query, key_value, rows, num_heads)
+    width = query.shape[1] // num_heads
+    parts = []
+    groups = rows.groups(_GROUP_COST)
+    for group in groups:
+        first = query.index_select(0, group.members).view(group.size, num_heads, 1, width)
+        block = _cells(key_value, group).view(group.size, group.length, 2, num_heads, width)
+        key, value = block.permute(2, 0, 3, 1, 4)
+        mask = None if group.key_bias is None else group.key_bias[:, None].to(query.dtype)
+        found = functional.scaled_dot_product_attention(
+            first, key, value, attn_mask=mask, dropout_p=probability
+        )
+        parts.append(found.reshape(group.size, -1))
+    if rows.groups_in_order:
+        return torch.cat(parts)
+    order = torch.cat([group.members for group in groups])
+    return torch.empty_like(query).index_copy(0, order, torch.cat(parts))
+
+
 def _sdpa_mask(group: Group, query: Tensor, causal: bool) -> Tensor | None:
     if group.key_bias is None:
         return None
@@ -244,3 +272,15 @@ def _varlen(query_key_value: Tensor, rows: Rows, num_heads: int, causal: bool) -
     )
     assert isinstance(context, Tensor)
     return context.reshape(rows.num_tokens, -1)
+
+
+def _varlen_first(query: Tensor, key_value: Tensor, rows: Rows, num_heads: int) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    size = rows.num_sequences
+    key, value = key_value.view(rows.num_tokens, 2, num_heads, -1).unbind(1)
+    ones = torch.arange(size + 1, dtype=torch.int32, device=query.device)
+    first = query.view(size, num_heads, -1)
+    context = varlen_attn(first, key, value, ones, rows.cu_seqlens, 1, rows.max_seqlen)
+    assert isinstance(context, Tensor)
+    return context.reshape(size, -1)

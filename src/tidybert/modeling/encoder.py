@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.attention import attention, plain_attention
+from tidybert.modeling.attention import attention, first_row_attention, plain_attention
 from tidybert.modeling.dropout import dropout_add
 from tidybert.modeling.rows import Rows
 
@@ -43,6 +43,15 @@ class BertAttention(nn.Module):
         probability = self.dropout_prob if self.training else 0.0
         return attention(self.query_key_value(hidden), rows, self.num_heads, probability, causal)
 
+    def first_context(self, hidden: Tensor, rows: Rows) -> Tensor:
+        """(B, H): the context of first tokens alone, whose queries are the only ones computed."""
+        width = hidden.shape[1]
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
+        query = functional.linear(hidden[rows.first_rows], weight[:width], bias[:width])
+        key_value = functional.linear(hidden, weight[width:], bias[width:])
+        probability = self.dropout_prob if self.training else 0.0
+        return first_row_attention(query, key_value, rows, self.num_heads, probability)
+
     def context_and_probs(self, hidden: Tensor, rows: Rows, causal: bool) -> tuple[Tensor, Tensor]:
         """(T, H) and attention_probs (B, N, S, S)."""
         probability = self.dropout_prob if self.training else 0.0
@@ -74,14 +83,18 @@ class BertLayer(nn.Module):
         attentions: list[Tensor] | None = None,
     ) -> Tensor:
         """(T, H), or the R rows that ``output_rows`` (R,) names; ``attentions`` collects probs."""
-        if attentions is None:
-            context = self.attention.context(hidden, rows, causal)
+        # A classifier asks for just these rows, and then attention too can leave the others out.
+        if output_rows is rows.first_rows and attentions is None and not causal:
+            context, hidden = self.attention.first_context(hidden, rows), hidden[output_rows]
         else:
-            context, probs = self.attention.context_and_probs(hidden, rows, causal)
-            attentions.append(probs)
-        if output_rows is not None:
-            # All that follows attention works row by row, so rows that nobody reads are left out.
-            context, hidden = context[output_rows], hidden[output_rows]
+            if attentions is None:
+                context = self.attention.context(hidden, rows, causal)
+            else:
+                context, probs = self.attention.context_and_probs(hidden, rows, causal)
+                attentions.append(probs)
+            if output_rows is not None:
+                # What follows works row by row, so rows that nobody reads are left out.
+                context, hidden = context[output_rows], hidden[output_rows]
         projected = self.attention.output(context)
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         hidden = self.attention_layer_norm(hidden)

@@ -19,6 +19,7 @@ from torch import Tensor
 class Group:
     """Sequences of similar length that attention computes together, as one dense block.
 
+    ``members`` (b,) int64 are the sequences' numbers in the batch.
     ``gather`` (b * s,) int64 names the row of each cell of the (b, s) block, row 0 where a sequence
     is shorter than s.  ``cells`` (t,) int64 names the cells that hold a token, in the order of the
     group's rows ``rows`` (t,) int64.  ``key_bias`` is None where all lengths are equal, else
@@ -28,6 +29,7 @@ class Group:
 
     size: int
     length: int
+    members: Tensor
     gather: Tensor
     cells: Tensor
     rows: Tensor
@@ -62,10 +64,11 @@ class Rows:
     def max_seqlen(self) -> int:
         return max(self.lengths)
 
-    @property
+    @cached_property
     def first_rows(self) -> Tensor:
         """(B,) int64: the row of each sequence's first token, [CLS]."""
-        return self.cu_seqlens[:-1].long()
+        with torch.inference_mode(False):
+            return self.cu_seqlens[:-1].long()
 
     @classmethod
     def from_lists(
@@ -230,6 +233,7 @@ def _group(
     return Group(
         size=len(members),
         length=longest,
+        members=torch.from_numpy(members).to(device),
         gather=torch.from_numpy(gather.reshape(-1)).to(device),
         cells=torch.from_numpy(cells).to(device),
         rows=torch.from_numpy(gather.reshape(-1)[cells]).to(device),

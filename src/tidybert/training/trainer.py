@@ -116,6 +116,7 @@ class Trainer:
         self.report = report
         self.report_metrics = report_metrics
         self.device = next(model.parameters()).device
+        self.is_mixed = _is_mixed(arguments.precision, self.device)
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
         # In floating point 25 steps times 2.2 are a little more than 55.
         num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
@@ -244,9 +245,7 @@ class Trainer:
         return self._order[place * size : (place + 1) * size]
 
     def _precision(self) -> torch.autocast | nullcontext[None]:
-        if self.device.type != "cuda" or self.arguments.precision == "float32":
-            return nullcontext()
-        return torch.autocast("cuda", torch.bfloat16)
+        return torch.autocast("cuda", torch.bfloat16) if self.is_mixed else nullcontext()
 
     def _is_due(self, every: int | None) -> bool:
         step = self.state.step
@@ -332,6 +331,17 @@ class Trainer:
             "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
             "resumed only with the same arguments"
         )
+
+
+def _is_mixed(precision: str, device: torch.device) -> bool:
+    """Whether steps run in bfloat16 under autocast; UsageError where it is asked for in vain."""
+    can = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    if precision == "bfloat16" and not can:
+        raise UsageError(
+            f"--precision bfloat16 needs a CUDA device that has it, and the model is on {device}: "
+            "use float32, or auto"
+        )
+    return can and precision != "float32"
 
 
 def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
