@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tidybert.checkpoints.directory import ModelMetadata
 from tidybert.data.batching import Batch, collate
 from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError
 from tidybert.tasks.classification import Classification, balanced_class_weights, softmax
+from tidybert.tasks.task import task_for
 
 
 class FixedLogits(nn.Module):
@@ -120,3 +122,11 @@ def test_metrics_are_of_the_most_likely_class() -> None:
     assert metrics["accuracy"] == 0.75
     assert metrics[task.metric] == 0.75
     assert metrics["f1"] == pytest.approx(0.8)
+
+
+def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> None:
+    metadata = ModelMetadata("classify", ("no", "yes"), temperature=2.0)
+
+    (answer,) = task_for(metadata).predictions(np.array([[0.0, 4.0]], dtype=np.float32))
+
+    assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))

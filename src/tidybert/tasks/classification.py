@@ -24,6 +24,7 @@ class Classification:
     Args:
         label_names: the classes in the order of their ids.
         class_weights: by name, each example's weight in the loss; None weighs all alike.
+        temperature: predictions divide logits by this before the softmax.
 
     Raises UsageError for class weights of other names.
     """
@@ -34,7 +35,10 @@ class Classification:
     problem_type: str | None = "single_label_classification"
 
     def __init__(
-        self, label_names: Sequence[str], class_weights: Mapping[str, float] | None = None
+        self,
+        label_names: Sequence[str],
+        class_weights: Mapping[str, float] | None = None,
+        temperature: float = 1.0,
     ) -> None:
         self.label_names: tuple[str, ...] | None = tuple(label_names)
         self._names = tuple(label_names)
@@ -46,6 +50,7 @@ class Classification:
                 f"{', '.join(self._names)} a weight"
             )
         self._class_weights = class_weights
+        self._temperature = temperature
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=len(self._names))
@@ -89,7 +94,7 @@ class Classification:
 
     def predictions(self, outputs: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
         answers = []
-        for scores in softmax(outputs):
+        for scores in softmax(outputs / np.float32(self._temperature)):
             best = int(scores.argmax())
             answers.append(
                 {

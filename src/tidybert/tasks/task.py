@@ -78,7 +78,7 @@ def task_for(metadata: ModelMetadata) -> Task:
     from tidybert.tasks.regression import Regression
 
     if metadata.task == Classification.name and metadata.label_names:
-        return Classification(metadata.label_names)
+        return Classification(metadata.label_names, temperature=metadata.temperature)
     if metadata.task == Regression.name:
         return Regression()
     raise ConfigError(
