@@ -1,0 +1,238 @@
+"""How far a model's probabilities can be trusted: temperature, calibration error, coverage.
+
+Temperature and expected calibration error follow Guo et al. 2017 (On Calibration of Modern Neural
+Networks, sections 2 and 4.2), coverage against risk Geifman and El-Yaniv 2017 (Selective
+Classification for Deep Neural Networks), the Brier score Brier 1950.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+LOWEST_TEMPERATURE: Final = 0.05
+HIGHEST_TEMPERATURE: Final = 20.0
+IGNORED_LABEL: Final = -100
+NUM_BINS: Final = 15
+
+_MAX_ITERATIONS: Final = 100
+_TOLERANCE: Final = 1e-10
+
+
+def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The T with which softmax(logits / T) has the lowest log-loss.
+
+    logits: (N, C), finite.  labels: (N,) integers, indices of classes; rows with -100 are ignored,
+    so that the tokens of a tagger can be given as they are.  Two classes with one logit s are
+    logits (0, s).
+
+    T lies from LOWEST_TEMPERATURE to HIGHEST_TEMPERATURE; one of these says that the best T lies
+    beyond it (``temperature_note``).  Where no other class scores above any example's label, the
+    log-loss falls for ever with T: such data tell nothing of too much confidence, and T is 1.
+
+    Raises ValueError for no example, other shapes, or logits that are not finite.
+    """
+    values = np.asarray(logits, dtype=np.float64)
+    given = np.asarray(labels, dtype=np.int64)
+    if values.ndim != 2 or given.shape != values.shape[:1]:
+        raise ValueError(
+            f"logits of shape {values.shape} and labels of shape {given.shape} were given; "
+            "(N, C) and (N,) are expected"
+        )
+    kept = given != IGNORED_LABEL
+    values, given = values[kept], given[kept]
+    return _fit(values.reshape(-1), np.full(len(given), values.shape[1]), given)
+
+
+def fit_temperature_ragged(logits: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> float:
+    """``fit_temperature`` where each example has a number of candidates of its own.
+
+    logits: N arrays (C_i,): the choices of a question, or the tokens that an answer can begin at.
+    labels: (N,) indices of candidates; examples with -100 are ignored.
+    """
+    rows = [np.asarray(each, dtype=np.float64) for each in logits]
+    given = np.asarray(labels, dtype=np.int64)
+    if given.shape != (len(rows),) or any(row.ndim != 1 for row in rows):
+        raise ValueError(
+            f"{len(rows)} rows of logits and labels of shape {given.shape} were given; N arrays "
+            "of one dimension and (N,) are expected"
+        )
+    kept = [row for row, label in zip(rows, given, strict=True) if label != IGNORED_LABEL]
+    sizes = np.array([len(row) for row in kept], dtype=np.int64)
+    return _fit(np.concatenate([np.empty(0), *kept]), sizes, given[given != IGNORED_LABEL])
+
+
+def temperature_note(temperature: float) -> str | None:
+    """What to tell of a temperature that stands at a bound, or None."""
+    if temperature <= LOWEST_TEMPERATURE:
+        return (
+            f"the temperature stands at its lower bound {LOWEST_TEMPERATURE}: the scores differ "
+            "too little for the examples that are right; train longer"
+        )
+    if temperature >= HIGHEST_TEMPERATURE:
+        return (
+            f"the temperature stands at its upper bound {HIGHEST_TEMPERATURE}: the scores tell "
+            "next to nothing about the labels"
+        )
+    return None
+
+
+def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
+    """The temperature of rows laid end to end: (M,) logits, (N,) sizes and labels."""
+    if not len(sizes):
+        raise ValueError("no example was given; a temperature needs one at least")
+    if not np.isfinite(flat).all():
+        raise ValueError("logits must be finite")
+    if (labels < 0).any() or (labels >= sizes).any():
+        raise ValueError("a label is no index of its row's logits")
+    starts = np.cumsum(sizes) - sizes
+    flat = flat - np.repeat(np.maximum.reduceat(flat, starts), sizes)
+    given = flat[starts + labels]
+    if not given.any():
+        return 1.0
+
+    # In b = 1 / T the log-loss is convex (a sum of log-sum-exps), so its slope has one root.
+    def slope_and_curvature(b: float) -> tuple[float, float]:
+        weights = np.exp(b * flat)
+        total = np.add.reduceat(weights, starts)
+        mean = np.add.reduceat(weights * flat, starts) / total
+        square = np.add.reduceat(weights * flat * flat, starts) / total
+        return float((mean - given).mean()), float((square - mean * mean).mean())
+
+    low, high = 1 / HIGHEST_TEMPERATURE, 1 / LOWEST_TEMPERATURE
+    if slope_and_curvature(low)[0] >= 0:
+        return HIGHEST_TEMPERATURE
+    if slope_and_curvature(high)[0] <= 0:
+        return LOWEST_TEMPERATURE
+    b = 1.0
+    for _ in range(_MAX_ITERATIONS):
+        slope, curvature = slope_and_curvature(b)
+        low, high = (low, b) if slope > 0 else (b, high)
+        # Newton's step may leave the bracket where the loss is nearly flat; halving never does.
+        newton = b - slope / curvature if curvature > 0 else high
+        following = newton if low < newton < high else (low + high) / 2
+        if abs(following - b) <= _TOLERANCE * b:
+            break
+        b = following
+    return 1 / b
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """The examples whose confidence lies above ``lower`` and up to ``upper``."""
+
+    lower: float
+    upper: float
+    count: int
+    confidence: float
+    """Their mean confidence."""
+    accuracy: float
+    """The share of them that is right."""
+
+
+def reliability_bins(
+    confidence: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    num_bins: int = NUM_BINS,
+    *,
+    equal_mass: bool = False,
+) -> list[ReliabilityBin]:
+    """The calibration curve: examples by confidence, bins without any left out.
+
+    confidence: (N,) probabilities of the answers given.  correct: (N,) from 0 to 1.
+    equal_mass: bins that hold about the same number of examples, instead of those of equal width.
+
+    Raises ValueError for other shapes, or values outside 0 to 1.
+    """
+    sure, right = _checked(confidence, correct)
+    shares = np.linspace(0, 1, num_bins + 1)
+    edges = np.quantile(sure, shares) if equal_mass and len(sure) else shares
+    places = np.searchsorted(edges[1:-1], sure)
+    counts = np.bincount(places, minlength=num_bins)
+    sums = np.bincount(places, sure, num_bins), np.bincount(places, right, num_bins)
+    return [
+        ReliabilityBin(
+            lower=float(edges[at]),
+            upper=float(edges[at + 1]),
+            count=int(counts[at]),
+            confidence=float(sums[0][at] / counts[at]),
+            accuracy=float(sums[1][at] / counts[at]),
+        )
+        for at in np.flatnonzero(counts)
+    ]
+
+
+def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
+    """The mean distance of accuracy from confidence over the bins, weighted by their examples."""
+    total = sum(each.count for each in bins)
+    if not total:
+        raise ValueError("no example was given; a calibration error needs one at least")
+    return sum(each.count * abs(each.accuracy - each.confidence) for each in bins) / total
+
+
+def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The mean over examples of the squared distance of the probabilities from the truth, 0 to 2.
+
+    probabilities: (N, C).  labels: (N,) indices.  All classes are summed, as Brier did; for two
+    classes it is twice the score that looks at one of them only.
+    """
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
+    if p.ndim != 2 or given.shape != p.shape[:1] or not p.size:
+        raise ValueError(
+            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
+            "(N, C) and (N,), not empty, are expected"
+        )
+    chosen = p[np.arange(len(p)), given]
+    return float((np.square(p).sum(axis=1) - 2 * chosen + 1).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class RiskCoverage:
+    """What is gained by answering only where the model is sure enough.
+
+    threshold, coverage, risk: (K,), a place for each distinct confidence, falling: answer the
+    examples with at least this confidence, and this share is answered, of which this share is
+    wrong.  aurc: the area under risk over coverage, the mean risk over all numbers of examples
+    that can be answered; 0 is perfect.
+    """
+
+    threshold: Floats
+    coverage: Floats
+    risk: Floats
+    aurc: float
+
+
+def risk_coverage(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCoverage:
+    """Risk against coverage of (N,) confidences and (N,) ``correct``, from 0 to 1 each.
+
+    Examples of equal confidence are answered together; in the area each stands for their mean, so
+    that it does not depend on the order of the examples.
+    """
+    sure, right = _checked(confidence, correct)
+    if not len(sure):
+        raise ValueError("no example was given; coverage needs one at least")
+    threshold, places, counts = np.unique(-sure, return_inverse=True, return_counts=True)
+    wrong = np.bincount(places, 1 - right) / counts
+    answered = np.arange(1, len(sure) + 1)
+    risks = np.cumsum(np.repeat(wrong, counts)) / answered
+    last = np.cumsum(counts)
+    return RiskCoverage(-threshold, last / len(sure), risks[last - 1], float(risks.mean()))
+
+
+def _checked(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Floats, Floats]:
+    sure = np.asarray(confidence, dtype=np.float64)
+    right = np.asarray(correct, dtype=np.float64)
+    if sure.ndim != 1 or sure.shape != right.shape:
+        raise ValueError(
+            f"confidence of shape {sure.shape} and correct of shape {right.shape} were given; "
+            "two arrays of one length are expected"
+        )
+    for name, values in (("confidence", sure), ("correct", right)):
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ValueError(f"{name} must lie from 0 to 1")
+    return sure, right

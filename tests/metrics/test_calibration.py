@@ -1,0 +1,272 @@
+"""Temperature, calibration error, Brier score and coverage against SciPy and scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tidybert.metrics.calibration import (
+    HIGHEST_TEMPERATURE,
+    LOWEST_TEMPERATURE,
+    brier_score,
+    expected_calibration_error,
+    fit_temperature,
+    fit_temperature_ragged,
+    reliability_bins,
+    risk_coverage,
+    temperature_note,
+)
+
+
+def sample(seed, count=200, classes=4, scale=3.0):
+    """Logits, and labels drawn from the probabilities that they mean at temperature ``scale``."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(size=(count, classes)) * scale
+    p = softmax(logits / scale)
+    return logits, np.array([random.choice(classes, p=row) for row in p])
+
+
+def softmax(logits):
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+# --- temperature
+
+
+def test_a_temperature_by_hand():
+    # Three of four are right at a logit of 2: at the best T the probability is 3/4.
+    logits = np.array([[2.0, 0.0]] * 4)
+    assert fit_temperature(logits, [0, 0, 0, 1]) == pytest.approx(2 / math.log(3))
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), classes=st.integers(2, 6), scale=st.floats(0.3, 5))
+def test_the_temperature_is_scipys(seed, classes, scale):
+    from scipy.optimize import minimize_scalar
+    from sklearn.metrics import log_loss
+
+    logits, labels = sample(seed, 60, classes, scale)
+
+    def loss(temperature):
+        return log_loss(labels, softmax(logits / temperature), labels=range(classes))
+
+    bounds = (LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)
+    best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9}).x
+    found = fit_temperature(logits, labels)
+
+    assert loss(found) <= loss(best) + 1e-9
+    if bounds[0] + 1e-3 < best < bounds[1] - 1e-3:
+        assert found == pytest.approx(best, rel=1e-3)
+
+
+def test_the_temperature_that_made_the_labels_is_found():
+    logits, labels = sample(0, count=20_000)
+    assert fit_temperature(logits, labels) == pytest.approx(3, rel=0.05)
+
+
+@given(factor=st.floats(0.5, 2), shift=st.floats(-50, 50))
+def test_logits_times_a_factor_have_a_temperature_times_that_factor(factor, shift):
+    logits, labels = sample(1, 80)
+    expected = factor * fit_temperature(logits, labels)
+    assert fit_temperature(logits * factor + shift, labels) == pytest.approx(expected)
+
+
+def test_ragged_rows_of_one_length_are_rows():
+    logits, labels = sample(2, 50)
+    assert fit_temperature_ragged(list(logits), labels) == fit_temperature(logits, labels)
+
+
+def test_ragged_rows_are_rows_filled_with_impossible_candidates():
+    logits, labels = sample(3, 80)
+    lengths = np.random.default_rng(0).integers(2, 5, 80)
+    kept = labels < lengths
+    padded = np.where(np.arange(4) < lengths[:, None], logits, -1e4)[kept]
+    rows = [row[:size] for row, size in zip(logits[kept], lengths[kept], strict=True)]
+
+    found = fit_temperature_ragged(rows, labels[kept])
+
+    assert found == pytest.approx(fit_temperature(padded, labels[kept]))
+
+
+def test_ignored_labels_have_no_part():
+    logits, labels = sample(4, 60)
+    more = np.concatenate([logits, np.full((5, 4), 99.0)])
+    marked = np.concatenate([labels, np.full(5, -100)])
+
+    assert fit_temperature(more, marked) == fit_temperature(logits, labels)
+    assert fit_temperature_ragged(list(more), marked) == fit_temperature(logits, labels)
+
+
+def test_where_every_example_is_right_the_probabilities_stay_as_they_are():
+    assert fit_temperature([[3.0, 0.0], [0.0, 0.1], [1.0, 1.0]], [0, 1, 0]) == 1.0
+    assert fit_temperature([[1.0, 1.0]], [1]) == 1.0
+
+
+def test_a_bound_is_told():
+    # One of ten thousand is wrong, by a hair: the best temperature lies far below the bound.
+    logits = np.tile([0.001, 0.0], (10_000, 1))
+    labels = np.zeros(10_000, dtype=int)
+    labels[0] = 1
+    lowest = fit_temperature(logits, labels)
+    highest = fit_temperature([[5.0, 0.0]] * 3, [1, 1, 0])
+
+    assert lowest == LOWEST_TEMPERATURE
+    assert "lower bound" in temperature_note(lowest)
+    assert highest == HIGHEST_TEMPERATURE
+    assert "upper bound" in temperature_note(highest)
+    assert temperature_note(1.0) is None
+
+
+def test_huge_logits_overflow_nowhere():
+    with np.errstate(all="raise", under="ignore"):
+        found = fit_temperature([[1e6, 0.0], [0.0, 1e6], [0.0, 1e6]], [0, 1, 0])
+    assert found == HIGHEST_TEMPERATURE
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [
+        (np.empty((0, 3)), [], "no example"),
+        ([[0.0, 1.0]], [-100], "no example"),
+        ([[0.0, 1.0]], [2], "no index"),
+        ([[0.0, 1.0]], [-1], "no index"),
+        ([[0.0, np.nan]], [0], "finite"),
+        ([[0.0, 1.0]], [0, 1], "shape"),
+        ([0.0, 1.0], [0, 1], "shape"),
+    ],
+)
+def test_what_has_no_temperature_is_refused(logits, labels, message):
+    with pytest.raises(ValueError, match=message):
+        fit_temperature(logits, labels)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [([], [], "no example"), ([[0.0]], [0, 0], "shape"), ([[]], [0], "no index")],
+)
+def test_what_has_no_ragged_temperature_is_refused(logits, labels, message):
+    with pytest.raises(ValueError, match=message):
+        fit_temperature_ragged(logits, labels)
+
+
+# --- calibration
+
+
+def test_bins_by_hand():
+    bins = reliability_bins([0.2, 0.5, 0.6, 0.9, 1.0], [0, 1, 0, 1, 1], num_bins=2)
+
+    assert [(each.lower, each.upper, each.count) for each in bins] == [(0, 0.5, 2), (0.5, 1, 3)]
+    assert [each.confidence for each in bins] == pytest.approx([0.35, 2.5 / 3])
+    assert [each.accuracy for each in bins] == pytest.approx([0.5, 2 / 3])
+    expected = (2 * 0.15 + 3 * (2.5 / 3 - 2 / 3)) / 5
+    assert expected_calibration_error(bins) == pytest.approx(expected)
+
+
+CONFIDENCES = st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=80
+).filter(lambda pairs: len({right for _, right in pairs}) == 2)
+
+
+@pytest.mark.parametrize("equal_mass", [False, True])
+@settings(max_examples=40)
+@given(pairs=CONFIDENCES, num_bins=st.integers(1, 20))
+def test_bins_are_scikit_learns(equal_mass, pairs, num_bins):
+    from sklearn.calibration import calibration_curve
+
+    confidence, correct = np.array(pairs).T
+    # Quantiles that are equal but for rounding fall on either side.
+    assume(not equal_mass or len(set(confidence)) == len(confidence))
+    strategy = "quantile" if equal_mass else "uniform"
+    accuracy, mean = calibration_curve(correct, confidence, n_bins=num_bins, strategy=strategy)
+
+    bins = reliability_bins(confidence, correct, num_bins, equal_mass=equal_mass)
+
+    assert [each.accuracy for each in bins] == pytest.approx(accuracy.tolist())
+    assert [each.confidence for each in bins] == pytest.approx(mean.tolist())
+    assert sum(each.count for each in bins) == len(pairs)
+
+
+def test_calibrated_confidence_has_little_error_and_a_temperature_lessens_it():
+    logits, labels = sample(5, count=20_000)
+
+    def error(temperature):
+        p = softmax(logits / temperature)
+        return expected_calibration_error(reliability_bins(p.max(1), p.argmax(1) == labels))
+
+    assert error(fit_temperature(logits, labels)) < 0.02
+    assert error(1.0) > 0.2
+
+
+def test_shares_of_an_answer_count_as_shares():
+    (only,) = reliability_bins([0.9, 0.9], [0.5, 1.0], num_bins=1)
+    assert only.accuracy == 0.75
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000), classes=st.integers(2, 5))
+def test_the_brier_score_is_scikit_learns(seed, classes):
+    from sklearn.metrics import brier_score_loss
+
+    logits, labels = sample(seed, 20, classes)
+    p = softmax(logits)
+    expected = brier_score_loss(labels, p, labels=range(classes), scale_by_half=False)
+    assert brier_score(p, labels) == pytest.approx(expected)
+
+
+def test_the_brier_score_of_certainty():
+    assert brier_score([[1.0, 0.0], [1.0, 0.0]], [0, 1]) == 1.0
+
+
+# --- coverage
+
+
+def test_coverage_by_hand():
+    curve = risk_coverage([0.9, 0.8, 0.8, 0.5], [1, 1, 0, 0])
+
+    assert curve.threshold.tolist() == [0.9, 0.8, 0.5]
+    assert curve.coverage.tolist() == [0.25, 0.75, 1.0]
+    assert curve.risk.tolist() == pytest.approx([0, 1 / 3, 1 / 2])
+    assert curve.aurc == pytest.approx((0 + 0.25 + 1 / 3 + 1 / 2) / 4)
+
+
+@given(pairs=CONFIDENCES)
+def test_the_area_is_the_mean_over_the_orders_of_equal_confidence(pairs):
+    confidence, correct = np.array(pairs).T
+    confidence = confidence.round(1)
+    random = np.random.default_rng(0)
+    areas = []
+    for _ in range(200):
+        order = np.lexsort([random.random(len(pairs)), -confidence])
+        areas.append((np.cumsum(1 - correct[order]) / np.arange(1, len(pairs) + 1)).mean())
+    curve = risk_coverage(confidence, correct)
+
+    assert curve.aurc == pytest.approx(np.mean(areas), abs=0.05)
+    assert curve.coverage[-1] == 1
+    assert curve.risk[-1] == pytest.approx(1 - correct.mean())
+
+
+@pytest.mark.parametrize("measure", [reliability_bins, risk_coverage])
+@pytest.mark.parametrize(
+    ("confidence", "correct", "message"),
+    [
+        ([0.5], [0, 1], "one length"),
+        ([1.5], [1], "confidence must lie"),
+        ([np.nan], [1], "confidence must lie"),
+        ([0.5], [2], "correct must lie"),
+    ],
+)
+def test_what_is_no_confidence_is_refused(measure, confidence, correct, message):
+    with pytest.raises(ValueError, match=message):
+        measure(confidence, correct)
+
+
+def test_nothing_has_no_calibration():
+    with pytest.raises(ValueError, match="no example"):
+        risk_coverage([], [])
+    with pytest.raises(ValueError, match="no example"):
+        expected_calibration_error(reliability_bins([], []))
+    with pytest.raises(ValueError, match="not empty"):
+        brier_score(np.empty((0, 2)), [])
