@@ -1,0 +1,62 @@
+"""Labels that may be wrong: where the model is sure of another class than the one given.
+
+Confident learning in its simple form (Northcutt et al. 2021, Confident Learning, section 3.1): how
+sure is sure follows from each class itself, the mean probability of the class over the examples
+that bear its label.  A suspicion is a reason to look, never a finding: a model that is wrong and
+sure raises it too.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectedLabelError:
+    """An example whose label the probabilities speak against."""
+
+    example: int
+    """Its index."""
+    given: int
+    suggested: int
+    """Classes: of the label, and the likeliest of those that the model is sure of."""
+    margin: float
+    """By how much the suggested class is likelier than the one given."""
+
+
+def suspected_label_errors(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike
+) -> list[SuspectedLabelError]:
+    """The examples that look mislabelled, the largest margin first.
+
+    probabilities: (N, C), of a model that was not trained on these examples: one that was has
+    learned their mistakes.  labels: (N,) indices of classes.
+
+    An example is suspected where its class is less likely than it is on average for the examples
+    of that class, while another class is more likely than on average for the examples of that.
+
+    Raises ValueError for other shapes or indices out of range.
+    """
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
+    if p.ndim != 2 or given.shape != p.shape[:1] or ((given < 0) | (given >= p.shape[1])).any():
+        raise ValueError(
+            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
+            "(N, C) and (N,) indices of classes are expected"
+        )
+    rows = np.arange(len(p))
+    own = p[rows, given]
+    support = np.bincount(given, minlength=p.shape[1])
+    # A class that no example bears has no average, and is never suggested.
+    average = np.full(p.shape[1], np.inf)
+    np.divide(np.bincount(given, own, p.shape[1]), support, out=average, where=support > 0)
+    sure = np.where(p > average, p, -1.0)
+    sure[rows, given] = -1.0
+    suggested = sure.argmax(axis=1)
+    best = sure[rows, suggested]
+    found = np.flatnonzero((own < average[given]) & (best >= 0))
+    order = np.argsort(own[found] - best[found], kind="stable")
+    return [
+        SuspectedLabelError(int(at), int(given[at]), int(suggested[at]), float(best[at] - own[at]))
+        for at in found[order]
+    ]

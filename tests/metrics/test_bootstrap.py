@@ -1,0 +1,124 @@
+"""Bootstrap intervals by hand and against SciPy; what happens when time runs out."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.metrics import classification_metrics
+from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
+
+
+def mean_of(values):
+    array = np.array(values, dtype=float)
+    return lambda indices: {"mean": float(array[indices].mean())}
+
+
+def test_two_examples_by_hand():
+    # The means of two draws from {0, 1} are 0, 1/2 and 1 with probabilities 1/4, 1/2 and 1/4.
+    scorer = mean_of([0, 1])
+    assert bootstrap(scorer, 2).by_name == {"mean": Interval(0, 1)}
+    assert bootstrap(scorer, 2, level=0.4).by_name == {"mean": Interval(0.5, 0.5)}
+
+
+def test_three_examples_against_all_their_resamples():
+    values = [0.0, 1.0, 5.0]
+    every = [np.mean(draw) for draw in itertools.product(values, repeat=3)]
+    expected = np.quantile(every, [0.1, 0.9], method="inverted_cdf")
+
+    found = bootstrap(mean_of(values), 3, level=0.8, num_resamples=5000).by_name["mean"]
+
+    assert [found.low, found.high] == pytest.approx(expected.tolist())
+
+
+def test_accuracy_is_scipys():
+    from scipy import stats
+
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 400)
+    predictions = np.where(random.random(400) < 0.85, labels, 1 - labels)
+
+    def scorer(indices):
+        scores = classification_metrics(labels[indices], predictions[indices], ["no", "yes"])
+        return {"accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
+
+    found = bootstrap(scorer, 400, num_resamples=4000).by_name
+    theirs = stats.bootstrap(
+        ((labels == predictions).astype(float),),
+        np.mean,
+        method="percentile",
+        n_resamples=4000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+
+    assert set(found) == {"accuracy", "macro_f1"}
+    assert found["accuracy"].low == pytest.approx(theirs.low, abs=0.005)
+    assert found["accuracy"].high == pytest.approx(theirs.high, abs=0.005)
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says():
+    random = np.random.default_rng(0)
+    covered = 0
+    for seed in range(200):
+        interval = bootstrap(
+            mean_of(random.random(100) < 0.7), 100, num_resamples=200, seed=seed
+        ).by_name["mean"]
+        covered += interval.low <= 0.7 <= interval.high
+    assert 0.88 <= covered / 200 <= 0.99
+
+
+def test_a_seed_decides_the_resamples():
+    scorer = mean_of(np.random.default_rng(0).random(50))
+    assert bootstrap(scorer, 50, seed=3) == bootstrap(scorer, 50, seed=3)
+    assert bootstrap(scorer, 50, seed=3).by_name != bootstrap(scorer, 50, seed=4).by_name
+
+
+def test_too_little_time_gives_no_interval_and_tells_how_many_were_drawn():
+    def slow(indices):
+        time.sleep(0.002)
+        return {"mean": 0.5}
+
+    found = bootstrap(slow, 10, max_seconds=0.02)
+    assert found.by_name == {}
+    assert 1 <= found.num_resamples <= 20
+    assert bootstrap(slow, 10, max_seconds=0).num_resamples == 1
+
+
+def test_fewer_resamples_than_asked_for_are_told():
+    def slow(indices):
+        time.sleep(0.001)
+        return {"mean": float(indices.mean())}
+
+    found = bootstrap(slow, 10, num_resamples=100_000, max_seconds=0.5)
+
+    assert 100 <= found.num_resamples < 1000
+    assert found.by_name["mean"].low < found.by_name["mean"].high
+
+
+@pytest.mark.parametrize(("count", "level"), [(0, 0.95), (5, 0.0), (5, 1.0)])
+def test_what_has_no_interval_is_refused(count, level):
+    with pytest.raises(ValueError, match="one example at least"):
+        bootstrap(mean_of([1]), count, level=level)
+
+
+@given(right=st.integers(0, 40), wrong=st.integers(0, 40))
+def test_a_proportions_interval_is_scipys(right, wrong):
+    from scipy import stats
+
+    if not right + wrong:
+        wrong = 1
+    expected = stats.binomtest(right, right + wrong).proportion_ci(method="wilson")
+
+    found = proportion_interval(right / (right + wrong), right + wrong)
+
+    assert [found.low, found.high] == pytest.approx([expected.low, expected.high], abs=1e-12)
+
+
+def test_what_is_no_proportion_is_refused():
+    with pytest.raises(ValueError, match="0 to 1"):
+        proportion_interval(1.5, 3)
+    with pytest.raises(ValueError, match="1 or more"):
+        proportion_interval(0.5, 0)

@@ -1,0 +1,69 @@
+"""Suspected label errors by hand, against the definition, and where labels were really flipped."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.metrics.label_errors import SuspectedLabelError, suspected_label_errors
+
+
+def test_a_literal_example():
+    # The averages are 0.6 for class 0 and 0.7 for class 1.
+    probabilities = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8], [0.4, 0.6]]
+    found = suspected_label_errors(probabilities, [0, 0, 0, 1, 1])
+
+    assert found == [
+        SuspectedLabelError(example=2, given=0, suggested=1, margin=pytest.approx(0.8))
+    ]
+
+
+def test_a_class_without_examples_is_never_suggested():
+    assert suspected_label_errors([[0.1, 0.1, 0.8], [0.9, 0.1, 0.0], [0, 1, 0]], [0, 0, 1]) == []
+
+
+@given(seed=st.integers(0, 100_000), count=st.integers(1, 30), classes=st.integers(2, 5))
+def test_the_definition_example_by_example(seed, count, classes):
+    random = np.random.default_rng(seed)
+    p = random.dirichlet(np.ones(classes), count)
+    labels = random.integers(0, classes, count)
+    average = {c: p[labels == c, c].mean() for c in set(labels.tolist())}
+    expected = {}
+    for at in range(count):
+        others = [c for c in average if c != labels[at] and p[at, c] > average[c]]
+        if p[at, labels[at]] < average[labels[at]] and others:
+            expected[at] = max(others, key=lambda c, row=p[at]: row[c])
+
+    found = suspected_label_errors(p, labels)
+
+    assert {each.example: each.suggested for each in found} == expected
+    margins = [each.margin for each in found]
+    assert margins == sorted(margins, reverse=True)
+    for each in found:
+        assert each.margin == pytest.approx(
+            p[each.example, each.suggested] - p[each.example, each.given]
+        )
+
+
+def test_most_flipped_labels_of_a_good_model_are_found_and_no_others():
+    random = np.random.default_rng(0)
+    truth = random.integers(0, 4, 500)
+    p = np.full((500, 4), 0.05)
+    p[np.arange(500), truth] = 0.85
+    p = np.clip(p + random.normal(scale=0.05, size=p.shape), 0.001, None)
+    p /= p.sum(1, keepdims=True)
+    flipped = random.choice(500, 20, replace=False)
+    labels = truth.copy()
+    labels[flipped] = (labels[flipped] + 1) % 4
+
+    found = suspected_label_errors(p, labels)
+
+    assert {each.example for each in found} <= set(flipped.tolist())
+    assert all(each.suggested == truth[each.example] for each in found)
+    assert len(found) > 10
+
+
+@pytest.mark.parametrize("labels", [[0], [0, 2], [0, -1]])
+def test_labels_that_do_not_fit_are_refused(labels):
+    with pytest.raises(ValueError, match="indices of classes"):
+        suspected_label_errors([[0.5, 0.5], [0.5, 0.5]], labels)
