@@ -1,0 +1,195 @@
+"""Entities in tag sequences, and scores of tagged sentences: entity F1, word accuracy, macro F1.
+
+An entity counts as found where its type, its first and its last word are all right (CoNLL-2003,
+Tjong Kim Sang and De Meulder).  Which words make an entity is read as conlleval reads it, and
+seqeval in its default mode: an I- that nothing of its type goes before begins one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+NO_TYPE: Final = "_"
+"""The type of a tag that is a bare B or I, as seqeval names it."""
+
+# BILOU's letters for what IOBES calls E and S.
+_SAME_AS: Final = {"L": "E", "U": "S"}
+
+Tags = Sequence[str]
+
+
+class Entity(NamedTuple):
+    """Words ``start`` to ``end``, which is not included, of one sentence."""
+
+    type: str
+    start: int
+    end: int
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """One of O, B, I, E, S and the type: ("B", "PER") of B-PER, ("S", "PER") of U-PER."""
+    prefix, type_name = tag[:1], tag[2:]
+    return _SAME_AS.get(prefix, prefix), "" if prefix == "O" else type_name or NO_TYPE
+
+
+def entities(tags: Tags) -> list[Entity]:
+    """The entities of one sentence, in order; ``tags`` are of IOB1, IOB2, IOBES or BILOU.
+
+    >>> entities(["O", "I-PER", "I-PER", "B-PER", "I-LOC"])
+    [Entity(type='PER', start=1, end=3), Entity(type='PER', start=3, end=4), \
+Entity(type='LOC', start=4, end=5)]
+    """
+    found: list[Entity] = []
+    before, type_before, start = "O", "", 0
+    for place, tag in enumerate([*tags, "O"]):
+        prefix, type_name = split_tag(tag)
+        begins = prefix in ("B", "S") or before in ("O", "E", "S") or type_name != type_before
+        if before != "O" and (prefix == "O" or begins):
+            found.append(Entity(type_before, start, place))
+        if prefix != "O" and begins:
+            start = place
+        before, type_before = prefix, type_name
+    return found
+
+
+def iob2_tags(found: Iterable[Entity], num_words: int) -> list[str]:
+    """The tags of a sentence with these entities: B- on the first word of each, I- on the rest."""
+    tags = ["O"] * num_words
+    for type_name, start, end in found:
+        tags[start:end] = [f"B-{type_name}", *[f"I-{type_name}"] * (end - start - 1)]
+    return tags
+
+
+@dataclass(frozen=True)
+class TagCounts:
+    """What each of N sentences adds to the scores: those of any choice follow from its sums.
+
+    Args:
+        names: the K types of entities, or for tags that mark no entities the K tags.
+        counts: (N, K, 3) int64, of each the right ones, those predicted and those that there are.
+        words: (N, 2) int64, words with the right tag and all words.
+        of_entities: whether what is counted are entities, and not words.
+    """
+
+    names: tuple[str, ...]
+    counts: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    of_entities: bool
+
+    @classmethod
+    def compare(
+        cls, expected: Sequence[Tags], predicted: Sequence[Tags], *, of_entities: bool
+    ) -> "TagCounts":
+        """Count sentence by sentence; raises ValueError where their words are not as many."""
+        for number, (ours, theirs) in enumerate(zip(expected, predicted, strict=True)):
+            if len(ours) != len(theirs):
+                raise ValueError(
+                    f"sentence {number} has {len(ours)} tags and {len(theirs)} predicted ones"
+                )
+        units = _entities_by_type if of_entities else _words_by_tag
+        pairs = [(units(a), units(b)) for a, b in zip(expected, predicted, strict=True)]
+        names = sorted({name for pair in pairs for each in pair for name in each})
+        number_of = {name: number for number, name in enumerate(names)}
+        counts = np.zeros((len(pairs), len(names), 3), dtype=np.int64)
+        for number, (right, given) in enumerate(pairs):
+            for name, places in right.items():
+                row = counts[number, number_of[name]]
+                row[0], row[2] = len(places & given.get(name, set())), len(places)
+            for name, places in given.items():
+                counts[number, number_of[name], 1] = len(places)
+        words = [
+            (sum(a == b for a, b in zip(ours, theirs, strict=True)), len(ours))
+            for ours, theirs in zip(expected, predicted, strict=True)
+        ]
+        words_array = np.array(words, dtype=np.int64).reshape(-1, 2)
+        return cls(tuple(names), counts, words_array, of_entities)
+
+    def scores(self, chosen: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
+        """Scores of all sentences, or of those chosen by number, which may repeat.
+
+        Of entities precision, recall and f1, over all types together, and accuracy, that of words;
+        of other tags accuracy, and macro_f1, the mean F1 of the tags that occur.  What is undefined
+        (nothing predicted, nothing there) is 0.0, never NaN.
+        """
+        counts, words = self._sums(chosen)
+        accuracy = _ratio(words[0], words[1])
+        if not self.of_entities:
+            return {"accuracy": accuracy, "macro_f1": _macro_f1(counts)}
+        right, given, there = (float(count) for count in counts.sum(axis=0))
+        return {
+            "f1": _ratio(2 * right, given + there),
+            "precision": _ratio(right, given),
+            "recall": _ratio(right, there),
+            "accuracy": accuracy,
+        }
+
+    def per_label(self) -> dict[str, dict[str, float]]:
+        """By type or tag: precision, recall, f1, and support, how many there are."""
+        counts, _ = self._sums(None)
+        return {
+            name: {
+                "precision": _ratio(right, given),
+                "recall": _ratio(right, there),
+                "f1": _ratio(2 * right, given + there),
+                "support": int(there),
+            }
+            for name, (right, given, there) in zip(self.names, counts.tolist(), strict=True)
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        """``scores``, and ``per_label`` under its name."""
+        return {**self.scores(), "per_label": self.per_label()}
+
+    def share_right(self) -> npt.NDArray[np.float64]:
+        """(N,) each sentence's own F1 of entities, or accuracy of words; 1 where it has none."""
+        if not self.of_entities:
+            right, total = self.words.T.astype(np.float64)
+            return np.divide(right, total, out=np.ones(len(total)), where=total > 0)
+        right, given, there = self.counts.sum(axis=1).T.astype(np.float64)
+        total = given + there
+        return np.divide(2 * right, total, out=np.ones(len(total)), where=total > 0)
+
+    def _sums(
+        self, chosen: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(K, 3) and (2,): the counts of the chosen sentences together."""
+        size = len(self.counts)
+        times = np.ones(size) if chosen is None else np.bincount(chosen, minlength=size) * 1.0
+        # A product with how often each is chosen is quicker than gathering the rows.
+        sums = times @ self._flat
+        return sums[:-2].reshape(-1, 3), sums[-2:]
+
+    @cached_property
+    def _flat(self) -> npt.NDArray[np.float64]:
+        """(N, 3 K + 2): a sentence's counts and words in one row."""
+        size = len(self.counts)
+        counts = self.counts.reshape(size, 3 * len(self.names))
+        return np.hstack((counts, self.words)).astype(np.float64)
+
+
+def _entities_by_type(tags: Tags) -> dict[str, set[tuple[int, int]]]:
+    places: dict[str, set[tuple[int, int]]] = {}
+    for type_name, start, end in entities(tags):
+        places.setdefault(type_name, set()).add((start, end))
+    return places
+
+
+def _words_by_tag(tags: Tags) -> dict[str, set[tuple[int, int]]]:
+    places: dict[str, set[tuple[int, int]]] = {}
+    for place, tag in enumerate(tags):
+        places.setdefault(tag, set()).add((place, place + 1))
+    return places
+
+
+def _macro_f1(counts: npt.NDArray[np.float64]) -> float:
+    right, given, there = counts.T
+    occurs = given + there > 0
+    return float((2 * right[occurs] / (given + there)[occurs]).mean()) if occurs.any() else 0.0
+
+
+def _ratio(above: float, below: float) -> float:
+    return float(above / below) if below else 0.0
