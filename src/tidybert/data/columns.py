@@ -24,6 +24,7 @@ PAIR_NAMES: Final = (
 TEXT_NAMES: Final = ("text", "message", "content", "review", "document")
 LABEL_NAMES: Final = (
     "label",
+    "labels",
     "category",
     "class",
     "target",
@@ -40,16 +41,20 @@ ROLES: Final = ("text", "text_pair", "label")
 
 @dataclass(frozen=True)
 class Columns:
-    """Positions, from 0, of the columns to read, and the roles whose column was guessed."""
+    """Positions, from 0, of the columns to read, and the roles whose column was guessed.
+
+    Several label columns, one a label, are in ``labels``, and ``label`` is None.
+    """
 
     text: int
     text_pair: int | None
     label: int | None
     guessed: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
 
     def last(self) -> int:
         """The position of the rightmost column."""
-        return max(self.text, self.text_pair or 0, self.label or 0)
+        return max(self.text, self.text_pair or 0, self.label or 0, *self.labels)
 
 
 def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool, path: str) -> bool:
@@ -60,7 +65,9 @@ def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool,
     if options.header is not None:
         return options.header
     roles = ROLES if need_label else ROLES[:2]
-    given = [value for role in roles if (value := getattr(options, role)) is not None]
+    given = [value for role in roles[:2] if (value := getattr(options, role)) is not None]
+    if need_label and options.label is not None:
+        given += label_parts(options.label)
     if not given or any(not is_number(value) for value in given):
         return True
     known = [cell for cell in first_row if _plain(cell) in KNOWN_NAMES]
@@ -81,27 +88,37 @@ def find_columns(
     DataError with the columns seen where one is missing, named twice or cannot be guessed.
     """
     found: dict[str, int] = {}
+    labels: list[int] = []
     for role in ROLES:
         wanted = getattr(options, role)
-        if wanted is not None:
-            position = _position(wanted, names, width)
-            if position is not None:
-                found[role] = position
-            elif role != "label" or need_label:
-                raise DataError(_not_found(role, wanted, names, width, path))
-    guesses = guess_columns(options, names or (), list(found.values()))
+        if wanted is None:
+            continue
+        # A name in the header wins over a list of names, as it does over a number.
+        position = _position(wanted, names, width)
+        parts = [wanted] if position is not None or role != "label" else label_parts(wanted)
+        positions = [_position(part, names, width) for part in parts]
+        if None in positions:
+            if role != "label" or need_label:
+                part = parts[positions.index(None)]
+                raise DataError(_not_found(role, part, names, width, path))
+        elif len(parts) > 1:
+            labels = [position for position in positions if position is not None]
+        elif position is not None:
+            found[role] = position
+    guesses = guess_columns(options, names or (), [*found.values(), *labels])
     found |= guesses
     missing = [role for role in ("text", "label") if role not in found]
-    if "text" in missing or (need_label and missing):
+    if "text" in missing or (need_label and missing and not labels):
         raise DataError(_cannot_tell(missing[0], names, width, path))
-    if len(set(found.values())) < len(found):
-        flags = " and ".join(flag_name(role) for role in ROLES if role in found)
+    if len({*found.values(), *labels}) < len(found) + len(labels):
+        flags = " and ".join(flag_name(r) for r in ROLES if r in found or (labels and r == "label"))
         raise UsageError(f"{path}: {flags} must name different columns")
     return Columns(
         text=found["text"],
         text_pair=found.get("text_pair"),
         label=found.get("label"),
         guessed=tuple(role for role in ROLES if role in guesses),
+        labels=tuple(labels),
     )
 
 
@@ -133,6 +150,19 @@ def guess_columns(
 def is_number(value: str | int) -> bool:
     """Whether a column is given by number: an int, or digits."""
     return isinstance(value, int) or (value.isascii() and value.isdigit())
+
+
+def label_parts(wanted: str | int) -> list[str | int]:
+    """The columns that a value of --label names where it names several; itself otherwise.
+
+    Raises UsageError for one that is empty or named twice.
+    """
+    if isinstance(wanted, int) or "," not in wanted:
+        return [wanted]
+    parts = [part.strip() for part in wanted.split(",")]
+    if "" in parts or len(set(parts)) < len(parts):
+        raise UsageError(f"--label {wanted!r}: give different columns, with a comma between two")
+    return list(parts)
 
 
 def describe_columns(names: Sequence[str] | None, width: int) -> str:

@@ -15,12 +15,16 @@ MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may stand for several i
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text or pair of texts, its label where the file has one, and its 1-based line there."""
+    """One text or pair of texts, its label where the file has one, and its 1-based line there.
+
+    ``labels`` are those of a text that may have any number of them, read with ``multi_label``.
+    """
 
     text: str
     text_pair: str | None
     label: str | None
     row: int
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -69,7 +73,12 @@ class ReadReport:
 
 def label_names(examples: Iterable[TextExample]) -> list[str]:
     """The distinct labels: numbers first, in numeric order, then the others by code point."""
-    return sorted({e.label for e in examples if e.label is not None}, key=label_order)
+    found: set[str] = set()
+    for each in examples:
+        found.update(each.labels or ())
+        if each.label is not None:
+            found.add(each.label)
+    return sorted(found, key=label_order)
 
 
 def label_order(label: str) -> tuple[float, str]:

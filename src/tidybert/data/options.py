@@ -7,6 +7,7 @@ from typing import Final
 from tidybert.errors import UsageError
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "text", "label-text")
+CHOICE_FORMATS: Final = ("swag", "codah")  # and jsonl
 SUFFIXES: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -34,11 +35,16 @@ class ReadOptions:
     text_pair: str | int | None = None
     """``--text-pair``: column of the second text of a pair; none when ``text`` is given alone."""
     label: str | int | None = None
-    """``--label``: column of the class or score; guessed from common names when not given."""
+    """``--label``: column of the class or score, guessed from common names when not given; with
+    ``--multi-label`` also several columns of 0 and 1, as in toxic,insult."""
+    label_separator: str | None = None
+    """``--label-separator``: with ``--multi-label``, what stands between the labels of a text, such
+    as ; or semicolon; comma when not given.  JSON and Parquet may hold a list instead."""
     format: str | None = None
     """``--format``: one of csv, tsv, jsonl (one object a line), json (one array of objects, or one
     object of objects), parquet, text (one text a line), or label-text (the label, white space, and
-    the rest of the line is the text); by the file's suffix when not given, .gz apart."""
+    the rest of the line is the text); by the file's suffix when not given, .gz apart.  For
+    questions with choices one of swag, codah, jsonl; by the first line when not given."""
     header: bool | None = None
     """``--header/--no-header``: whether the first row of csv or tsv names the columns; when not
     given, it does where the columns asked for are found in it, and columns given by number alone
@@ -54,10 +60,11 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
-        if self.format is not None and self.format not in FORMATS:
-            close = difflib.get_close_matches(self.format, FORMATS, n=1)
+        known = (*FORMATS, *CHOICE_FORMATS)
+        if self.format is not None and self.format not in known:
+            close = difflib.get_close_matches(self.format, known, n=1)
             raise UsageError(
-                f"--format {self.format!r}: give one of {', '.join(FORMATS)}"
+                f"--format {self.format!r}: give one of {', '.join(known)}"
                 + (f"; did you mean {close[0]}?" if close else "")
             )
         for flag in ("text", "text_pair", "label"):
@@ -68,6 +75,8 @@ class ReadOptions:
                 )
         if self.delimiter is not None:
             self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
+        if self.label_separator == "":
+            raise UsageError("--label-separator '': give what stands between labels, such as ;")
         try:
             "a".encode(self.encoding)
         except (LookupError, ValueError):
@@ -85,6 +94,11 @@ class ReadOptions:
     def quotes(self, file_format: str) -> bool:
         """Whether quotes enclose cells: given, or on except between tabs."""
         return self.separator(file_format) != "\t" if self.quoting is None else self.quoting
+
+    def between_labels(self) -> str:
+        """What stands between the labels of a text that has several."""
+        given = "," if self.label_separator is None else self.label_separator
+        return DELIMITER_NAMES.get(given, given)
 
     def flags(self) -> list[str]:
         """The command-line flags that make these options, defaults left out."""

@@ -20,8 +20,9 @@ from tidybert.data.examples import (
     label_names,
 )
 from tidybert.data.formats import Problem
+from tidybert.data.label_sets import labels_of
 from tidybert.data.options import FORMATS, PUBLISHED_LAYOUTS, SUFFIXES, ReadOptions, flag_name
-from tidybert.data.rows import MISSING, Values
+from tidybert.data.rows import MISSING, LabelCells, Values
 from tidybert.errors import DataError, UsageError
 
 __all__ = [
@@ -43,13 +44,15 @@ def read_examples(
     *,
     need_label: bool,
     scores: bool = False,
+    multi_label: bool = False,
     skip_bad_rows: bool = False,
     report: ReadReport | None = None,
 ) -> Iterator[TextExample]:
     """Read a file, or standard input for "-", as a stream of examples in the file's order.
 
     ``need_label`` makes a row without a label a bad row, and ``scores`` one whose label is no
-    finite number, so that ``float(example.label)`` is safe.  Without ``skip_bad_rows`` nothing is
+    finite number, so that ``float(example.label)`` is safe.  ``multi_label`` reads any number of
+    labels, see ``label_sets``, into ``example.labels``.  Without ``skip_bad_rows`` nothing is
     yielded after the first bad row; the rest of the file is read to count them all, except on
     standard input, which may never end.  ``report`` is filled on the way; the columns and what was
     guessed stand in it from the first example on.
@@ -62,13 +65,20 @@ def read_examples(
     options = options or ReadOptions()
     report = ReadReport() if report is None else report
     report.path = str(path)
+    if options.label_separator is not None and not multi_label:
+        raise UsageError("--label-separator has a meaning with --multi-label alone")
+    separator = options.between_labels() if multi_label else None
+    never_true: set[str] | None = None
     for values in _rows(options, report, need_label=need_label):
         row = (
             values
             if isinstance(values, Problem)
-            else _example(values, report, need_label=need_label, scores=scores)
+            else _example(values, separator, report, need_label=need_label, scores=scores)
         )
         if isinstance(row, TextExample):
+            if not isinstance(values, Problem) and isinstance(values[3], LabelCells):
+                never_true = set(values[3].cells) if never_true is None else never_true
+                never_true.difference_update(row.labels or ())
             if skip_bad_rows or not report.num_problems:
                 report.num_examples += 1
                 yield row
@@ -88,6 +98,9 @@ def read_examples(
         raise DataError("\n".join([head, *report.problem_lines(), advice]))
     if not report.num_examples:
         raise DataError(f"{path}: it holds no example; is it the right file?")
+    if never_true:
+        names = ", ".join(sorted(never_true))
+        report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
 def _rows(
@@ -154,8 +167,9 @@ def _refuse(options: ReadOptions, report: ReadReport, *names: str) -> None:
 
 
 def _example(
-    values: Values, report: ReadReport, *, need_label: bool, scores: bool
+    values: Values, separator: str | None, report: ReadReport, *, need_label: bool, scores: bool
 ) -> TextExample | Problem:
+    """A row's example; with a ``separator`` of labels, it may have any number of them."""
     row, text, text_pair, raw_label = values
     if text_pair is MISSING:
         text_pair = None
@@ -163,6 +177,16 @@ def _example(
         return Problem(row, _not_text("text_pair", text_pair, report))
     if not isinstance(text, str) or _is_broken(text):
         return Problem(row, _not_text("text", text, report))
+    if separator is not None:
+        labels = labels_of(raw_label, separator)
+        if not isinstance(labels, str):
+            return TextExample(text, text_pair, None, row, labels)
+        return Problem(row, labels) if need_label else TextExample(text, text_pair, None, row)
+    if isinstance(raw_label, LabelCells):
+        raise UsageError(
+            f"--label {report.columns['label']} names several columns; they are read with "
+            "--multi-label alone"
+        )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if need_label and label is None:
         empty = raw_label is None or isinstance(raw_label, str)

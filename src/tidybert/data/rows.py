@@ -5,6 +5,7 @@ mistaken for a null in the file.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, cast
 
 from tidybert.data import formats, records
@@ -15,6 +16,7 @@ from tidybert.data.columns import (
     find_columns,
     guess_columns,
     has_header,
+    label_parts,
     suggest,
 )
 from tidybert.data.examples import ReadReport, count_of, json_type
@@ -26,6 +28,15 @@ MISSING: Final = object()
 
 # A row's number, its text, second text and label as the file holds them.
 Values = tuple[int, object, object, object]
+# The names of each role's columns; of the label there may be several.
+Keys = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCells:
+    """What a row holds in several label columns, by the columns' names."""
+
+    cells: dict[str, object]
 
 
 def delimited_values(
@@ -41,6 +52,7 @@ def delimited_values(
     are noted (some published files carry extra columns on some rows).
     """
     columns: Columns | None = None
+    label_names: tuple[str, ...] = ()
     width = blank = ragged = first_ragged = 0
     lone_label: str | None = None
     for row in rows:
@@ -56,6 +68,8 @@ def delimited_values(
         if columns is None:
             width = len(cells)
             columns = _delimited_columns(cells, options, report, need_label=need_label)
+            names = [cell.strip() for cell in cells] if report.header else None
+            label_names = _keys(columns, names).get("label", ())
             if report.header:
                 continue
             if options.header is None and columns.label is not None:
@@ -73,7 +87,7 @@ def delimited_values(
             number,
             cells[columns.text],
             MISSING if columns.text_pair is None else cells[columns.text_pair],
-            MISSING if columns.label is None else cells[columns.label],
+            _label_of(cells, columns, label_names),
         )
     _note_blank(report, blank)
     if ragged:
@@ -102,6 +116,7 @@ def record_values(
                 f"{report.path}: {flag_name(role)}: JSON has no column numbers; give a key"
             )
     blank = 0
+    keys: Keys = {}
     for row in rows:
         if isinstance(row, Problem):
             yield row
@@ -114,11 +129,10 @@ def record_values(
             yield Problem(number, f"{json_type(value)} where an object is expected")
             continue
         record = cast(dict[str, object], value)
-        if not report.columns:
-            _record_keys(number, list(record), options, report, need_label=need_label)
-        keys = report.columns
-        needed = [key for role, key in keys.items() if role != "label" or need_label]
-        absent = [key for key in needed if key not in record]
+        if not keys:
+            keys = _record_keys(number, list(record), options, report, need_label=need_label)
+        needed = [names for role, names in keys.items() if role != "label" or need_label]
+        absent = [key for names in needed for key in names if key not in record]
         if absent:
             seen = ", ".join(repr(name[:40]) for name in list(record)[:20])
             near = suggest(absent[0], list(record))
@@ -139,11 +153,12 @@ def parquet_values(
     names = records.parquet_names(report.path)
     columns = find_columns(options, names, len(names), need_label=need_label, path=report.path)
     _note_columns(report, options, columns, names)
-    keys = report.columns
-    for key in keys.values():
+    keys = _keys(columns, names)
+    wanted = [key for each in keys.values() for key in each]
+    for key in wanted:
         if names.count(key) > 1:
             raise DataError(f"{report.path}: several columns are named {key!r}; rename them")
-    for number, value in records.parquet_rows(report.path, list(keys.values())):
+    for number, value in records.parquet_rows(report.path, wanted):
         yield number, *_fields(cast(dict[str, object], value), keys)
 
 
@@ -190,9 +205,14 @@ def _delimited_columns(
 
 def _record_keys(
     row: int, names: list[str], options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> None:
-    keys = {role: str(key) for role in ROLES if (key := getattr(options, role)) is not None}
-    taken = [at for at, name in enumerate(names) if name in keys.values()]
+) -> Keys:
+    keys: Keys = {
+        role: (str(key),) for role in ROLES if (key := getattr(options, role)) is not None
+    }
+    if "label" in keys and keys["label"][0] not in names:
+        keys["label"] = tuple(map(str, label_parts(keys["label"][0])))
+    given = [key for each in keys.values() for key in each]
+    taken = [at for at, name in enumerate(names) if name in given]
     guesses = guess_columns(options, names, taken)
     for role in ("text", "label") if need_label else ("text",):
         if role not in keys and role not in guesses:
@@ -200,16 +220,44 @@ def _record_keys(
                 f"{report.path}:{row}: cannot tell which key holds the {role}. "
                 f"{describe_columns(names, len(names))}. Give {flag_name(role)} KEY"
             )
-    keys |= {role: names[at] for role, at in guesses.items()}
-    if len(set(keys.values())) < len(keys):
+    guessed = [names[at] for at in guesses.values()]
+    if len({*given, *guessed}) < len(given) + len(guessed):
         raise UsageError(f"{report.path}: --text, --text-pair and --label must name different keys")
-    report.columns = {role: keys[role] for role in ROLES if role in keys}
+    keys |= {role: (names[at],) for role, at in guesses.items()}
+    report.columns = {role: ",".join(keys[role]) for role in ROLES if role in keys}
     report.guessed += [role for role in ROLES if role in guesses]
+    return keys
 
 
-def _fields(record: dict[str, object], keys: dict[str, str]) -> tuple[object, object, object]:
-    text, text_pair, label = (record.get(keys[r], MISSING) if r in keys else MISSING for r in ROLES)
+def _fields(record: dict[str, object], keys: Keys) -> tuple[object, object, object]:
+    text, text_pair, label = (
+        record.get(keys[role][0], MISSING) if role in keys else MISSING for role in ROLES
+    )
+    if len(names := keys.get("label", ())) > 1:
+        cells = {name: record[name] for name in names if name in record}
+        label = LabelCells(cells) if len(cells) == len(names) else MISSING
     return text, text_pair, label
+
+
+def _label_of(cells: list[str], columns: Columns, label_names: tuple[str, ...]) -> object:
+    if columns.labels:
+        named = zip(label_names, columns.labels, strict=True)
+        return LabelCells({name: cells[at] for name, at in named})
+    return MISSING if columns.label is None else cells[columns.label]
+
+
+def _keys(columns: Columns, names: list[str] | None) -> Keys:
+    """The columns' names by role; their numbers where the file has no names."""
+    places = {
+        "text": (columns.text,),
+        "text_pair": () if columns.text_pair is None else (columns.text_pair,),
+        "label": columns.labels if columns.label is None else (columns.label,),
+    }
+    return {
+        role: tuple(str(at) if names is None else names[at] for at in each)
+        for role, each in places.items()
+        if each
+    }
 
 
 def _ragged(
@@ -227,11 +275,9 @@ def _note_columns(
     report: ReadReport, options: ReadOptions, columns: Columns, names: list[str] | None
 ) -> None:
     report.guessed += columns.guessed
-    for role in ROLES:
-        at = getattr(columns, role)
-        if at is not None:
-            report.columns[role] = str(at) if names is None else names[at]
-    if options.label is not None and columns.label is None:
+    for role, each in _keys(columns, names).items():
+        report.columns[role] = ",".join(each)
+    if options.label is not None and columns.label is None and not columns.labels:
         report.notes.append(f"no column --label {options.label}; read without labels")
 
 
