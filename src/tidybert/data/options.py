@@ -8,6 +8,7 @@ from tidybert.errors import UsageError
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "text", "label-text")
 CHOICE_FORMATS: Final = ("swag", "codah")  # and jsonl
+TAG_FORMATS: Final = ("conll",)  # and jsonl, json, text
 SUFFIXES: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -44,7 +45,8 @@ class ReadOptions:
     """``--format``: one of csv, tsv, jsonl (one object a line), json (one array of objects, or one
     object of objects), parquet, text (one text a line), or label-text (the label, white space, and
     the rest of the line is the text); by the file's suffix when not given, .gz apart.  For
-    questions with choices one of swag, codah, jsonl; by the first line when not given."""
+    questions with choices one of swag, codah, jsonl; by the first line when not given.  For tagged
+    sentences one of conll, jsonl, json, text."""
     header: bool | None = None
     """``--header/--no-header``: whether the first row of csv or tsv names the columns; when not
     given, it does where the columns asked for are found in it, and columns given by number alone
@@ -60,7 +62,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
-        known = (*FORMATS, *CHOICE_FORMATS)
+        known = (*FORMATS, *CHOICE_FORMATS, *TAG_FORMATS)
         if self.format is not None and self.format not in known:
             close = difflib.get_close_matches(self.format, known, n=1)
             raise UsageError(
