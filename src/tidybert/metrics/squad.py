@@ -1,0 +1,181 @@
+"""Scores of answers to questions: exact match and F1 by the official rules of SQuAD 1.1 and 2.0.
+
+The rules are those of the two evaluation scripts (Rajpurkar et al. 2016, section 6; Rajpurkar et
+al. 2018), which differ in what an answer without a word is worth.  Scores are shares from 0 to 1,
+where the scripts print percent.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
+_SPLIT: Final = ("has_ans", "no_ans")
+
+
+class BestThreshold(NamedTuple):
+    """The best score that a threshold can give, and the thresholds that give it.
+
+    Any threshold from ``lower`` on and below ``upper`` does: a question is answered where its
+    difference is not above the threshold.  ``lower`` is -inf where no question is answered, and
+    ``upper`` inf where all are.
+    """
+
+    score: float
+    lower: float
+    upper: float
+
+    @property
+    def official(self) -> float:
+        """The one that the official script names: ``lower``, or 0 where no question is answered.
+
+        Where 0 would answer some all the same, it is a number that answers none.
+        """
+        if np.isfinite(self.lower):
+            return self.lower
+        return 0.0 if self.upper > 0 else self.upper - 1
+
+    @property
+    def middle(self) -> float:
+        """One between the questions on either side, so that rounding changes no answer."""
+        if not np.isfinite(self.lower):
+            return self.official
+        return self.lower + min(1.0, (self.upper - self.lower) / 2)
+
+
+def normalize_answer(text: str) -> str:
+    """The text in lower case, without ASCII punctuation, articles and superfluous white space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def answer_scores(
+    predictions: Sequence[str], answers: Sequence[Sequence[str]], *, no_answers: bool
+) -> Floats:
+    """(B, 2) exact match and F1 of each prediction, the best over the right answers.
+
+    predictions: B texts, "" for no answer.  answers: the right ones of each; none where the
+    question has no answer.  no_answers: whether the rules of SQuAD 2.0 hold, where such questions
+    are; there, a right answer without a word (such as "the") does not count, and two texts without
+    a word are alike.
+
+    Raises ValueError for other lengths, and for a question without answers by the rules of 1.1.
+    """
+    if len(predictions) != len(answers):
+        raise ValueError(f"{len(predictions)} predictions were given for {len(answers)} questions")
+    scores = np.zeros((len(predictions), 2))
+    for number, (prediction, right) in enumerate(zip(predictions, answers, strict=True)):
+        golds = [_words(text) for text in right]
+        if no_answers:
+            golds = [words for words in golds if words] or [()]
+        if not golds:
+            raise ValueError(f"question {number} has no answer, which SQuAD 1.1 does not know")
+        words = _words(prediction)
+        scores[number] = (
+            max(words == gold for gold in golds),
+            max(_f1(words, gold, empty_alike=no_answers) for gold in golds),
+        )
+    return scores
+
+
+def squad_metrics(scores: Floats) -> dict[str, float]:
+    """exact_match and f1 of (B, 2) ``answer_scores``."""
+    _check_some(scores)
+    exact, f1 = scores.mean(axis=0)
+    return {"exact_match": float(exact), "f1": float(f1)}
+
+
+def no_answer_metrics(
+    scores: Floats,
+    has_answer: Bools,
+    answered: Bools | None = None,
+    differences: Floats | None = None,
+    threshold: float = 0.0,
+) -> dict[str, float]:
+    """The metrics of SQuAD 2.0.
+
+    Args:
+        scores: (B, 2) ``answer_scores`` of the answers that would be given without a threshold.
+        has_answer: (B,) whether the question has an answer.
+        answered: (B,) whether that answer is one, and not "".
+        differences: (B,) how much higher "no answer" scores than the answer; None where nothing is
+            known of it, and answers stand as they are.
+        threshold: a question is taken to have no answer where its difference is above this.
+
+    Returns exact_match and f1; both of the questions with an answer (has_ans_exact, has_ans_f1,
+    has_ans_total) and of those without (no_ans_…), 0.0 where there are none; and with differences
+    best_exact and best_f1, with best_exact_threshold and best_f1_threshold.
+    """
+    _check_some(scores)
+    given = scores
+    if differences is not None:
+        given = np.where((differences > threshold)[:, None], ~has_answer[:, None], scores)
+    metrics = squad_metrics(given)
+    for name, chosen in zip(_SPLIT, (has_answer, ~has_answer), strict=True):
+        total = int(chosen.sum())
+        exact, f1 = given[chosen].mean(axis=0) if total else (0.0, 0.0)
+        metrics |= {
+            f"{name}_exact": float(exact),
+            f"{name}_f1": float(f1),
+            f"{name}_total": total,
+        }
+    if differences is not None:
+        if answered is None:
+            raise ValueError("differences were given, and not which questions were answered")
+        for name, column in (("exact", 0), ("f1", 1)):
+            best = best_threshold(scores[:, column], has_answer, answered, differences)
+            metrics |= {f"best_{name}": best.score, f"best_{name}_threshold": best.official}
+    return metrics
+
+
+def best_threshold(
+    scores: Floats, has_answer: Bools, answered: Bools, differences: Floats
+) -> BestThreshold:
+    """The thresholds over ``differences`` with the best mean score, the lowest such ones.
+
+    All are (B,), as for ``no_answer_metrics``, ``scores`` being one column.  A text given to a
+    question without an answer counts 0, whatever its words, as in the official script.  Questions
+    of equal difference are answered together, where that script may stop between them.
+    """
+    order = np.argsort(differences, kind="stable")
+    sorted_differences = differences[order]
+    # What answering a question adds to a score that begins with no question answered.
+    gains = np.where(has_answer, scores, np.where(answered, -1.0, 0.0))[order]
+    totals = np.concatenate([[0.0], np.cumsum(gains)]) + float((~has_answer).sum())
+    ends = np.append(np.flatnonzero(np.diff(sorted_differences)) + 1, len(order))
+    places = np.concatenate([[0], ends])
+    best = int(places[np.argmax(totals[places])])
+    return BestThreshold(
+        float(totals[best] / len(order)),
+        float(sorted_differences[best - 1]) if best else -np.inf,
+        float(sorted_differences[best]) if best < len(order) else np.inf,
+    )
+
+
+@lru_cache(maxsize=2**16)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(normalize_answer(text).split())
+
+
+def _f1(words: tuple[str, ...], gold: tuple[str, ...], *, empty_alike: bool) -> float:
+    if empty_alike and not (words and gold):
+        return float(words == gold)
+    common = (Counter(words) & Counter(gold)).total()
+    if not common:
+        return 0.0
+    precision, recall = common / len(words), common / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _check_some(scores: Floats) -> None:
+    if not len(scores):
+        raise ValueError("no question was given; metrics need one at least")
