@@ -1,15 +1,19 @@
 """What reading yields: a TextExample a row, its label in one spelling, and a report."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from tidybert.data.columns import ROLES
 from tidybert.data.formats import Problem
 from tidybert.data.options import flag_name
+from tidybert.errors import DataError
+
+E = TypeVar("E")
 
 SHOWN_PROBLEMS: Final = 5
+KEPT_PROBLEMS: Final = 1000
 MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may stand for several integers
 
 
@@ -43,7 +47,7 @@ class ReadReport:
     num_problems: int = 0
     """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
     problems: list[Problem] = field(default_factory=list)
-    """The first of them, at most 1,000."""
+    """The first of them, at most KEPT_PROBLEMS."""
     notes: list[str] = field(default_factory=list)
     """What else was found: blank lines, rows of another width, a first row taken for data."""
 
@@ -69,6 +73,40 @@ class ReadReport:
         lines = [f"  {self.path}:{problem.row}: {problem.message}" for problem in shown]
         more = self.num_problems - len(shown)
         return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def good_rows(
+    rows: Iterable[E | Problem], report: ReadReport, *, skip_bad_rows: bool
+) -> Iterator[E]:
+    """The examples among ``rows``; the bad rows go into the report, counted.
+
+    Without ``skip_bad_rows`` nothing is yielded after the first bad row; the rest is read to count
+    them all, except on standard input, which may never end.
+
+    Raises DataError at the end where there were bad rows, or no example.
+    """
+    path = report.path
+    for row in rows:
+        if not isinstance(row, Problem):
+            if skip_bad_rows or not report.num_problems:
+                report.num_examples += 1
+                yield row
+            continue
+        report.num_problems += 1
+        if len(report.problems) < KEPT_PROBLEMS:
+            report.problems.append(row)
+        if path == "-" and not skip_bad_rows:
+            break
+    if report.num_problems and not (skip_bad_rows and report.num_examples):
+        head = f"{path}: {count_of(report.num_problems, 'row')} cannot be read:"
+        advice = (
+            "No row is left"
+            if skip_bad_rows
+            else "Mend the file, or leave bad rows out with --skip-bad-rows"
+        )
+        raise DataError("\n".join([head, *report.problem_lines(), advice]))
+    if not report.num_examples:
+        raise DataError(f"{path}: it holds no example; is it the right file?")
 
 
 def label_names(examples: Iterable[TextExample]) -> list[str]:
@@ -111,6 +149,16 @@ def canonical_label(value: object) -> str | None:
     if isinstance(value, float) and math.isfinite(value):
         whole = value.is_integer() and abs(value) <= MAX_EXACT_FLOAT
         return str(int(value)) if whole else repr(value)
+    return None
+
+
+def text_problem(name: str, value: object) -> str | None:
+    """Why the value of that name is no text, or None where it is one."""
+    if not isinstance(value, str):
+        return f"{name!r} is {json_type(value)} where a text is expected"
+    # JSON can spell a lone surrogate, and UTF-8 cannot.
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        return f"{name!r} holds a lone surrogate (half of a \\ud83d\\ude00 pair)"
     return None
 
 

@@ -6,7 +6,6 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from tidybert.data import formats, records, rows
 from tidybert.data.columns import ROLES
@@ -14,10 +13,11 @@ from tidybert.data.examples import (
     ReadReport,
     TextExample,
     canonical_label,
-    count_of,
     finite_number,
+    good_rows,
     json_type,
     label_names,
+    text_problem,
 )
 from tidybert.data.formats import Problem
 from tidybert.data.label_sets import labels_of
@@ -34,8 +34,6 @@ __all__ = [
     "label_names",
     "read_examples",
 ]
-
-KEPT_PROBLEMS: Final = 1000
 
 
 def read_examples(
@@ -67,37 +65,26 @@ def read_examples(
     report.path = str(path)
     if options.label_separator is not None and not multi_label:
         raise UsageError("--label-separator has a meaning with --multi-label alone")
+    examples = _examples(
+        options, report, need_label=need_label, scores=scores, multi_label=multi_label
+    )
+    yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
+
+
+def _examples(
+    options: ReadOptions, report: ReadReport, *, need_label: bool, scores: bool, multi_label: bool
+) -> Iterator[TextExample | Problem]:
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
     for values in _rows(options, report, need_label=need_label):
-        row = (
-            values
-            if isinstance(values, Problem)
-            else _example(values, separator, report, need_label=need_label, scores=scores)
-        )
-        if isinstance(row, TextExample):
-            if not isinstance(values, Problem) and isinstance(values[3], LabelCells):
-                never_true = set(values[3].cells) if never_true is None else never_true
-                never_true.difference_update(row.labels or ())
-            if skip_bad_rows or not report.num_problems:
-                report.num_examples += 1
-                yield row
+        if isinstance(values, Problem):
+            yield values
             continue
-        report.num_problems += 1
-        if len(report.problems) < KEPT_PROBLEMS:
-            report.problems.append(row)
-        if report.path == "-" and not skip_bad_rows:
-            break
-    if report.num_problems and not (skip_bad_rows and report.num_examples):
-        head = f"{path}: {count_of(report.num_problems, 'row')} cannot be read:"
-        advice = (
-            "No row is left"
-            if skip_bad_rows
-            else "Mend the file, or leave bad rows out with --skip-bad-rows"
-        )
-        raise DataError("\n".join([head, *report.problem_lines(), advice]))
-    if not report.num_examples:
-        raise DataError(f"{path}: it holds no example; is it the right file?")
+        row = _example(values, separator, report, need_label=need_label, scores=scores)
+        if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
+            never_true = set(values[3].cells) if never_true is None else never_true
+            never_true.difference_update(row.labels or ())
+        yield row
     if never_true:
         names = ", ".join(sorted(never_true))
         report.notes.append(f"true in no row, so that no text has the label: {names}")
@@ -109,7 +96,7 @@ def _rows(
     path = report.path
     report.format = options.format or _format_of(path)
     if report.format == "parquet":
-        _refuse(options, report, "header", "delimiter", "quoting")
+        refuse_flags(options, report, "header", "delimiter", "quoting")
         yield from rows.parquet_values(options, report, need_label=need_label)
         return
     with formats.open_bytes(path) as stream:
@@ -126,9 +113,9 @@ def _rows(
                 split(lines, separator), options, report, need_label=need_label
             )
             return
-        _refuse(options, report, "header", "delimiter", "quoting")
+        refuse_flags(options, report, "header", "delimiter", "quoting")
         if report.format in ("text", "label-text"):
-            _refuse(options, report, *ROLES)
+            refuse_flags(options, report, *ROLES)
             yield from rows.line_values(lines, report, need_label=need_label)
             return
         entries: Iterator[records.ValueRow | Problem] = (
@@ -157,7 +144,8 @@ def _format_of(path: str) -> str:
     return SUFFIXES[suffix]
 
 
-def _refuse(options: ReadOptions, report: ReadReport, *names: str) -> None:
+def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
+    """Raise UsageError where one of these is given, which the report's format has no use for."""
     for name in names:
         if getattr(options, name) is not None:
             raise UsageError(
@@ -171,17 +159,18 @@ def _example(
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
     row, text, text_pair, raw_label = values
-    if text_pair is MISSING:
-        text_pair = None
-    elif text_pair is None or not isinstance(text_pair, str) or _is_broken(text_pair):
-        return Problem(row, _not_text("text_pair", text_pair, report))
-    if not isinstance(text, str) or _is_broken(text):
-        return Problem(row, _not_text("text", text, report))
+    for role, value in (("text_pair", text_pair), ("text", text)):
+        if value is MISSING:
+            continue
+        if problem := text_problem(report.columns.get(role, role), value):
+            return Problem(row, problem)
+    assert isinstance(text, str)
+    pair = text_pair if isinstance(text_pair, str) else None
     if separator is not None:
         labels = labels_of(raw_label, separator)
         if not isinstance(labels, str):
-            return TextExample(text, text_pair, None, row, labels)
-        return Problem(row, labels) if need_label else TextExample(text, text_pair, None, row)
+            return TextExample(text, pair, None, row, labels)
+        return Problem(row, labels) if need_label else TextExample(text, pair, None, row)
     if isinstance(raw_label, LabelCells):
         raise UsageError(
             f"--label {report.columns['label']} names several columns; they are read with "
@@ -198,16 +187,4 @@ def _example(
             f"the score {label[:40]!r} is no finite number; is {report.columns.get('label', '')!r} "
             "the right --label? (the first column is 0)",
         )
-    return TextExample(text, text_pair, label, row)
-
-
-def _is_broken(text: str) -> bool:
-    """Whether a text holds a lone surrogate, which JSON can spell and UTF-8 cannot."""
-    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _not_text(role: str, value: object, report: ReadReport) -> str:
-    column = report.columns.get(role, role)
-    if isinstance(value, str):
-        return f"{column!r} holds a lone surrogate (half of a \\ud83d\\ude00 pair)"
-    return f"{column!r} is {json_type(value)} where a text is expected"
+    return TextExample(text, pair, label, row)
