@@ -181,7 +181,7 @@ def tiny_run(
 ) -> Path:
     """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
     from tidybert.finetuning import finetune
-    from tidybert.tasks import Classification
+    from tidybert.tasks.classification import Classification
 
     run = tmp_path_factory.mktemp("runs") / "toy"
     finetune(
@@ -205,7 +205,7 @@ def tiny_score_run(
 ) -> Path:
     """The same for scores."""
     from tidybert.finetuning import finetune
-    from tidybert.tasks import Regression
+    from tidybert.tasks.regression import Regression
 
     run = tmp_path_factory.mktemp("runs") / "scores"
     finetune(

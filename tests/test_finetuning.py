@@ -21,7 +21,8 @@ from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, is_finished, save
 from tidybert.inference import Predictor
-from tidybert.tasks import Classification, Regression
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.regression import Regression
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.trainer import StepReport
@@ -125,12 +126,13 @@ def test_in_memory_and_on_disk_are_the_same_bits(
 def test_the_model_saved_is_the_best_not_the_last(
     toy: Callable[..., FinetunedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores = iter([0.1, 0.9, 0.3, 0.2])
+    # Four evaluations, and one of the calibrated answers of what was kept.
+    scores = iter([0.1, 0.9, 0.3, 0.2, 0.95])
     monkeypatch.setattr(Classification, "metrics", lambda *_: {"accuracy": next(scores)})
 
     finished = toy(run=tmp_path / "run", save_total_limit=9)
 
-    assert (finished.result.best_step, finished.result.metrics) == (8, {"accuracy": 0.9})
+    assert (finished.result.best_step, finished.result.metrics) == (8, {"accuracy": 0.95})
     saved = finished.model.state_dict()
     for step, is_best in ((8, True), (16, False)):
         weights = read_tensors(tmp_path / "run" / "checkpoints" / f"step-{step}")
@@ -170,7 +172,7 @@ def test_example_weights_change_the_course_and_ones_do_not(
     plain = trained(None)
     assert torch.equal(trained(np.ones(60)), plain)
     assert not torch.equal(trained(np.linspace(0.1, 2, 60)), plain)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="1 weights were given for 60 examples"):
         trained([1.0])
 
 
@@ -317,7 +319,7 @@ import json, os, signal, sys, time
 from pathlib import Path
 from tidybert.data.examples import TextExample
 from tidybert.finetuning import Callbacks, finetune
-from tidybert.tasks import Classification
+from tidybert.tasks.classification import Classification
 from tidybert.training import state
 from tidybert.training.arguments import TrainingArguments
 
@@ -452,7 +454,9 @@ def test_the_embedded_weights_fine_tuned_are_opened_by_transformers(
 
     inputs = tokenizer(texts, padding=True, truncation=True, max_length=16, return_tensors="pt")
     with torch.no_grad():
-        expected = theirs.eval()(**inputs).logits.softmax(-1)
+        logits = theirs.eval()(**inputs).logits
+    assert isinstance(finished.task, Classification)
+    expected = (logits / finished.task.temperature).softmax(-1)
 
     answers = Predictor(tmp_path / "run").predict(texts)
     scores = torch.tensor([list(answer["scores"].values()) for answer in answers])

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from tidybert.estimators import BertClassifier, BertRegressor
     from tidybert.inference import Predictor, load
     from tidybert.modeling import (
+        BertForMaskedLM,
+        BertForMultipleChoice,
+        BertForNextSentencePrediction,
+        BertForPreTraining,
+        BertForQuestionAnswering,
         BertForSequenceClassification,
+        BertForTokenClassification,
         BertModel,
     )
     from tidybert.tokenization import BertTokenizer
@@ -22,7 +28,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BertClassifier",
     "BertConfig",
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForNextSentencePrediction",
+    "BertForPreTraining",
+    "BertForQuestionAnswering",
     "BertForSequenceClassification",
+    "BertForTokenClassification",
     "BertModel",
     "BertRegressor",
     "BertTokenizer",
@@ -35,7 +47,13 @@ _MODULE_OF: Final = {
     "BertConfig": "tidybert.configuration",
     "BertTokenizer": "tidybert.tokenization",
     "BertModel": "tidybert.modeling",
+    "BertForMaskedLM": "tidybert.modeling",
+    "BertForMultipleChoice": "tidybert.modeling",
+    "BertForNextSentencePrediction": "tidybert.modeling",
+    "BertForPreTraining": "tidybert.modeling",
+    "BertForQuestionAnswering": "tidybert.modeling",
     "BertForSequenceClassification": "tidybert.modeling",
+    "BertForTokenClassification": "tidybert.modeling",
     "load": "tidybert.inference",
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",

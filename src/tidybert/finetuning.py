@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -23,14 +22,13 @@ from tidybert.checkpoints.directory import (
 )
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import DataReport, check_examples
-from tidybert.data.examples import TextExample
+from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, UsageError, WeightsError
 from tidybert.inference.loading import build_with_weights, choose_device, load_tokenizer
 from tidybert.inference.running import run_features
 from tidybert.pretrained import is_size, model_directory
-from tidybert.tasks.task import Task
+from tidybert.tasks.registry import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.state import checkpoints_directory, step_directories
@@ -41,7 +39,7 @@ from tidybert.training.trainer import StepReport, Trainer, TrainingResult
 class FinetunedModel:
     """What fine-tuning made: a model in evaluation mode, and how it came about."""
 
-    task: Task
+    task: AnyTask
     model: nn.Module
     tokenizer: BertTokenizer
     config: BertConfig
@@ -60,10 +58,10 @@ class Callbacks:
 
 
 def finetune(
-    task: Task,
+    task: AnyTask,
     model: str | Path,
-    train: Sequence[TextExample],
-    dev: Sequence[TextExample] | None,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
     arguments: TrainingArguments,
     *,
     max_seq_length: int = 128,
@@ -114,14 +112,7 @@ def finetune(
         callbacks.note(report.summary())
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
-    checked = check_examples(
-        train,
-        dev,
-        kind=task.name,
-        lengths_train=np.array([one.num_tokens for one in train_features]),
-        lengths_dev=np.array([one.num_tokens for one in dev_features]),
-        max_seq_length=max_seq_length,
-    )
+    checked = task.check(train, dev, train_features, dev_features, max_seq_length)
     checked.raise_on_errors()
     for line in checked.lines():
         callbacks.note(line)
@@ -129,8 +120,10 @@ def finetune(
     task.add_labels(train_features, train)
     task.add_labels(dev_features, dev or ())
     if example_weights is not None:
-        for one, weight in zip(train_features, example_weights, strict=True):
-            one.weight *= float(weight)
+        if len(example_weights) != len(train):
+            raise ValueError(f"{len(example_weights)} weights were given for {len(train)} examples")
+        for one in train_features:
+            one.weight *= float(example_weights[one.example])
     task.start(network, train_features)
     network.to(choose_device(device))
     trainer = Trainer(
@@ -138,7 +131,11 @@ def finetune(
         train_features,
         task.loss,
         arguments,
-        evaluate=(lambda each: _dev_metrics(task, each, dev_features)) if dev_features else None,
+        evaluate=(
+            lambda each: task.metrics(run_features(task, each, dev_features), dev_features, dev)
+        )
+        if dev
+        else None,
         metric=task.metric,
         run=run,
         fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
@@ -156,7 +153,13 @@ def finetune(
         )
     if run is not None:
         _begin(run, task, model, arguments, max_seq_length)
-    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, trainer.train())
+    result = trainer.train()
+    if dev:
+        # Temperature and thresholds change what is measured, so it is measured once more.
+        outputs = run_features(task, network, dev_features)
+        task = task.calibrated(outputs, dev_features, dev)
+        result.metrics = task.metrics(outputs, dev_features, dev)
+    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result)
     if run is not None:
         save(finished, run)
         # The best weights now stand at the RUN's root.
@@ -175,6 +178,7 @@ def save(finished: FinetunedModel, directory: Path) -> None:
             task=finished.task.name,
             label_names=finished.task.label_names,
             max_seq_length=finished.max_seq_length,
+            settings=finished.task.settings(),
             metrics=finished.result.metrics,
         ),
         architecture=finished.task.architecture,
@@ -213,10 +217,6 @@ def _sources(
     return config, load_tokenizer(directory, config), directory
 
 
-def _dev_metrics(task: Task, model: nn.Module, features: Sequence[Features]) -> dict[str, Any]:
-    return task.metrics(run_features(task, model, features), features)
-
-
 def check_run(run: Path, resume: bool) -> None:
     """Raise UsageError where ``run`` cannot be written to: a file, in use, or finished."""
     if run.exists() and not run.is_dir():
@@ -230,7 +230,7 @@ def check_run(run: Path, resume: bool) -> None:
 
 
 def _begin(
-    run: Path, task: Task, model: str | Path, arguments: TrainingArguments, max_seq_length: int
+    run: Path, task: AnyTask, model: str | Path, arguments: TrainingArguments, max_seq_length: int
 ) -> None:
     """Write arguments.json, the same names as the flags."""
     values = {
@@ -247,7 +247,7 @@ def _begin(
 
 
 def _fingerprint(
-    task: Task,
+    task: AnyTask,
     model: nn.Module,
     train: Sequence[Features],
     dev: Sequence[Features],
@@ -259,7 +259,9 @@ def _fingerprint(
         digest.update(f"{len(features)} examples".encode())
         for one in features:
             digest.update(one.input_ids.tobytes())
-            digest.update(repr((one.first_length, one.label, one.weight)).encode())
+            digest.update(
+                repr((one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)).encode()
+            )
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)

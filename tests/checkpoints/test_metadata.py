@@ -29,7 +29,7 @@ def test_round_trip(tmp_path: Path) -> None:
             task="classify",
             label_names=("ärger", "joy"),
             max_seq_length=64,
-            temperature=1.5,
+            settings={"temperature": 1.5},
             columns={"text": "message", "label": 0},
             metrics={"accuracy": 0.5, "per_class": {"joy": 1.0}},
         ),
@@ -49,7 +49,7 @@ def test_the_file_has_the_keys_of_the_format(tmp_path: Path) -> None:
     assert values["task"] == "regress"
     assert values["label_names"] is None
     assert values["columns"] is None
-    assert values["temperature"] == 1.0
+    assert values["settings"] == {}
 
 
 def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None:
@@ -58,14 +58,16 @@ def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None
         ModelMetadata(
             task="regress",
             max_seq_length=np.int64(32),  # type: ignore[arg-type]
-            temperature=np.float32(0.5),  # type: ignore[arg-type]
+            settings={"temperature": np.float32(0.5)},
             metrics={"pearson": float("nan"), "table": np.eye(2), "f1": np.float32(0.25)},
         ),
     )
     found = read_metadata(tmp_path)
     assert found is not None
     assert found.metrics == {"pearson": None, "table": [[1.0, 0.0], [0.0, 1.0]], "f1": 0.25}
-    assert (found.max_seq_length, found.temperature) == (32, 0.5)
+    assert (found.max_seq_length, found.settings) == (32, {"temperature": 0.5})
+    assert found.number("temperature", 1.0) == 0.5
+    assert found.number("threshold", 0.25) == 0.25
 
 
 def test_a_directory_of_another_origin_has_none_and_passes(tmp_path: Path) -> None:
@@ -112,10 +114,7 @@ def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
         ("max_seq_length", 0),
         ("max_seq_length", True),
         ("max_seq_length", 1.5),
-        ("temperature", 0),
-        ("temperature", -1.0),
-        ("temperature", "1"),
-        ("temperature", float("inf")),
+        ("settings", [1]),
         ("columns", ["text"]),
         ("metrics", None),
         ("files", {"../config.json": "0"}),
@@ -139,11 +138,11 @@ def test_unknown_and_missing_keys(tmp_path: Path) -> None:
     seal(tmp_path, ModelMetadata(task="classify"))
     path = tmp_path / "tidybert.json"
     values = json.loads(path.read_text())
-    path.write_text(json.dumps({**values, "tresholds": 1, "temprature": 2}))
+    path.write_text(json.dumps({**values, "tresholds": 1, "setings": 2}))
     with pytest.raises(ConfigError, match="unknown key 'tresholds'"):
         read_metadata(tmp_path)
-    path.write_text(json.dumps({**values, "temprature": 2}))
-    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
+    path.write_text(json.dumps({**values, "setings": 2}))
+    with pytest.raises(ConfigError, match="did you mean 'settings'"):
         read_metadata(tmp_path)
     del values["task"]
     path.write_text(json.dumps(values))

@@ -76,8 +76,8 @@ def test_balanced_classes_and_frozen_layers_can_be_asked_for(
 @pytest.mark.parametrize(
     ("task", "flags", "status", "message"),
     [
-        ("clasify", [], 2, "expected classify or regress"),
-        ("regress", ["--class-weight", "balanced"], 2, "only with classify"),
+        ("clasify", [], 2, "expected one of classify, regress"),
+        ("regress", ["--class-weight", "balanced"], 2, "no meaning for regress"),
         ("classify", ["--class-weight", "heavy"], 2, "expected balanced"),
         ("classify", ["--dev-fraction", "1.5"], 2, "between 0 and 1"),
         ("classify", ["--learning-rate", "-1"], 2, "--learning-rate is -1"),

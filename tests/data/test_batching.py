@@ -9,8 +9,10 @@ from tidybert.data.batching import collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 
 
-def make_features(ids: list[int], first_length: int | None = None) -> Features:
-    return Features(np.array(ids, dtype=np.int32), first_length or len(ids), len(ids))
+def make_features(ids: list[int], types: list[int], lengths: tuple[int, ...] = ()) -> Features:
+    return Features(
+        np.array(ids, dtype=np.int32), np.array(types, dtype=np.uint8), len(ids), lengths=lengths
+    )
 
 
 def test_the_longest_come_first_and_equal_ones_in_their_order() -> None:
@@ -36,7 +38,7 @@ def test_every_sequence_is_in_one_batch_within_the_budget(lengths: list[int], bu
 
 
 def test_collating_lays_sequences_and_types_end_to_end() -> None:
-    features = [make_features([2, 7, 3]), make_features([2, 3, 8, 3], first_length=2)]
+    features = [make_features([2, 7, 3], [0] * 3), make_features([2, 3, 8, 3], [0, 0, 1, 1])]
 
     batch = collate(features)
 
@@ -49,7 +51,7 @@ def test_collating_lays_sequences_and_types_end_to_end() -> None:
 
 
 def test_batches_move_to_another_device() -> None:
-    batch = collate([make_features([2, 3])])
+    batch = collate([make_features([2, 3], [0, 0])])
 
     moved = batch.to("meta")
 
@@ -71,3 +73,13 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     orders = {tuple(epoch_order(50, seed, epoch)) for seed in range(3) for epoch in range(3)}
 
     assert len(orders) == 9
+
+
+def test_the_sequences_of_one_example_stay_together() -> None:
+    choices = make_features([2, 7, 3, 2, 8, 9, 3], [0] * 7, lengths=(3, 4))
+
+    rows = collate([choices, make_features([2, 3], [0, 1])]).rows
+
+    assert rows.lengths == (3, 4, 2)
+    assert rows.cu_seqlens.tolist() == [0, 3, 7, 9]
+    assert rows.position_ids.tolist() == [0, 1, 2, 0, 1, 2, 3, 0, 1]

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.data.checks import DataReport, check_examples
+from tidybert.data.checks import DataReport, Kind, check_examples
+from tidybert.data.features import Features
 from tidybert.data.readers import TextExample
 from tidybert.errors import DataError
 
@@ -18,16 +18,29 @@ def examples(*pairs: tuple[str, str], start: int = 2) -> list[TextExample]:
     return [TextExample(text, None, label, row) for row, (text, label) in enumerate(pairs, start)]
 
 
+def features_of(lengths: Sequence[int], max_seq_length: int) -> list[Features]:
+    nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+    return [
+        Features(*nothing, num_tokens=length, truncated=length > max_seq_length, example=number)
+        for number, length in enumerate(lengths)
+    ]
+
+
 def check(
-    train: Sequence[TextExample], dev: Sequence[TextExample] | None = None, **changes: Any
+    train: Sequence[TextExample],
+    dev: Sequence[TextExample] | None = None,
+    lengths: Sequence[int] | None = None,
+    kind: Kind = "classify",
+    max_seq_length: int = 128,
 ) -> DataReport:
-    arguments: dict[str, Any] = {
-        "kind": "classify",
-        "lengths_train": np.full(len(train), 10),
-        "lengths_dev": None if dev is None else np.full(len(dev), 10),
-        "max_seq_length": 128,
-    }
-    return check_examples(train, dev, **(arguments | changes))
+    return check_examples(
+        train,
+        dev,
+        features_of([10] * len(train) if lengths is None else lengths, max_seq_length),
+        features_of([10] * len(dev or ()), max_seq_length),
+        kind=kind,
+        max_seq_length=max_seq_length,
+    )
 
 
 TRAIN = examples(("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"))
@@ -106,16 +119,16 @@ def test_one_class_in_dev_is_a_warning():
     [
         (300, 128, "1 of 4 train (25.0%); --max-seq-length 300 would keep them whole"),
         (900, 128, "--max-seq-length 512 would keep all but 1 whole"),
-        (900, 512, "1 of them are longer than 512 tokens; put what matters first"),
+        (900, 512, "1 of them are longer than 512 tokens; read them whole with --long windows"),
     ],
 )
 def test_truncation_says_what_to_do(longest, max_seq_length, advice):
-    lengths = np.array([10, 20, 30, longest])
-    report = check(TRAIN, DEV, lengths_train=lengths, max_seq_length=max_seq_length)
+    lengths = [10, 20, 30, longest]
+    report = check(TRAIN, DEV, lengths, max_seq_length=max_seq_length)
     assert advice in report.warnings[0]
     assert report.num_truncated == {"train": 1, "dev": 0}
     assert report.num_tokens["train"]["max"] == longest
-    assert check(TRAIN, DEV, lengths_train=lengths, max_seq_length=longest).warnings == []
+    assert check(TRAIN, DEV, lengths, max_seq_length=longest).warnings == []
 
 
 def test_scores():
@@ -141,7 +154,7 @@ EXAMPLES = st.lists(st.tuples(st.sampled_from(["a", "b", "", "c d"]), NAMES), ma
 @settings(max_examples=80, deadline=None)
 @given(train=EXAMPLES, dev=st.none() | EXAMPLES, longest=st.integers(0, 3000))
 def test_any_report_fits_80_columns_and_json(train, dev, longest):
-    lengths = np.full(len(train), longest)
-    report = check(examples(*train), None if dev is None else examples(*dev), lengths_train=lengths)
+    lengths = [longest] * len(train)
+    report = check(examples(*train), None if dev is None else examples(*dev), lengths)
     assert max(len(line) for line in report.lines()) <= 80
     json.loads(json.dumps(report.to_dict(), allow_nan=False))

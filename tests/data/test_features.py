@@ -48,7 +48,7 @@ def test_a_pair_has_a_type_for_each_side() -> None:
 
     assert one.input_ids.tolist() == [CLS, 7, SEP, 8, 9, SEP]
     assert one.token_type_ids.tolist() == [0, 0, 0, 1, 1, 1]
-    assert (one.first_length, one.num_tokens, one.truncated) == (3, 6, False)
+    assert (one.num_tokens, one.truncated, one.sequence_lengths) == (6, False, (6,))
 
 
 def test_truncation_keeps_the_last_separator_and_says_so() -> None:

@@ -18,7 +18,7 @@ from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.finetuning import finetune
 from tidybert.inference import Predictor
-from tidybert.tasks import Classification
+from tidybert.tasks.classification import Classification
 from tidybert.training.arguments import TrainingArguments
 
 Data = Callable[..., tuple[list[str], list[str]]]

@@ -19,7 +19,8 @@ from tidybert.errors import (
 from tidybert.inference import Predictor, load
 from tidybert.inference.loading import choose_device, load_finished
 from tidybert.modeling import Rows
-from tidybert.tasks import Classification, Regression
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
 
 TEXTS = ["we saw a red hen", "the dog", "old and new and blue and white", "a"]

@@ -65,7 +65,7 @@ def test_the_size_of_batches_changes_nothing(
 
     outputs = run_features(predictor.task, predictor.model, features, tokens_per_batch)
 
-    assert outputs.dtype == np.float32
+    assert {each.dtype for each in outputs} == {np.dtype(np.float32)}
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
 
 

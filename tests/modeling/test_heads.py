@@ -1,4 +1,4 @@
-"""The head for classes and scores against transformers' own."""
+"""The heads against transformers' own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling import BertForSequenceClassification, Rows
+from tidybert.modeling import (
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    Rows,
+)
 
 
 @pytest.mark.parametrize("num_labels", [1, 2, 5])
@@ -49,3 +58,139 @@ def test_the_new_head_is_small_and_its_input_is_dropped_in_training(
     rows = Rows.from_lists([[5, 6, 7]])
     logits = torch.stack([model(rows) for _ in range(20)])
     assert logits.std(0).min() > 0
+
+
+MASK = torch.tensor([[1] * 8, [1] * 3 + [0] * 5, [1, 0, 0, 1, 1, 0, 1, 0]])
+
+
+def padded_inputs(config: BertConfig) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    input_ids = torch.randint(1, config.vocab_size, (3, 8))
+    return input_ids, MASK, torch.randint(0, 2, (3, 8))
+
+
+@pytest.mark.parametrize(
+    ("head", "sizes", "outputs"),
+    [
+        (BertForTokenClassification, {"num_labels": 5}, ("logits",)),
+        (BertForQuestionAnswering, {}, ("start_logits", "end_logits")),
+        (BertForMaskedLM, {}, ("logits",)),
+    ],
+)
+def test_every_tokens_logits_are_transformers(
+    head: Any,
+    sizes: dict[str, int],
+    outputs: tuple[str, ...],
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    copy_weights: Callable[..., Any],
+) -> None:
+    config = tiny_config()
+    theirs = reference(config, head.__name__, **sizes)
+    ours = copy_weights(theirs, head(config, **sizes))
+    inputs = padded_inputs(config)
+
+    with torch.no_grad():
+        padded = ours(*inputs)
+        rows, cells = Rows.from_padded(*inputs)
+        flat = ours(rows)
+        found = theirs(*inputs)
+    expected = torch.stack([found[name] for name in outputs], -1)
+    expected = expected if len(outputs) > 1 else expected[..., 0]
+
+    is_token = MASK.bool()
+    torch.testing.assert_close(padded[is_token], expected[is_token], atol=1e-5, rtol=0)
+    assert (padded[~is_token] == 0).all()
+    assert torch.equal(flat, padded.flatten(0, 1)[cells])
+
+
+def test_each_choice_has_transformers_logit(
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    copy_weights: Callable[..., Any],
+) -> None:
+    config = tiny_config()
+    theirs = reference(config, "BertForMultipleChoice")
+    ours = copy_weights(theirs, BertForMultipleChoice(config))
+    # Two questions of three choices.
+    inputs = [torch.stack([each, each.flip(0)]) for each in padded_inputs(config)]
+
+    with torch.no_grad():
+        padded = ours(*inputs)
+        rows = ours(Rows.from_padded(*(each.flatten(0, 1) for each in inputs))[0])
+        expected = theirs(*inputs).logits
+
+    assert padded.shape == (2, 3)
+    torch.testing.assert_close(padded, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(rows, padded.flatten())
+
+
+def test_the_heads_of_pre_training_are_transformers(
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    copy_weights: Callable[..., Any],
+) -> None:
+    config = tiny_config()
+    theirs = reference(config, "BertForPreTraining")
+    ours = copy_weights(theirs, BertForPreTraining(config))
+    inputs = padded_inputs(config)
+
+    with torch.no_grad():
+        found, expected = ours(*inputs), theirs(*inputs)
+        rows = Rows.from_padded(*inputs)[0]
+        positions = torch.tensor([9, 1, 10])
+        masked = ours(rows, masked_lm_positions=positions)
+        whole = ours(rows)
+
+    is_token = MASK.bool()
+    torch.testing.assert_close(
+        found.prediction_logits[is_token],
+        expected.prediction_logits[is_token],
+        atol=1e-5,
+        rtol=0,
+    )
+    torch.testing.assert_close(
+        found.seq_relationship_logits, expected.seq_relationship_logits, atol=1e-5, rtol=0
+    )
+    torch.testing.assert_close(masked.prediction_logits, whole.prediction_logits[positions])
+    torch.testing.assert_close(masked.seq_relationship_logits, whole.seq_relationship_logits)
+
+
+def test_next_sentence_logits_are_transformers(
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    copy_weights: Callable[..., Any],
+) -> None:
+    config = tiny_config()
+    theirs = reference(config, "BertForNextSentencePrediction")
+    ours = copy_weights(theirs, BertForNextSentencePrediction(config))
+    inputs = padded_inputs(config)
+
+    with torch.no_grad():
+        torch.testing.assert_close(ours(*inputs), theirs(*inputs).logits, atol=1e-5, rtol=0)
+
+
+def test_masked_rows_alone_have_the_logits_of_all(tiny_config: Callable[..., BertConfig]) -> None:
+    model = BertForMaskedLM(tiny_config()).eval()
+    rows = Rows.from_lists([[5, 6, 7, 8], [9, 10]])
+    positions = torch.tensor([5, 0])
+
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(rows, masked_lm_positions=positions), model(rows)[positions]
+        )
+
+
+def test_the_masked_lm_decoder_is_the_word_embeddings(
+    tiny_config: Callable[..., BertConfig],
+) -> None:
+    config = tiny_config()
+    model = BertForMaskedLM(config)
+
+    assert not [name for name in model.state_dict() if "decoder" in name]
+    model(Rows.from_lists([[5, 6]])).sum().backward()
+    # A word that is not in the input gets its gradient through the decoder alone.
+    weight = model.bert.embeddings.word_embeddings.weight
+    assert weight.grad is not None
+    assert weight.grad[20].abs().max() > 0
+    assert (model.mlm.bias == 0).all()

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,9 @@ from tidybert.checkpoints.directory import ModelMetadata
 from tidybert.data.batching import Batch, collate
 from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.tasks.classification import Classification, balanced_class_weights, softmax
-from tidybert.tasks.task import task_for
+from tidybert.tasks.registry import task_for
 
 
 class FixedLogits(nn.Module):
@@ -30,11 +31,17 @@ class FixedLogits(nn.Module):
 
 
 def make_features(count: int) -> list[Features]:
-    return [Features(np.array([2, 3], dtype=np.int32), 2, 2) for _ in range(count)]
+    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
+    return [Features(ids, types, 2, example=number) for number in range(count)]
 
 
 def examples_of(*labels: str | None) -> list[TextExample]:
     return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
+
+
+def rows_of(outputs: list[list[float]]) -> list[npt.NDArray[np.float32]]:
+    """The outputs of features, one row each."""
+    return [np.array([each], dtype=np.float32) for each in outputs]
 
 
 def labelled(task: Classification, *labels: str) -> Batch:
@@ -95,9 +102,11 @@ def test_balanced_weights_are_scikit_learns() -> None:
 
 
 def test_an_answer_has_the_label_and_every_probability() -> None:
-    logits = np.array([[0.0, math.log(3)], [math.log(4), 0.0]], dtype=np.float32)
+    logits = rows_of([[0.0, math.log(3)], [math.log(4), 0.0]])
 
-    first, second = Classification(["no", "yes"]).predictions(logits)
+    first, second = Classification(["no", "yes"]).predictions(
+        logits, make_features(2), examples_of(None, None)
+    )
 
     assert first["label"] == "yes"
     assert first["score"] == pytest.approx(0.75)
@@ -115,18 +124,84 @@ def test_large_logits_do_not_overflow() -> None:
 def test_metrics_are_of_the_most_likely_class() -> None:
     task = Classification(["a", "b"])
     batch = labelled(task, "a", "b", "b", "b")
-    outputs = np.array([[2, 1], [0, 1], [1, 0], [-1, 1]], dtype=np.float32)
+    outputs = rows_of([[2, 1], [0, 1], [1, 0], [-1, 1]])
 
-    metrics = task.metrics(outputs, batch.features)
+    metrics = task.metrics(outputs, batch.features, examples_of("a", "b", "b", "b"))
 
     assert metrics["accuracy"] == 0.75
     assert metrics[task.metric] == 0.75
     assert metrics["f1"] == pytest.approx(0.8)
+    losses = [math.log(1 + math.exp(-1)), math.log(1 + math.exp(-1)), math.log(1 + math.e)]
+    assert metrics["log_loss"] == pytest.approx(np.mean([*losses, math.log(1 + math.exp(-2))]))
+
+
+def test_the_windows_of_an_example_are_averaged() -> None:
+    task = Classification(["a", "b"])
+    features = make_features(3)
+    features[1].example, features[2].example = 0, 1
+    examples = examples_of("b", "a")
+    task.add_labels(features, examples)
+    assert [one.label for one in features] == [1, 1, 0]
+    outputs = rows_of([[3, 0], [0, 5], [1, 0]])
+
+    first, second = task.predictions(outputs, features, examples)
+
+    assert first["score"] == pytest.approx(1 / (1 + math.exp(-1)))
+    assert (first["label"], second["label"]) == ("b", "a")
+    assert task.metrics(outputs, features, examples)["accuracy"] == 1.0
 
 
 def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> None:
-    metadata = ModelMetadata("classify", ("no", "yes"), temperature=2.0)
+    metadata = ModelMetadata("classify", ("no", "yes"), settings={"temperature": 2.0})
 
-    (answer,) = task_for(metadata).predictions(np.array([[0.0, 4.0]], dtype=np.float32))
+    (answer,) = task_for(metadata).predictions(
+        rows_of([[0.0, 4.0]]), make_features(1), examples_of(None)
+    )
 
     assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, True, "1", None])
+def test_a_temperature_that_is_none_is_refused(temperature: Any) -> None:
+    metadata = ModelMetadata("classify", ("no", "yes"), settings={"temperature": temperature})
+
+    with pytest.raises(ConfigError, match=r"temperature is .*a finite number above 0"):
+        task_for(metadata)
+
+
+def test_calibration_finds_the_temperature_and_keeps_the_answers() -> None:
+    random = np.random.default_rng(0)
+    logits = random.normal(0, 2, (4000, 3))
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = [str(random.choice(3, p=each)) for each in chances]
+    task = Classification(["0", "1", "2"])
+    features, examples = make_features(len(labels)), examples_of(*labels)
+    task.add_labels(features, examples)
+    # A model three times too sure of itself.
+    outputs = rows_of((3 * logits).tolist())
+
+    fitted = task.calibrated(outputs, features, examples)
+
+    assert fitted.temperature == pytest.approx(3, rel=0.1)
+    assert fitted.settings() == {"temperature": fitted.temperature}
+    before, after = (each.metrics(outputs, features, examples) for each in (task, fitted))
+    assert before["confusion_matrix"] == after["confusion_matrix"]
+    assert after["log_loss"] < before["log_loss"]
+
+
+def test_judgements_and_scorer_say_what_the_metrics_say() -> None:
+    task = Classification(["a", "b"])
+    features, examples = make_features(3), examples_of("a", "b", "b")
+    task.add_labels(features, examples)
+    outputs = rows_of([[2, 1], [0, 1], [1, 0]])
+
+    judged = task.judgements(outputs, features, examples)
+    score = task.scorer(outputs, features, examples)
+
+    assert [one.correct for one in judged] == [1.0, 1.0, 0.0]
+    assert [(one.expected, one.predicted) for one in judged][2] == ("b", "a")
+    assert judged[2].expected_probability == pytest.approx(1 - (judged[2].confidence or 0))
+    metrics = task.metrics(outputs, features, examples)
+    whole = score(np.arange(3))
+    assert whole == {name: metrics[name] for name in whole}
+    assert score(np.array([2, 2, 0]))["accuracy"] == pytest.approx(1 / 3)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ class FixedValues(nn.Module):
 
 
 def make_features(count: int) -> list[Features]:
-    return [Features(np.array([2, 3], dtype=np.int32), 2, 2) for _ in range(count)]
+    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
+    return [Features(ids, types, 2, example=number) for number in range(count)]
 
 
 def examples_of(*labels: str | None) -> list[TextExample]:
@@ -54,19 +56,30 @@ def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) ->
         Regression().add_labels(make_features(2), examples_of("1", label))
 
 
+def rows_of(values: list[float]) -> list[npt.NDArray[np.float32]]:
+    return [np.array([[each]], dtype=np.float32) for each in values]
+
+
 def test_an_answer_is_the_value() -> None:
-    answers = Regression().predictions(np.array([0.5, -3.0], dtype=np.float32))
+    answers = Regression().predictions(
+        rows_of([0.5, -3.0]), make_features(2), examples_of(None, None)
+    )
 
     assert answers == [{"value": 0.5}, {"value": -3.0}]
 
 
 def test_metrics_are_correlations() -> None:
-    features = make_features(4)
-    Regression().add_labels(features, examples_of("1", "2", "3", "4"))
+    features, examples = make_features(4), examples_of("1", "2", "3", "4")
+    Regression().add_labels(features, examples)
+    outputs = rows_of([2, 4, 6, 8])
 
-    metrics = Regression().metrics(np.array([2, 4, 6, 8], dtype=np.float32), features)
+    metrics = Regression().metrics(outputs, features, examples)
 
     assert metrics["pearson"] == pytest.approx(1.0)
     assert metrics["spearman"] == pytest.approx(1.0)
     assert metrics["mse"] == pytest.approx(7.5)
     assert Regression.metric in metrics
+    assert Regression().scorer(outputs, features, examples)(np.arange(4)) == metrics
+    assert Regression().scorer(outputs, features, examples)(np.array([0, 0]))["mse"] == 1.0
+    judged = Regression().judgements(outputs, features, examples)
+    assert (judged[0].expected, judged[0].predicted, judged[0].correct) == ("1", "2", None)

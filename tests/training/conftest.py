@@ -41,7 +41,8 @@ def make_features() -> Callable[..., list[Features]]:
             length = int(random.integers(3, 21))
             # Ids from 20 on are never used, as in a real vocabulary.
             ids = random.integers(0, 20, length, dtype=np.int32)
-            features.append(Features(ids, length // 2, length, label=number % 3))
+            types = (np.arange(length) >= length // 2).astype(np.uint8)
+            features.append(Features(ids, types, length, label=number % 3, example=number))
         return features
 
     return make

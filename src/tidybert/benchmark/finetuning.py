@@ -118,20 +118,15 @@ def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(work: FinetuningWork) -> tuple[list[Any], list[Any]]:
-    from tidybert.data.readers import read_examples
+def _read(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
+    """The task, and the examples to train and to score on."""
+    from tidybert.tasks.options import TaskOptions
+    from tidybert.tasks.registry import task_class
 
-    scores = work.task == "regress"
-    train = read_examples(work.train, work.options, need_label=True, scores=scores)
-    dev = read_examples(work.dev, work.options, need_label=True, scores=scores) if work.dev else ()
-    return list(islice(train, work.num_examples)), list(dev)
-
-
-def _task(work: FinetuningWork, train: Sequence[Any]) -> Any:
-    from tidybert.data.examples import label_names
-    from tidybert.tasks import Classification, Regression
-
-    return Regression() if work.task == "regress" else Classification(label_names(train))
+    chosen = task_class(work.task)
+    train = list(islice(chosen.read(work.train, work.options, need_label=True), work.num_examples))
+    dev = list(chosen.read(work.dev, work.options, need_label=True)) if work.dev else []
+    return chosen.from_examples(train, TaskOptions()), train, dev
 
 
 def _run_ours(work: FinetuningWork) -> dict[str, Any]:
@@ -140,8 +135,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
     from tidybert.training.arguments import TrainingArguments
     from tidybert.training.trainer import StepReport
 
-    train, dev = _read(work)
-    task = _task(work, train)
+    task, train, dev = _read(work)
     arguments = TrainingArguments(
         num_train_epochs=work.num_train_epochs,
         max_steps=work.max_steps,
@@ -170,7 +164,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
     if dev:
         features = task.features(dev, trained.tokenizer, work.max_seq_length)
         task.add_labels(features, dev)
-        metrics = task.metrics(run_features(task, trained.model, features), features)
+        metrics = task.metrics(run_features(task, trained.model, features), features, dev)
     return {
         "metrics": metrics,
         "seconds": trained.result.seconds,
@@ -190,8 +184,7 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
     from tidybert.pretrained import model_directory
 
     transformers.utils.logging.set_verbosity_error()
-    train, dev = _read(work)
-    task = _task(work, train)
+    task, train, dev = _read(work)
     directory = model_directory(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     ids = {name: number for number, name in enumerate(task.label_names or ())}
@@ -290,9 +283,10 @@ def _score_transformers(
             batch.pop("labels")
             logits.append(model(**batch).logits.numpy())
     outputs = np.concatenate(logits)
-    features = [Features(np.zeros(0, dtype=np.int32), 0, 0) for _ in dev]
+    nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+    features = [Features(*nothing, num_tokens=0, example=number) for number in range(len(dev))]
     task.add_labels(features, dev)
-    metrics: dict[str, Any] = task.metrics(outputs if task.label_names else outputs[:, 0], features)
+    metrics: dict[str, Any] = task.metrics(list(outputs[:, None]), features, dev)
     return metrics
 
 

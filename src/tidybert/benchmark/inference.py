@@ -109,7 +109,7 @@ def _prepare(
     from tidybert.configuration import BertConfig
     from tidybert.inference.loading import build_with_weights, load_tokenizer
     from tidybert.pretrained import model_directory
-    from tidybert.tasks import Classification
+    from tidybert.tasks.classification import Classification
 
     origin = model_directory(model)
     config = BertConfig.from_file(origin / "config.json")
@@ -147,7 +147,7 @@ def _open_ours(directory: Path, max_seq_length: int) -> Run:
         # A copy has an empty cache: no text was seen before.
         tokenizer = copy.copy(predictor.tokenizer)
         features = predictor.task.features(examples, tokenizer, max_seq_length)
-        return run_features(predictor.task, predictor.model, features)
+        return np.concatenate(run_features(predictor.task, predictor.model, features))
 
     return run
 

@@ -30,7 +30,7 @@ class ModelMetadata:
         task: what the model was trained for ("classify", "regress", ...).
         label_names: the names of the classes in the order of their ids; None without classes.
         max_seq_length: the longest input in tokens, special tokens counted, that it was trained on.
-        temperature: logits are divided by this before the softmax; 1 leaves them alone.
+        settings: what else the task's answers need (temperature, thresholds, doc_stride, ...).
         columns: the columns of the training file by role ("text", "text_pair", "label"), or None.
         metrics: the scores of the saved weights by name.
         sha256: of config.json, vocab.txt and model.safetensors together; set on saving.
@@ -45,7 +45,7 @@ class ModelMetadata:
     task: str
     label_names: tuple[str, ...] | None = None
     max_seq_length: int = 128
-    temperature: float = 1.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
@@ -62,11 +62,9 @@ class ModelMetadata:
             object.__setattr__(self, "label_names", tuple(names))
         _check("task", self.task, isinstance(self.task, str) and bool(self.task), "a task's name")
         # type() and not isinstance: true is an int to Python, and no length.
-        length, temperature = _plain(self.max_seq_length), _plain(self.temperature)
+        length = _plain(self.max_seq_length)
         _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
-        warm = type(temperature) in (int, float) and temperature > 0
-        _check("temperature", self.temperature, warm, "a finite number above 0")
-        for key in ("columns", "metrics", "files"):
+        for key in ("columns", "metrics", "settings", "files"):
             value = getattr(self, key)
             allowed = isinstance(value, Mapping) or (key == "columns" and value is None)
             _check(key, value, allowed, "a JSON object")
@@ -80,6 +78,12 @@ class ModelMetadata:
                 f"format_version is {self.format_version!r:.20}; this program reads "
                 f"{FORMAT_VERSION}, a newer one may read it"
             )
+
+    def number(self, name: str, default: float) -> float:
+        """A number among the settings; ConfigError where it is not finite or not above 0."""
+        value = _plain(self.settings.get(name, default))
+        _check(name, value, type(value) in (int, float) and value > 0, "a finite number above 0")
+        return float(value)
 
     def sealed(self, directory: str | Path) -> "ModelMetadata":
         """The same with the hashes of every file in ``directory`` and this program's version."""

@@ -34,22 +34,16 @@ def evaluate(
 ) -> None:
     """Measure a finished RUN on labelled examples."""
     from tidybert.cli.results import print_metrics
-    from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.data.examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
     predictor = Predictor(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )
     report = ReadReport()
+    task = predictor.task
     examples = list(
-        read_examples(
-            file,
-            read,
-            need_label=True,
-            scores=predictor.task.name == "regress",
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-        )
+        task.read(file, read, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
     )
     for line in report.lines():
         note(line)
@@ -62,4 +56,4 @@ def evaluate(
     if json:
         print_json(metrics)
     else:
-        print_metrics(predictor.task.name, metrics, predictor.task.label_names)
+        print_metrics(task, metrics)

@@ -1,8 +1,7 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,18 +9,18 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
 from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
+from tidybert.tasks.options import TaskOptions
 from tidybert.training.arguments import TrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.data.examples import TextExample
-    from tidybert.tasks.task import Task
-
-TASKS = ("classify", "regress")
+    from tidybert.tasks.registry import AnyTask
 
 
-@takes(read=ReadOptions, arguments=TrainingArguments)
+@takes(read=ReadOptions, options=TaskOptions, arguments=TrainingArguments)
 def finetune(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="classify or regress.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="classify, regress, …: what to learn.")
+    ],
     model: Annotated[str, typer.Argument(metavar="MODEL", help="As tidybert models lists.")],
     *,
     train: Annotated[str, typer.Option("--train", metavar="FILE", help="Labelled examples.")],
@@ -36,10 +35,6 @@ def finetune(
     max_seq_length: Annotated[
         int, typer.Option("--max-seq-length", help="Tokens an example is cut to.")
     ] = 128,
-    class_weight: Annotated[
-        str | None,
-        typer.Option("--class-weight", help="balanced: rare classes weigh more in the loss."),
-    ] = None,
     vocab: Annotated[
         str | None,
         typer.Option("--vocab", metavar="MODEL", help="Whose vocabulary a size (mini) takes."),
@@ -56,18 +51,13 @@ def finetune(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     read: ReadOptions,
+    options: TaskOptions,
     arguments: TrainingArguments,
 ) -> None:
     """Fine-tune MODEL on labelled texts or pairs and write a RUN, which is a MODEL.
 
     The data are checked first. The weights that do best on dev are kept.
     """
-    if task not in TASKS:
-        raise UsageError(f"TASK is {task!r}; expected {' or '.join(TASKS)}")
-    if class_weight not in (None, "balanced") or (class_weight and task != "classify"):
-        raise UsageError(
-            f"--class-weight {class_weight} for {task}: expected balanced, and only with classify"
-        )
     if not 0 < dev_fraction < 1:
         raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
 
@@ -75,20 +65,22 @@ def finetune(
     from tidybert.cli.results import print_metrics
     from tidybert.finetuning import check_run, is_finished
     from tidybert.finetuning import finetune as train_model
+    from tidybert.tasks.registry import task_class
 
+    chosen = task_class(task, options)
     if resume and is_finished(out):
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     check_run(out, resume)
-    examples = _read(train, read, task, skip_bad_rows)
-    held_out = _read(dev, read, task, skip_bad_rows) if dev else None
+    examples = _read(chosen, train, read, skip_bad_rows)
+    held_out = _read(chosen, dev, read, skip_bad_rows) if dev else None
     if held_out is None:
-        examples, held_out = _hold_out(examples, task, dev_fraction, arguments.seed)
+        examples, held_out = chosen.hold_out(examples, dev_fraction, arguments.seed)
         note(
             f"no --dev: {len(held_out):,} of {len(examples) + len(held_out):,} examples are held "
             "out to measure on"
         )
-    job = _task(task, examples, class_weight)
+    job = chosen.from_examples(examples, options)
     with shown_training(job.metric, arguments.train_batch_size) as callbacks:
         finished = train_model(
             job,
@@ -116,7 +108,7 @@ def finetune(
             }
         )
         return
-    print_metrics(task, result.metrics, job.label_names)
+    print_metrics(finished.task, result.metrics)
     early = ", stopped early" if result.stopped_early else ""
     rate = result.num_examples / result.seconds if result.seconds else 0.0
     note(
@@ -126,47 +118,13 @@ def finetune(
     note(f"the model is in {out}; next: tidybert predict {out} FILE")
 
 
-def _read(path: str, options: ReadOptions, task: str, skip_bad_rows: bool) -> "list[TextExample]":
-    from tidybert.data.readers import ReadReport, read_examples
+def _read(task: "type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool) -> list[Any]:
+    from tidybert.data.examples import ReadReport
 
     report = ReadReport()
     examples = list(
-        read_examples(
-            path,
-            options,
-            need_label=True,
-            scores=task == "regress",
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-        )
+        task.read(path, options, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
     )
     for line in report.lines():
         note(line)
     return examples
-
-
-def _hold_out(
-    examples: "Sequence[TextExample]", task: str, fraction: float, seed: int
-) -> "tuple[list[TextExample], list[TextExample]]":
-    from tidybert.data.splits import random_split, stratified_split
-
-    texts = [(one.text, one.text_pair) for one in examples]
-    if task == "regress":
-        train, dev = random_split(len(examples), fraction, seed, texts=texts)
-    else:
-        labels = [one.label or "" for one in examples]
-        train, dev = stratified_split(labels, fraction, seed, texts=texts)
-    return [examples[index] for index in train], [examples[index] for index in dev]
-
-
-def _task(task: str, examples: "Sequence[TextExample]", class_weight: str | None) -> "Task":
-    from tidybert.data.examples import label_names
-    from tidybert.tasks import Classification, Regression
-    from tidybert.tasks.classification import balanced_class_weights
-
-    if task == "regress":
-        return Regression()
-    weights = None
-    if class_weight:
-        weights = balanced_class_weights([one.label for one in examples if one.label is not None])
-    return Classification(label_names(examples), weights)

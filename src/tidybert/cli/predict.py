@@ -43,7 +43,7 @@ def predict(
 
     A line is {"label", "score", "scores", "num_tokens", "truncated"}, or {"value", …}.
     """
-    from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.data.examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
     if out is not None and out.exists():
@@ -52,7 +52,7 @@ def predict(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )
     report = ReadReport()
-    examples = read_examples(
+    examples = predictor.task.read(
         file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
     )
     answered = truncated = 0

@@ -59,7 +59,7 @@ def quickstart(
     from tidybert.data.examples import label_names
     from tidybert.finetuning import finetune
     from tidybert.inference.predictor import Predictor
-    from tidybert.tasks import Classification
+    from tidybert.tasks.classification import Classification
 
     train, dev, new = map(_read, TICKETS)
     names = label_names(train)
@@ -75,9 +75,10 @@ def quickstart(
         f"{NUM_TRAIN_EPOCHS} times. Each time it is measured on dev, and the best weights are kept."
     )
     with shown_training(task.metric, arguments.train_batch_size) as callbacks:
-        result = finetune(
+        finished = finetune(
             task, MODEL, train, dev, arguments, run=out, resume=resume, callbacks=callbacks
-        ).result
+        )
+    result = finished.result
     _copy_tickets(out / "tickets")
 
     predictor = Predictor(out)
@@ -98,7 +99,7 @@ def quickstart(
         "None was learned from; they only chose the best weights. A row of the last table is a "
         "team, and its columns say where the team's tickets were sent."
     )
-    print_metrics(task.name, result.metrics, names)
+    print_metrics(finished.task, finished.result.metrics)
     _say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
     print_table(
         {"team": "left", "score": "right", "ticket": "left"},

@@ -25,12 +25,12 @@ class Batch:
 
 def collate(features: Sequence[Features]) -> Batch:
     """Lay the features' sequences end to end."""
-    return Batch(
-        Rows.from_lists(
-            [one.input_ids for one in features], [one.token_type_ids for one in features]
-        ),
-        features,
+    rows = Rows.from_flat(
+        np.concatenate([one.input_ids for one in features]),
+        np.concatenate([one.token_type_ids for one in features]),
+        tuple(length for one in features for length in one.sequence_lengths),
     )
+    return Batch(rows, features)
 
 
 def epoch_order(num_examples: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.examples import TextExample, count_of, finite_number, label_order
+from tidybert.data.features import Features, first_features
 from tidybert.errors import DataError
 
 Kind = Literal["classify", "regress"]
@@ -37,6 +38,8 @@ class DataReport:
     """By part (train, dev): the 50, 90, 95, 99 percentiles and max of tokens an example."""
     num_truncated: dict[str, int] = field(default_factory=dict)
     """By part: examples longer than max_seq_length."""
+    facts: list[str] = field(default_factory=list)
+    """What else a task tells of its data, a line each."""
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -54,6 +57,7 @@ class DataReport:
                 for name, value in lengths.items()
             )
             paragraphs.append(f"tokens, {part}: {shown}")
+        paragraphs += self.facts
         paragraphs += [f"warning: {message}" for message in self.warnings]
         paragraphs += [f"error: {message}" for message in self.errors]
         return [
@@ -77,20 +81,17 @@ class DataReport:
 def check_examples(
     train: Sequence[TextExample],
     dev: Sequence[TextExample] | None,
+    train_features: Sequence[Features],
+    dev_features: Sequence[Features],
     *,
-    kind: str,
-    lengths_train: npt.NDArray[np.integer[Any]],
-    lengths_dev: npt.NDArray[np.integer[Any]] | None,
+    kind: Kind,
     max_seq_length: int,
 ) -> DataReport:
-    """Examine examples before training.
+    """Examine texts before training.
 
-    ``lengths_train`` and ``lengths_dev`` are the tokens of each example, special tokens included,
-    before truncation: (number of examples,).  For ``regress`` each label must spell a finite
-    number, as `read_examples` with ``scores`` sees to.
+    For ``regress`` each label must spell a finite number, as `read_examples` with ``scores`` sees
+    to.
     """
-    assert len(lengths_train) == len(train)
-    assert dev is None or (lengths_dev is not None and len(lengths_dev) == len(dev))
     report = DataReport(kind, len(train), None if dev is None else len(dev))
     if not train:
         report.errors.append("there are no training examples")
@@ -101,10 +102,15 @@ def check_examples(
         _check_classes(report, train, dev or ())
     else:
         _check_scores(report, train)
-    _check_empty(report, "training", train)
-    _check_empty(report, "dev", dev or ())
+    for part, examples in (("training", train), ("dev", dev or ())):
+        empty = [
+            one.row
+            for one in examples
+            if not one.text.strip() or (one.text_pair is not None and not one.text_pair.strip())
+        ]
+        warn_of_empty_texts(report, part, empty)
     _check_duplicates(report, train, dev or ())
-    _check_lengths(report, lengths_train, lengths_dev, max_seq_length)
+    check_lengths(report, train_features, dev_features, max_seq_length)
     return report
 
 
@@ -161,15 +167,11 @@ def _check_scores(report: DataReport, train: Sequence[TextExample]) -> None:
         )
 
 
-def _check_empty(report: DataReport, part: str, examples: Sequence[TextExample]) -> None:
-    rows = [
-        e.row
-        for e in examples
-        if not e.text.strip() or (e.text_pair is not None and not e.text_pair.strip())
-    ]
+def warn_of_empty_texts(report: DataReport, part: str, rows: Sequence[int]) -> None:
+    """Warn of the examples on these lines, if there are any."""
     if rows:
         report.warnings.append(
-            f"{count_of(len(rows), f'{part} example')} with an empty text ({_lines_of(rows)}); "
+            f"{count_of(len(rows), f'{part} example')} with an empty text ({lines_of(rows)}); "
             "remove them, or fill them in"
         )
 
@@ -189,62 +191,66 @@ def _check_duplicates(
     if repeated:
         report.warnings.append(
             f"{count_of(len(repeated), 'training example')} repeating an earlier one, text and "
-            f"label ({_lines_of(repeated)})"
+            f"label ({lines_of(repeated)})"
         )
     torn = {text for text, labels in labels_of.items() if len(labels) > 1}
     if torn:
         rows = [e.row for e in train if (e.text, e.text_pair) in torn]
         report.warnings.append(
             f"{count_of(len(torn), 'text')} with contradictory labels, in {len(rows):,} training "
-            f"examples ({_lines_of(rows)}); decide on one label for each"
+            f"examples ({lines_of(rows)}); decide on one label for each"
         )
     shared = [e.row for e in dev if (e.text, e.text_pair) in labels_of]
     if shared:
         report.warnings.append(
             f"{count_of(len(shared), 'dev example')} of {len(dev):,} with a text that stands in "
-            f"the training examples too ({_lines_of(shared)} of dev), so the dev metrics flatter "
+            f"the training examples too ({lines_of(shared)} of dev), so the dev metrics flatter "
             "the model; remove them from one of the two"
         )
 
 
-def _check_lengths(
+def check_lengths(
     report: DataReport,
-    lengths_train: npt.NDArray[np.integer[Any]],
-    lengths_dev: npt.NDArray[np.integer[Any]] | None,
+    train_features: Sequence[Features],
+    dev_features: Sequence[Features],
     max_seq_length: int,
 ) -> None:
+    """Tell how long the examples are, and warn of those that lose something."""
     longest = 0
     told = []
-    for part, lengths in (("train", lengths_train), ("dev", lengths_dev)):
-        if lengths is None or not len(lengths):
+    lost: list[npt.NDArray[np.int64]] = []
+    for part, features in (("train", train_features), ("dev", dev_features)):
+        if not features:
             continue
+        lengths = np.array([one.num_tokens for one in first_features(features)])
         percentiles = np.percentile(lengths, PERCENTILES, method="higher")
         report.num_tokens[part] = {
             **{str(p): int(value) for p, value in zip(PERCENTILES, percentiles, strict=True)},
             "max": int(lengths.max()),
         }
-        truncated = int((lengths > max_seq_length).sum())
-        report.num_truncated[part] = truncated
-        if truncated:
-            longest = max(longest, int(lengths.max()))
+        truncated = np.array([one.num_tokens for one in first_features(features) if one.truncated])
+        report.num_truncated[part] = len(truncated)
+        if len(truncated):
+            longest = max(longest, int(truncated.max()))
+            lost.append(truncated)
             told.append(
-                f"{truncated:,} of {len(lengths):,} {part} ({truncated / len(lengths):.1%})"
+                f"{len(truncated):,} of {len(lengths):,} {part} "
+                f"({len(truncated) / len(lengths):.1%})"
             )
     if not told:
         return
     enough = min(longest, LONGEST_SEQUENCE)
     advice = f"--max-seq-length {enough} would keep them whole, at the cost of time"
     if longest > LONGEST_SEQUENCE:
-        lengths = np.concatenate([lengths_train] + ([] if lengths_dev is None else [lengths_dev]))
-        beyond = int((lengths > LONGEST_SEQUENCE).sum())
-        split = "put what matters first in the text, or split it into several examples"
+        beyond = int((np.concatenate(lost) > LONGEST_SEQUENCE).sum())
+        split = "read them whole with --long windows, or split them into several examples"
         advice = (
             f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens; {split}"
             if max_seq_length >= LONGEST_SEQUENCE
             else f"--max-seq-length {enough} would keep all but {beyond:,} whole; there, {split}"
         )
     report.warnings.append(
-        f"examples longer than --max-seq-length {max_seq_length} lose their end: "
+        f"examples longer than --max-seq-length {max_seq_length} lose a part: "
         f"{' and '.join(told)}; {advice}"
     )
 
@@ -265,7 +271,8 @@ def _listed(counts: dict[str, int], shown: int) -> str:
     return ", ".join(parts) + more
 
 
-def _lines_of(rows: Sequence[int]) -> str:
+def lines_of(rows: Sequence[int]) -> str:
+    """Where something was found: lines 3, 7 and 9 more."""
     parts = ", ".join(str(row) for row in rows[:SHOWN])
     more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
     return f"{'line' if len(rows) == 1 else 'lines'} {parts}{more}"

@@ -19,29 +19,41 @@ from tidybert.tokenization.encoding import fitting_lengths
 
 @dataclass(slots=True)
 class Features:
-    """One example.
+    """What the model reads of one example, or of one window of it.
 
-    input_ids: (n,) int32.  first_length: how many of them have token type 0, [CLS] A [SEP].
-    num_tokens: how many there were before truncation.  label: what the task's loss compares with.
-    weight: the example's share in the loss, relative to the others.
+    It is one sequence, or several that belong together (the choices of a question).
+
+    Args:
+        input_ids: (n,) int32, the sequences end to end, special tokens included.
+        token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
+        num_tokens: how many there were before truncation, of the whole example.
+        truncated: whether something of the example stands in none of its features.
+        lengths: of each sequence; empty for one sequence of n.
+        example: the example's number among those that were given; its windows share it.
+        place: what the answer needs to know of a window, known to its task alone.
+        label: what the task's loss compares with.
+        weight: the share in the loss, relative to the others.
     """
 
     input_ids: npt.NDArray[np.int32]
-    first_length: int
+    token_type_ids: npt.NDArray[np.uint8]
     num_tokens: int
+    truncated: bool = False
+    lengths: tuple[int, ...] = ()
+    example: int = 0
+    place: Any = None
     label: Any = None
     weight: float = 1.0
 
     @property
-    def truncated(self) -> bool:
-        return self.num_tokens > len(self.input_ids)
+    def sequence_lengths(self) -> tuple[int, ...]:
+        """The length of each of its sequences; they sum up to n."""
+        return self.lengths or (len(self.input_ids),)
 
-    @property
-    def token_type_ids(self) -> npt.NDArray[np.uint8]:
-        """(n,) uint8: 0 for [CLS] A [SEP], 1 for B [SEP]."""
-        types = np.ones(len(self.input_ids), dtype=np.uint8)
-        types[: self.first_length] = 0
-        return types
+
+def first_features(features: Sequence[Features]) -> list[Features]:
+    """The first of each example's features, in the order of the examples."""
+    return list({one.example: one for one in reversed(features)}.values())[::-1]
 
 
 class BatchTokenizer(Protocol):
@@ -77,19 +89,24 @@ def text_features(
     firsts = tokenizer.encode_batch(texts, add_special_tokens=False)
     features = []
     if text_pairs is None:
-        for ids in firsts:
+        for number, ids in enumerate(firsts):
             joined = np.concatenate((start, ids[:room], end), dtype=np.int32, casting="unsafe")
-            features.append(Features(joined, len(joined), len(ids) + special))
+            types = np.zeros(len(joined), dtype=np.uint8)
+            total = len(ids) + special
+            features.append(Features(joined, types, total, total > max_seq_length, example=number))
         return features
     seconds = tokenizer.encode_batch(text_pairs, add_special_tokens=False)
-    for first, second in zip(firsts, seconds, strict=True):
+    for number, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
         keep_first, keep_second = fitting_lengths([len(first), len(second)], room)
         joined = np.concatenate(
             (start, first[:keep_first], end, second[:keep_second], end),
             dtype=np.int32,
             casting="unsafe",
         )
-        features.append(Features(joined, keep_first + 2, len(first) + len(second) + special))
+        types = np.zeros(len(joined), dtype=np.uint8)
+        types[keep_first + 2 :] = 1
+        total = len(first) + len(second) + special
+        features.append(Features(joined, types, total, total > max_seq_length, example=number))
     return features
 
 

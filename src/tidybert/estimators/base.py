@@ -30,7 +30,8 @@ from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.loading import choose_device, load_finished
 from tidybert.inference.running import run_features
 from tidybert.pretrained import model_directory
-from tidybert.tasks.task import Task
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.texts import example_outputs
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.trainer import StepReport, TrainingResult
@@ -45,7 +46,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; see BertClassifier for the parameters."""
 
     _task_name: str
-    task_: Task
+    task_: AnyTask
     model_: nn.Module
     tokenizer_: BertTokenizer
     result_: TrainingResult
@@ -179,7 +180,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _finetune(
         self,
-        task: Task,
+        task: AnyTask,
         texts: Sequence[tuple[int, Text]],
         labels: Sequence[str],
         weights: npt.NDArray[np.float64],
@@ -205,13 +206,14 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 example_weights=weights[train].tolist(),
                 callbacks=self._callbacks(),
             )
-        self.task_, self.model_, self.tokenizer_ = task, finished.model, finished.tokenizer
+        self.task_, self.model_ = finished.task, finished.model
+        self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
         self.n_features_in_ = len(texts[0][1])
         return self
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
-        """The model's outputs for each example, (n, …), in order."""
+        """The model's outputs for each example, (n, C), in order."""
         check_is_fitted(self)
         texts = read_texts(X)
         expected = getattr(self, "n_features_in_", len(texts[0]))
@@ -230,7 +232,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(truncated, len(features), self.max_seq_length_)
-        return run_features(self.task_, self.model_, features)
+        return example_outputs(run_features(self.task_, self.model_, features), features)
 
     def _arguments(self) -> TrainingArguments:
         names = [field.name for field in fields(TrainingArguments)]
@@ -244,7 +246,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             return TrainingArguments(**values)
 
     def _split(
-        self, task: Task, examples: Sequence[TextExample]
+        self, task: AnyTask, examples: Sequence[TextExample]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Indices of the examples to train on and of those held out."""
         fraction, everything = self.validation_fraction, np.arange(len(examples))

@@ -59,6 +59,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
     """
 
     _task_name = "classify"
+    task_: Classification
     classes_: npt.NDArray[Any]
 
     def __init__(
@@ -142,13 +143,17 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Probabilities (n, C), in the order of ``classes_``."""
-        return softmax(self._outputs(X))
+        return softmax(self._scaled(X))
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities, (n, C)."""
-        outputs = self._outputs(X).astype(np.float64)
+        outputs = self._scaled(X).astype(np.float64)
         shifted = outputs - outputs.max(1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
+
+    def _scaled(self, X: Any) -> npt.NDArray[np.float32]:
+        """Logits (n, C) divided by the temperature that the part held out asked for, if any was."""
+        return self._outputs(X) / np.float32(self.task_.temperature)
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """Logits (n, C); of two classes the second's logit less the first's, (n,)."""
@@ -197,7 +202,9 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         # The shell orders classes as numbers where they are; scikit-learn expects them sorted.
         order = np.argsort(classes, kind="stable")
         self.classes_ = classes[order]
-        self.task_ = Classification([names[index] for index in order])
+        self.task_ = Classification(
+            [names[index] for index in order], temperature=self.task_.temperature
+        )
         head: Any = self.model_.classifier
         with torch.no_grad():
             for parameter in (head.weight, head.bias):

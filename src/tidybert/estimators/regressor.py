@@ -30,4 +30,4 @@ class BertRegressor(RegressorMixin, BertEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """The number predicted for each example, (n,)."""
-        return self._outputs(X).astype(np.float64)
+        return self._outputs(X)[:, 0].astype(np.float64)

@@ -16,9 +16,9 @@ from tidybert.checkpoints.directory import (
 )
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, VocabularyError, WeightsError
-from tidybert.modeling.bert import BertModel, initialize
+from tidybert.modeling.bert import BertModel, initialize_part
 from tidybert.pretrained import model_directory
-from tidybert.tasks.task import Task, task_for
+from tidybert.tasks.registry import AnyTask, task_for
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -40,7 +40,7 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
 
 def load_finished(
     run: str | Path, *, allow_pickle: bool = False
-) -> tuple[Task, nn.Module, BertTokenizer, ModelMetadata]:
+) -> tuple[AnyTask, nn.Module, BertTokenizer, ModelMetadata]:
     """A fine-tuned model with its head: a RUN of ours, or a directory that transformers saved.
 
     Raises what ``load`` raises, and WeightsError where there is no head.
@@ -90,7 +90,7 @@ def build_with_weights(
     new = {name.rpartition(".")[0] for name in report.new}
     for name, module in model.named_modules():
         if name in new:
-            initialize(module, config.initializer_range)
+            initialize_part(module, config.initializer_range)
     return model, report
 
 

@@ -1,16 +1,19 @@
 """Predictor: load a finished RUN once, then answer texts in batches, in the order given."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tidybert.configuration import BertConfig
-from tidybert.data.examples import TextExample
+from tidybert.data.features import Features, first_features
 from tidybert.errors import DataError, UsageError
 from tidybert.inference.loading import choose_device, load_finished
 from tidybert.inference.running import run_features
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.task import Outputs
 
 # A stream's first answers come at once; its chunks then grow to where sorting by length pays.
 _FIRST_CHUNK, _LARGEST_CHUNK = 1, 1024
@@ -20,7 +23,7 @@ class Predictor:
     """A fine-tuned model that answers.
 
     Args:
-        run: a RUN, or a directory with a sequence classifier that transformers saved.
+        run: a RUN, or a directory that transformers saved with such a head.
         device: auto, cpu, cuda or cuda:N.
         max_seq_length: tokens a text is cut to; None for what the model was trained with.
         allow_pickle: read a pickle's weights where there is no safetensors file.
@@ -51,27 +54,27 @@ class Predictor:
         self.max_seq_length = max_seq_length or self.metadata.max_seq_length
 
     def predict(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+        self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None
     ) -> list[dict[str, Any]]:
-        """One answer a text, in order: see ``predict_stream``."""
+        """One answer a text, in order: see ``predict_stream``.
+
+        What ``texts`` and ``text_pairs`` are is the task's: texts and second texts to classify,
+        questions and contexts to answer, contexts and lists of choices to choose from.
+        """
         if isinstance(texts, str) or isinstance(text_pairs, str):
             raise DataError("one string was given; expected a list of texts: wrap it in [...]")
-        pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
-        if len(pairs) != len(texts):
-            raise DataError(f"there are {len(texts)} texts and {len(pairs)} second texts")
-        examples = [
-            TextExample(text, pair, None, row)
-            for row, (text, pair) in enumerate(zip(texts, pairs, strict=True), start=1)
-        ]
+        if text_pairs is not None and len(text_pairs) != len(texts):
+            raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+        examples = self.task.from_texts(texts, text_pairs)
         return list(self._answers(examples)) if examples else []
 
-    def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
+    def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
 
-        Each is {"label", "score", "scores"} or {"value"}, with "num_tokens" (before truncation) and
-        "truncated".
+        Each is as the task's ``predictions`` makes it ({"label", "score", "scores"}, {"value"}, …),
+        with "num_tokens" (before truncation) and "truncated".
         """
-        chunk: list[TextExample] = []
+        chunk: list[Any] = []
         size = _FIRST_CHUNK
         for example in examples:
             chunk.append(example)
@@ -81,25 +84,48 @@ class Predictor:
         if chunk:
             yield from self._answers(chunk)
 
-    def evaluate(self, examples: Sequence[TextExample]) -> dict[str, Any]:
+    def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with num_examples and num_truncated.
 
         Raises DataError for a label that the model does not know, or no examples.
+        """
+        return self.examine(examples).metrics()
+
+    def examine(self, examples: Sequence[Any]) -> "Examination":
+        """What the model says of labelled examples, to be measured in more ways than one.
+
+        Raises as ``evaluate``.
         """
         if not examples:
             raise DataError("there are no examples to evaluate on")
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         self.task.add_labels(features, examples)
         outputs = run_features(self.task, self.model, features)
-        return {
-            **self.task.metrics(outputs, features),
-            "num_examples": len(features),
-            "num_truncated": sum(one.truncated for one in features),
-        }
+        return Examination(self.task, examples, features, outputs)
 
-    def _answers(self, examples: Sequence[TextExample]) -> Iterator[dict[str, Any]]:
+    def _answers(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         outputs = run_features(self.task, self.model, features)
-        assert np.isfinite(outputs).all(), "the model's weights are finite but its outputs are not"
-        for answer, one in zip(self.task.predictions(outputs), features, strict=True):
+        finite = all(np.isfinite(each).all() for each in outputs)
+        assert finite, "the model's weights are finite but its outputs are not"
+        answers = self.task.predictions(outputs, features, examples)
+        for answer, one in zip(answers, first_features(features), strict=True):
             yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Labelled examples, their features, and what the model said of each."""
+
+    task: AnyTask
+    examples: Sequence[Any]
+    features: Sequence[Features]
+    outputs: Outputs
+
+    def metrics(self) -> dict[str, Any]:
+        """The task's metrics, with num_examples and num_truncated."""
+        return {
+            **self.task.metrics(self.outputs, self.features, self.examples),
+            "num_examples": len(self.examples),
+            "num_truncated": sum(one.truncated for one in first_features(self.features)),
+        }

@@ -9,27 +9,36 @@ from torch import nn
 
 from tidybert.data.batching import collate, cut_by_tokens
 from tidybert.data.features import Features
-from tidybert.tasks.task import Task
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.task import Unit
 
 # On a CPU 1024 to 4096 are equal within noise, and 256, 512 and 8192 slower (SST-2's dev part).
 TOKENS_PER_BATCH = 2048
 
 
 def run_features(
-    task: Task,
+    task: AnyTask,
     model: nn.Module,
     features: Sequence[Features],
     tokens_per_batch: int = TOKENS_PER_BATCH,
-) -> npt.NDArray[np.float32]:
-    """The task's outputs, (number of features, …) float32; the model must be in evaluation mode."""
+) -> list[npt.NDArray[np.float32]]:
+    """The task's outputs of each of the features, float32, a row for each of its units.
+
+    The model must be in evaluation mode.
+    """
     device = next(model.parameters()).device
-    parts, order = [], []
+    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     with torch.inference_mode():
-        for batch in cut_by_tokens([len(one.input_ids) for one in features], tokens_per_batch):
-            chosen = collate([features[index] for index in batch])
-            parts.append(task.outputs(model, chosen.to(device)).float().cpu().numpy())
-            order.append(batch)
-    outputs = np.concatenate(parts)
-    result = np.empty_like(outputs)
-    result[np.concatenate(order)] = outputs
-    return result
+        for chosen in cut_by_tokens([len(one.input_ids) for one in features], tokens_per_batch):
+            batch = collate([features[index] for index in chosen])
+            outputs = task.outputs(model, batch.to(device)).float().cpu().numpy()
+            ends = np.cumsum([_num_rows(one, task.unit) for one in batch.features])
+            for index, rows in zip(chosen, np.split(outputs, ends[:-1]), strict=True):
+                results[index] = rows
+    return results
+
+
+def _num_rows(features: Features, unit: Unit) -> int:
+    if unit == "feature":
+        return 1
+    return len(features.sequence_lengths) if unit == "sequence" else len(features.input_ids)

@@ -1,7 +1,28 @@
 """Tensors: the encoder over rows of tokens, and the heads on it."""
 
 from tidybert.modeling.bert import BertModel, BertModelOutput
-from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.modeling.heads import (
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertForPreTrainingOutput,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from tidybert.modeling.rows import Rows
 
-__all__ = ["BertForSequenceClassification", "BertModel", "BertModelOutput", "Rows"]
+__all__ = [
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForNextSentencePrediction",
+    "BertForPreTraining",
+    "BertForPreTrainingOutput",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+    "BertModelOutput",
+    "Rows",
+]

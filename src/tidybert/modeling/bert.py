@@ -141,20 +141,19 @@ def initialize(module: nn.Module, initializer_range: float) -> None:
     create_initializer); Hugging Face draws from a plain normal.
     """
     for part in module.modules():
-        if isinstance(part, nn.LayerNorm):
-            nn.init.ones_(part.weight)
-            nn.init.zeros_(part.bias)
-        if isinstance(part, nn.Linear | nn.Embedding):
-            nn.init.trunc_normal_(
-                part.weight,
-                std=initializer_range,
-                a=-2 * initializer_range,
-                b=2 * initializer_range,
-            )
-        if isinstance(part, nn.Linear):
-            nn.init.zeros_(part.bias)
-        if isinstance(part, nn.LayerNorm):
-            part.reset_parameters()
+        initialize_part(part, initializer_range)
+
+
+def initialize_part(part: nn.Module, initializer_range: float) -> None:
+    """The same for the parameters that the module holds itself, its submodules left alone."""
+    for name, parameter in part.named_parameters(recurse=False):
+        if name == "bias":
+            nn.init.zeros_(parameter)
+        elif isinstance(part, nn.LayerNorm):
+            nn.init.ones_(parameter)
+        else:
+            bound = 2 * initializer_range
+            nn.init.trunc_normal_(parameter, std=initializer_range, a=-bound, b=bound)
 
 
 def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertModelOutput:

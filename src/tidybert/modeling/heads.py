@@ -1,14 +1,20 @@
-"""Heads on the encoder, which they hold as ``.bert`` (paper section 4.1; run_classifier.py).
+"""Heads on the encoder, which they hold as ``.bert`` (paper sections 3.1 and 4; run_*.py).
 
 Losses belong to the tasks; a head returns logits.  Each model is called with Rows, or with padded
-(B, S) tensors and an attention_mask, like BertModel.
+(B, S) tensors and an attention_mask, like BertModel.  T tokens, B sequences, S longest length,
+C choices, M masked positions, V vocabulary.
 """
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel, initialize
 from tidybert.modeling.dropout import dropout
+from tidybert.modeling.encoder import ACTIVATIONS
 from tidybert.modeling.rows import Rows
 
 
@@ -36,6 +42,195 @@ class BertForSequenceClassification(nn.Module):
         return logits
 
 
+class BertForMultipleChoice(nn.Module):
+    """One logit a sequence; the softmax is over the sequences of one question (paper 4.4)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialize(self.classifier, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B,) of the rows' sequences; of padded (B, C, S) tensors (B, C)."""
+        if not isinstance(input_ids, Rows) and input_ids.dim() == 3:
+            shape = input_ids.shape
+            flat = (
+                None if each is None else each.reshape(-1, shape[2])
+                for each in (input_ids, attention_mask, token_type_ids)
+            )
+            ids, mask, types = flat
+            assert ids is not None
+            return self.forward(ids, mask, types).view(shape[:2])
+        rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
+        pooled = dropout(self.bert.pooled(rows), self.config.hidden_dropout_prob, self.training)
+        logits: Tensor = self.classifier(pooled)
+        return logits[:, 0]
+
+
+class BertForTokenClassification(nn.Module):
+    """Dropout and a linear layer on every token (paper 5.3, table 7)."""
+
+    def __init__(self, config: BertConfig, num_labels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.num_labels = num_labels
+        self.bert = BertModel(config, add_pooler=False)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        initialize(self.classifier, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        output_rows: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (T, num_labels), padded (B, S, num_labels), or of ``output_rows`` (R,) alone."""
+        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
+        hidden = self.bert(rows, output_rows=output_rows).last_hidden_state
+        hidden = dropout(hidden, self.config.hidden_dropout_prob, self.training)
+        return _as_given(self.classifier(hidden), input_ids, cells)
+
+
+class BertForQuestionAnswering(nn.Module):
+    """A start and an end logit for every token (paper 4.2; run_squad.py, create_model)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config, add_pooler=False)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        initialize(self.qa_outputs, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (T, 2), start and end; padded (B, S, 2)."""
+        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
+        return _as_given(self.qa_outputs(self.bert(rows).last_hidden_state), input_ids, cells)
+
+
+class BertMLMHead(nn.Module):
+    """Dense, activation, LayerNorm, and a product with the word embeddings plus a bias.
+
+    Paper 3.1, task 1; run_pretraining.py, get_masked_lm_output.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.activation = ACTIVATIONS[config.hidden_act]
+        initialize(self, config.initializer_range)
+
+    def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """(M, H) states and (V, H) embeddings to logits (M, V)."""
+        hidden = self.layer_norm(self.activation(self.dense(hidden)))
+        return functional.linear(hidden, word_embeddings, self.bias)
+
+
+class BertForMaskedLM(nn.Module):
+    """The encoder with the masked-LM head, whose decoder is the word embeddings."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config, add_pooler=False)
+        self.mlm = BertMLMHead(config)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        masked_lm_positions: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (T, V) or padded (B, S, V), or (M, V) at the rows that the positions (M,) name."""
+        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
+        hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
+        logits = self.mlm(hidden, self.bert.embeddings.word_embeddings.weight)
+        return _as_given(logits, input_ids, cells)
+
+
+class BertForNextSentencePrediction(nn.Module):
+    """Two classes on the pooled [CLS]: 0 B follows A, 1 it does not (paper 3.1, task 2)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.nsp = nn.Linear(config.hidden_size, 2)
+        initialize(self.nsp, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B, 2)."""
+        rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
+        logits: Tensor = self.nsp(self.bert.pooled(rows))
+        return logits
+
+
+@dataclass(frozen=True)
+class BertForPreTrainingOutput:
+    """prediction_logits: (M, V) or as BertForMaskedLM.  seq_relationship_logits: (B, 2)."""
+
+    prediction_logits: Tensor
+    seq_relationship_logits: Tensor
+
+
+class BertForPreTraining(nn.Module):
+    """The encoder with both heads of pre-training (paper 3.1; run_pretraining.py)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = BertModel(config)
+        self.mlm = BertMLMHead(config)
+        self.nsp = nn.Linear(config.hidden_size, 2)
+        initialize(self.nsp, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids: Rows | Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        masked_lm_positions: Tensor | None = None,
+    ) -> BertForPreTrainingOutput:
+        """Both logits; with positions (M,) the last layer works on those rows and [CLS] alone."""
+        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
+        assert self.bert.pooler is not None
+        first = rows.first_rows
+        if masked_lm_positions is None:
+            hidden = self.bert(rows).last_hidden_state
+            first_hidden, masked_hidden = hidden[first], hidden
+        else:
+            wanted = torch.cat((first, masked_lm_positions))
+            hidden = self.bert(rows, output_rows=wanted).last_hidden_state
+            first_hidden, masked_hidden = hidden[: len(first)], hidden[len(first) :]
+        logits = self.mlm(masked_hidden, self.bert.embeddings.word_embeddings.weight)
+        return BertForPreTrainingOutput(
+            _as_given(logits, input_ids, cells), self.nsp(self.bert.pooler(first_hidden))
+        )
+
+
 def as_rows(
     input_ids: Rows | Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
 ) -> tuple[Rows, Tensor | None]:
@@ -43,3 +238,12 @@ def as_rows(
     if isinstance(input_ids, Rows):
         return input_ids, None
     return Rows.from_padded(input_ids, attention_mask, token_type_ids)
+
+
+def _as_given(logits: Tensor, input_ids: Rows | Tensor, cells: Tensor | None) -> Tensor:
+    """(T, C) as it is over rows; (B, S, C), 0 where there is no token, over padded tensors."""
+    if isinstance(input_ids, Rows) or cells is None or len(logits) != len(cells):
+        return logits
+    size, length = input_ids.shape
+    flat = logits.new_zeros(size * length, logits.shape[1]).index_copy(0, cells, logits)
+    return flat.view(size, length, -1)

@@ -82,25 +82,44 @@ class Rows:
         Raises ValueError for no sequences, an empty one, or types and positions of other lengths.
         """
         lengths = tuple(len(ids) for ids in input_ids)
-        if not lengths or min(lengths) == 0:
-            raise ValueError(
-                f"a batch needs sequences of at least one token; got lengths {lengths}"
-            )
+        if not lengths:
+            raise ValueError("a batch needs sequences of at least one token; got none")
         for name, other in (("token_type_ids", token_type_ids), ("position_ids", position_ids)):
             if other is not None and tuple(len(values) for values in other) != lengths:
                 raise ValueError(f"{name} must have the lengths of input_ids, {lengths}")
-        total = sum(lengths)
+        return cls.from_flat(
+            np.concatenate(input_ids),
+            None if token_type_ids is None else np.concatenate(token_type_ids),
+            lengths,
+            None if position_ids is None else np.concatenate(position_ids),
+        )
+
+    @classmethod
+    def from_flat(
+        cls,
+        input_ids: npt.NDArray[Any],
+        token_type_ids: npt.NDArray[Any] | None,
+        lengths: tuple[int, ...],
+        position_ids: npt.NDArray[Any] | None = None,
+    ) -> "Rows":
+        """Rows from arrays (T,) of sequences that lie end to end already.
+
+        Raises ValueError for an empty sequence, and for lengths that do not sum up to T.
+        """
+        if not lengths or min(lengths) == 0 or sum(lengths) != len(input_ids):
+            raise ValueError(
+                f"a batch needs sequences of at least one token; got lengths {lengths} of "
+                f"{len(input_ids)} tokens"
+            )
         starts = np.zeros(len(lengths) + 1, dtype=np.int32)
         np.cumsum(lengths, out=starts[1:])
         if position_ids is None:
-            positions = np.arange(total) - np.repeat(starts[:-1], lengths)
-        else:
-            positions = np.concatenate(position_ids)
-        types = np.zeros(total) if token_type_ids is None else np.concatenate(token_type_ids)
+            position_ids = np.arange(len(input_ids)) - np.repeat(starts[:-1], lengths)
+        types = np.zeros(len(input_ids)) if token_type_ids is None else token_type_ids
         return cls(
-            input_ids=torch.from_numpy(np.concatenate(input_ids).astype(np.int64)),
+            input_ids=torch.from_numpy(input_ids.astype(np.int64)),
             token_type_ids=torch.from_numpy(types.astype(np.int64)),
-            position_ids=torch.from_numpy(positions.astype(np.int64)),
+            position_ids=torch.from_numpy(position_ids.astype(np.int64)),
             cu_seqlens=torch.from_numpy(starts),
             lengths=lengths,
         )

@@ -1,7 +1,7 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,30 +9,45 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.examples import TextExample
-from tidybert.data.features import BatchTokenizer, Features, example_features
-from tidybert.errors import DataError, UsageError
+from tidybert.data.examples import TextExample, label_names
+from tidybert.data.features import Features, first_features
+from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tasks.options import TaskOptions
+from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
+from tidybert.tasks.texts import TextTask, example_outputs, shown_text
 
 
-class Classification:
+class Classification(TextTask):
     """Cross-entropy over classes.
 
     Args:
         label_names: the classes in the order of their ids.
         class_weights: by name, each example's weight in the loss; None weighs all alike.
-        temperature: predictions divide logits by this before the softmax.
+        temperature: answers divide logits by this before the softmax.
 
     Raises UsageError for class weights of other names.
     """
 
     name = "classify"
+    kind = "classify"
     metric = "accuracy"
     architecture = "BertForSequenceClassification"
     problem_type: str | None = "single_label_classification"
+    unit: Unit = "feature"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "accuracy": "share of the examples that are right",
+        "macro_f1": "mean F1 of the classes, however rare",
+        "matthews": "correlation; 0 is chance, 1 is perfect",
+        "f1": "F1 of the class {positive}",
+        "log_loss": "mean of -ln(probability of the right class)",
+    }
+    takes: ClassVar[frozenset[str]] = frozenset({"class_weight", "multi_label"})
 
     def __init__(
         self,
@@ -50,18 +65,31 @@ class Classification:
                 f"{', '.join(self._names)} a weight"
             )
         self._class_weights = class_weights
-        self._temperature = temperature
+        self.temperature = temperature
+
+    @classmethod
+    def from_examples(cls, examples: Sequence[TextExample], options: TaskOptions) -> Self:
+        weights = None
+        if options.class_weight:
+            labels = [one.label for one in examples if one.label is not None]
+            weights = balanced_class_weights(labels)
+        return cls(label_names(examples), weights)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        if not metadata.label_names:
+            raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
+        return cls(metadata.label_names, temperature=metadata.number("temperature", 1.0))
+
+    def settings(self) -> dict[str, Any]:
+        return {"temperature": self.temperature}
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=len(self._names))
 
-    def features(
-        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
-    ) -> list[Features]:
-        return example_features(examples, tokenizer, max_seq_length)
-
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
-        for one, example in zip(features, examples, strict=True):
+        for one in features:
+            example = examples[one.example]
             if example.label is None or example.label not in self._ids:
                 shown = ", ".join(self._names[:20]) + (", …" if len(self._names) > 20 else "")
                 raise DataError(
@@ -86,15 +114,26 @@ class Classification:
         logits: Tensor = model(batch.rows)
         return logits
 
-    def metrics(
-        self, outputs: npt.NDArray[np.float32], features: Sequence[Features]
-    ) -> dict[str, Any]:
-        labels = np.array([one.label for one in features], dtype=np.int64)
-        return classification_metrics(labels, outputs.argmax(1), self._names)
+    def calibrated(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> Self:
+        logits = example_outputs(outputs, features)
+        labels = example_labels(features)
+        return type(self)(self._names, self._class_weights, fit_temperature(logits, labels))
 
-    def predictions(self, outputs: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+    def metrics(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> dict[str, Any]:
+        probabilities = self._probabilities(outputs, features)
+        return classification_metrics(
+            example_labels(features), probabilities.argmax(1), self._names, probabilities
+        )
+
+    def predictions(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> list[dict[str, Any]]:
         answers = []
-        for scores in softmax(outputs / np.float32(self._temperature)):
+        for scores in self._probabilities(outputs, features):
             best = int(scores.argmax())
             answers.append(
                 {
@@ -104,6 +143,56 @@ class Classification:
                 }
             )
         return answers
+
+    def judgements(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> list[Judgement]:
+        probabilities = self._probabilities(outputs, features)
+        return [
+            Judgement(
+                text=shown_text(example),
+                expected=self._names[label],
+                predicted=self._names[best],
+                correct=float(best == label),
+                confidence=float(scores[best]),
+                expected_probability=float(scores[label]),
+                num_tokens=one.num_tokens,
+                row=example.row,
+            )
+            for example, one, label, best, scores in zip(
+                examples,
+                first_features(features),
+                example_labels(features).tolist(),
+                probabilities.argmax(1).tolist(),
+                probabilities,
+                strict=True,
+            )
+        ]
+
+    def scorer(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> Scorer:
+        probabilities, labels = self._probabilities(outputs, features), example_labels(features)
+        predicted = probabilities.argmax(1)
+
+        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
+            found = classification_metrics(
+                labels[chosen], predicted[chosen], self._names, probabilities[chosen]
+            )
+            return {name: value for name, value in found.items() if isinstance(value, float)}
+
+        return score
+
+    def _probabilities(
+        self, outputs: Outputs, features: Sequence[Features]
+    ) -> npt.NDArray[np.float64]:
+        """(number of examples, C)."""
+        return softmax(example_outputs(outputs, features) / np.float32(self.temperature))
+
+
+def example_labels(features: Sequence[Features]) -> npt.NDArray[np.int64]:
+    """The class of each example, (number of examples,)."""
+    return np.array([one.label for one in first_features(features)], dtype=np.int64)
 
 
 def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
