@@ -162,6 +162,13 @@ def test_standard_input_stops_at_the_first_bad_row(monkeypatch):
         next(stream)
 
 
+@pytest.mark.parametrize("other", ["swag", "conll"])
+def test_formats_of_other_tasks_are_refused(write, other):
+    assert f"--format {other}: texts are read from csv," in failure(
+        write("a.csv", "text,label\na,b\n"), format=other
+    )
+
+
 # Columns and headers
 
 

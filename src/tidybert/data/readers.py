@@ -95,6 +95,10 @@ def _rows(
 ) -> Iterator[Values | Problem]:
     path = report.path
     report.format = options.format or _format_of(path)
+    if report.format and report.format not in FORMATS:
+        raise UsageError(
+            f"{path}: --format {report.format}: texts are read from {', '.join(FORMATS)}"
+        )
     if report.format == "parquet":
         refuse_flags(options, report, "header", "delimiter", "quoting")
         yield from rows.parquet_values(options, report, need_label=need_label)
