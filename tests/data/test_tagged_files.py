@@ -254,14 +254,14 @@ def test_bad_objects_are_told_by_their_lines(write: Any) -> None:
     assert len(read(path, skip_bad_rows=True, report=report)) == 2
     assert [(each.row, each.message) for each in report.problems] == [
         (2, "2 words and 1 tag"),
-        (3, "tag 0 is the number 0 where a text is expected; write the tags' names"),
+        (3, "'tags[0]' is the number 0 where a text is expected; write the tags' names"),
         (4, "a text where a list with a tag for each word is expected"),
-        (5, "word 0 is the number 1 where a text is expected"),
+        (5, "'tokens[0]' is the number 1 where a text is expected"),
         (6, "there is no word, so nothing to learn or to measure"),
         (7, "'tokens' is null where a text or a list of words is expected"),
-        (8, "the tag of word 0 is empty"),
+        (8, "the tag of word 0 is empty (the first word is 0)"),
         (10, f"the tag 'Y' of the word 'a' {NO_TAG}"),
-        (11, "word 0 holds a lone surrogate"),
+        (11, "'tokens[0]' holds a lone surrogate (half of a \\ud83d\\ude00 pair)"),
     ]
 
 
@@ -332,7 +332,7 @@ def test_more_spans_that_cannot_be(write: Any) -> None:
     ):
         assert message in failure(write("a.jsonl", [{"text": "Paris", "spans": marks}]))
     broken = write("a.jsonl", [{"text": "\udc00", "spans": []}])
-    assert "the text holds a lone surrogate" in failure(broken)
+    assert "'text' holds a lone surrogate" in failure(broken)
 
 
 def test_objects_without_a_known_key_say_which_to_give(write: Any) -> None:

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final, cast
 
 from tidybert.data.columns import describe_columns
-from tidybert.data.examples import ReadReport, count_of, json_type
+from tidybert.data.examples import ReadReport, count_of, json_type, text_problem
 from tidybert.data.formats import Problem
 from tidybert.data.options import ReadOptions
 from tidybert.data.records import ValueRow
@@ -46,16 +46,15 @@ def record_examples(
         number, content, _, marks = values
         if not need_label:
             marks = MISSING
-        if isinstance(content, str):
-            yield _from_text(number, content, marks)
-        elif isinstance(content, list):
-            yield _from_words(number, content, marks)
+        key = report.columns["text"]
+        if isinstance(content, list):
+            yield _from_words(number, key, content, marks)
+        elif isinstance(content, str):
+            problem = text_problem(key, content)
+            yield Problem(number, problem) if problem else _from_text(number, content, marks)
         else:
-            yield Problem(
-                number,
-                f"{report.columns['text']!r} is {json_type(content)} where a text or a list of "
-                "words is expected",
-            )
+            expected = "where a text or a list of words is expected"
+            yield Problem(number, f"{key!r} is {json_type(content)} {expected}")
 
 
 def _with_keys(
@@ -94,27 +93,24 @@ def _with_keys(
     return replace(options, text=text, label=label)
 
 
-def _from_words(row: int, words: list[object], tags: object) -> TaggedExample | Problem:
-    problem = _not_strings(row, "word", words)
+def _from_words(row: int, key: str, words: list[object], tags: object) -> TaggedExample | Problem:
+    problem = _not_texts(key, words)
+    if problem is None and tags is not MISSING:
+        if not isinstance(tags, list):
+            problem = f"{json_type(tags)} where a list with a tag for each word is expected"
+        elif len(tags) != len(words):
+            problem = f"{count_of(len(words), 'word')} and {count_of(len(tags), 'tag')}"
+        elif "" in tags:
+            problem = f"the tag of word {tags.index('')} is empty (the first word is 0)"
+        elif problem := _not_texts("tags", tags):
+            problem += "; write the tags' names"
     if problem:
-        return problem
-    if tags is MISSING:
-        return TaggedExample(tuple(cast(list[str], words)), None, row)
-    if not isinstance(tags, list):
-        return Problem(row, f"{json_type(tags)} where a list with a tag for each word is expected")
-    problem = _not_strings(row, "tag", tags)
-    if problem:
-        return problem
-    if len(tags) != len(words):
-        return Problem(row, f"{count_of(len(words), 'word')} and {count_of(len(tags), 'tag')}")
-    if "" in tags:
-        return Problem(row, f"the tag of word {tags.index('')} is empty")
-    return TaggedExample(tuple(cast(list[str], words)), tuple(cast(list[str], tags)), row)
+        return Problem(row, problem)
+    tags = None if tags is MISSING else tuple(cast(list[str], tags))
+    return TaggedExample(tuple(cast(list[str], words)), tags, row)
 
 
 def _from_text(row: int, text: str, marks: object) -> TaggedExample | Problem:
-    if _is_broken(text):
-        return Problem(row, "the text holds a lone surrogate (half of a \\ud83d\\ude00 pair)")
     words, spans = split_text(text)
     if marks is MISSING:
         return TaggedExample(words, None, row, text, spans)
@@ -168,21 +164,11 @@ def _misfit(text: str, spans: Sequence[Span], start: int, end: int) -> str:
     return "begins or ends at white space, or at a character that is dropped; mark whole words"
 
 
-def _not_strings(row: int, noun: str, values: list[object]) -> Problem | None:
-    for number, value in enumerate(values):
-        if not isinstance(value, str):
-            names = "; write the tags' names" if noun == "tag" else ""
-            return Problem(
-                row, f"{noun} {number} is {json_type(value)} where a text is expected{names}"
-            )
-        if _is_broken(value):
-            return Problem(row, f"{noun} {number} holds a lone surrogate")
-    return None
+def _not_texts(key: str, values: list[object]) -> str | None:
+    """Why the first of the values that is no text is none."""
+    problems = (text_problem(f"{key}[{place}]", value) for place, value in enumerate(values))
+    return next(filter(None, problems), None)
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_broken(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
