@@ -35,6 +35,18 @@ def finetune(
     max_seq_length: Annotated[
         int, typer.Option("--max-seq-length", help="Tokens an example is cut to.")
     ] = 128,
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", metavar="N", min=1, help="Runs from --seed on; the best stays."),
+    ] = 1,
+    search: Annotated[
+        bool,
+        typer.Option("--search", help="Try the paper's rates, batch sizes and epochs on dev."),
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", metavar="MINUTES", help="Of training, for all of --search."),
+    ] = None,
     vocab: Annotated[
         str | None,
         typer.Option("--vocab", metavar="MODEL", help="Whose vocabulary a size (mini) takes."),
@@ -60,10 +72,26 @@ def finetune(
     """
     if not 0 < dev_fraction < 1:
         raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
+    if search and seeds > 1:
+        raise UsageError("--search and --seeds go one after the other: search first, then seeds")
+    if time_limit is not None and not (search and time_limit > 0):
+        raise UsageError(
+            f"--time-limit is {time_limit:g}; expected minutes above 0, and only with --search"
+        )
 
     from tidybert.cli.progress import shown_training
-    from tidybert.cli.results import print_metrics
-    from tidybert.finetuning import check_run, is_finished
+    from tidybert.cli.results import print_metrics, print_trials
+    from tidybert.finetuning import (
+        FinetunedModel,
+        check_run,
+        check_search,
+        collapsed_to,
+        is_finished,
+        model_sources,
+        run_trials,
+        search_variants,
+        seed_variants,
+    )
     from tidybert.finetuning import finetune as train_model
     from tidybert.tasks.registry import task_class
 
@@ -81,26 +109,47 @@ def finetune(
             "out to measure on"
         )
     job = chosen.from_examples(examples, options)
-    with shown_training(job.metric, arguments.train_batch_size) as callbacks:
-        finished = train_model(
-            job,
-            model,
-            examples,
-            held_out,
+
+    def train_run(given: TrainingArguments, run: Path, resumed: bool) -> FinetunedModel:
+        with shown_training(job.metric, given.train_batch_size) as callbacks:
+            return train_model(
+                job,
+                model,
+                examples,
+                held_out,
+                given,
+                max_seq_length=max_seq_length,
+                vocab=vocab,
+                run=run,
+                resume=resumed,
+                device=device,
+                allow_pickle=allow_pickle,
+                callbacks=callbacks,
+            )
+
+    if search or seeds > 1:
+        if search:
+            check_search(arguments)
+        trials = run_trials(
+            train_run,
             arguments,
-            max_seq_length=max_seq_length,
-            vocab=vocab,
+            search_variants(model_sources(model, vocab)[0])
+            if search
+            else seed_variants(arguments, seeds),
+            metric=job.metric,
             run=out,
-            resume=resume,
-            device=device,
-            allow_pickle=allow_pickle,
-            callbacks=callbacks,
+            time_limit=None if time_limit is None else 60 * time_limit,
+            note=note,
         )
+        print_trials(trials, job, str(out), as_json=json)
+        return
+    finished = train_run(arguments, out, resume)
     result = finished.result
     if json:
         print_json(
             {
                 **result.metrics,
+                "collapsed": collapsed_to(result.metrics, job.label_names),
                 "best_step": result.best_step,
                 "num_steps": result.num_steps,
                 "seconds": result.seconds,
@@ -109,6 +158,12 @@ def finetune(
         )
         return
     print_metrics(finished.task, result.metrics)
+    collapsed = collapsed_to(result.metrics, job.label_names)
+    if collapsed is not None:
+        note(
+            f"warning: the model collapsed: every dev example is given the class {collapsed!r}; "
+            "try another --seed, a lower --learning-rate, or more --num-train-epochs"
+        )
     early = ", stopped early" if result.stopped_early else ""
     rate = result.num_examples / result.seconds if result.seconds else 0.0
     note(

@@ -92,7 +92,7 @@ def finetune(
         check_run(run, resume)
     # The head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
-    config, tokenizer, origin = _sources(model, vocab)
+    config, tokenizer, origin = model_sources(model, vocab)
     if max_seq_length > config.max_position_embeddings:
         raise UsageError(
             f"--max-seq-length is {max_seq_length}, but the model has positions for "
@@ -198,10 +198,13 @@ def is_finished(run: Path) -> bool:
     return True
 
 
-def _sources(
+def model_sources(
     model: str | Path, vocab: str | Path | None
 ) -> tuple[BertConfig, BertTokenizer, Path | None]:
-    """Configuration, tokenizer, and the directory of the weights (None for random ones)."""
+    """Configuration, tokenizer, and the directory of the weights (None for random ones).
+
+    Raises UsageError for a size without a vocabulary, and the reverse.
+    """
     if is_size(model):
         if vocab is None:
             raise UsageError(
@@ -224,7 +227,8 @@ def check_run(run: Path, resume: bool) -> None:
     if resume and is_finished(run):
         raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
     if not resume and run.is_dir() and any(run.iterdir()):
-        unfinished = step_directories(run) and not is_finished(run)
+        begun = step_directories(run) or (run / "trials").is_dir()
+        unfinished = begun and not is_finished(run)
         advice = "--resume goes on with it, or give" if unfinished else "give"
         raise UsageError(f"--out {run} is not empty; {advice} a new directory")
 

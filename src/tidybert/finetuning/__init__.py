@@ -1,0 +1,37 @@
+"""From labelled examples to a finished RUN on disk: once, with several seeds, or as a search."""
+
+from tidybert.finetuning.run import (
+    Callbacks,
+    FinetunedModel,
+    check_run,
+    finetune,
+    is_finished,
+    model_sources,
+    save,
+)
+from tidybert.finetuning.trials import (
+    Trial,
+    Trials,
+    check_search,
+    collapsed_to,
+    run_trials,
+    search_variants,
+    seed_variants,
+)
+
+__all__ = [
+    "Callbacks",
+    "FinetunedModel",
+    "Trial",
+    "Trials",
+    "check_run",
+    "check_search",
+    "collapsed_to",
+    "finetune",
+    "is_finished",
+    "model_sources",
+    "run_trials",
+    "save",
+    "search_variants",
+    "seed_variants",
+]

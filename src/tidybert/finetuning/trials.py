@@ -1,0 +1,211 @@
+"""Several runs in one: other seeds, or a search over the paper's hyper-parameters.
+
+Each run is a trial with a directory of its own under RUN/trials; what it came to stands in
+RUN/trials.json as soon as it is finished, so that a stopped search goes on with the next one.  The
+best trial's model becomes that of the RUN, and the weights of the others are removed.
+"""
+
+import json
+import shutil
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.checkpoints.metadata import METADATA_FILE
+from tidybert.checkpoints.storage import atomic_write_text
+from tidybert.configuration import BertConfig
+from tidybert.errors import TrainingError, UsageError
+from tidybert.finetuning.run import FinetunedModel, is_finished
+from tidybert.training.arguments import TrainingArguments
+from tidybert.training.state import checkpoints_directory
+
+SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
+_BATCH_SIZES: Final = (32, 16)
+_EPOCHS: Final = (3.0, 2.0, 4.0)
+# Appendix A.3 of the paper, for base and large.
+_RATES: Final = (5e-5, 3e-5, 2e-5)
+# What the published miniatures were tuned over: small models want larger steps.
+_RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
+_SMALL: Final = 50_000_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run came to.
+
+    ``varied`` are the arguments in which it differs from the others; ``collapsed`` is the one
+    answer that it gives to everything, where it does.
+    """
+
+    name: str
+    varied: dict[str, Any]
+    metrics: dict[str, Any]
+    seconds: float
+    collapsed: str | None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials in the order they were run, the best one, and how many the time was too short for.
+
+    ``num_untried`` is 0 without a time limit.
+    """
+
+    trials: tuple[Trial, ...]
+    best: Trial
+    num_untried: int
+
+    def spread(self, metric: str) -> tuple[float, float]:
+        """Mean and standard deviation (n - 1) of a metric over the trials."""
+        values = [each.metrics[metric] for each in self.trials]
+        return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+Variants = Sequence[tuple[str, dict[str, Any]]]
+"""A name, and the arguments that it changes."""
+
+
+def seed_variants(arguments: TrainingArguments, count: int) -> Variants:
+    """``count`` seeds from the arguments' own on."""
+    seeds = range(arguments.seed, arguments.seed + count)
+    return [(f"seed-{seed}", {"seed": seed}) for seed in seeds]
+
+
+def search_variants(config: BertConfig) -> Variants:
+    """The paper's grid (A.3), those of most weight first: at three epochs, each learning rate.
+
+    Below 50 M parameters the learning rates are those of the published miniatures.
+    """
+    rates = _RATES_OF_SMALL if config.num_parameters < _SMALL else _RATES
+    return [
+        (
+            f"rate-{rate:g}-batch-{size}-epochs-{epochs:g}",
+            {"learning_rate": rate, "train_batch_size": size, "num_train_epochs": epochs},
+        )
+        for epochs in _EPOCHS
+        for size in _BATCH_SIZES
+        for rate in rates
+    ]
+
+
+def run_trials(
+    train: Callable[[TrainingArguments, Path, bool], FinetunedModel],
+    arguments: TrainingArguments,
+    variants: Variants,
+    *,
+    metric: str,
+    run: Path,
+    time_limit: float | None = None,
+    note: Callable[[str], None] = lambda _line: None,
+) -> Trials:
+    """Train each variant, and leave the best one's model in ``run``.
+
+    Args:
+        train: trains with these arguments into this directory, resuming where there is something.
+        metric: decides, the higher the better.
+        time_limit: seconds of training; a trial begins only if it should end within them, as far as
+            the speed of those before it tells.  The first always does.
+
+    Raises what ``train`` raises; what was finished before stands in trials.json.
+    """
+    path = run / "trials.json"
+    finished = {each.name: each for each in _read(path)}
+    done: list[Trial] = []
+    untried = 0
+    for number, (name, varied) in enumerate(variants, start=1):
+        if name not in finished:
+            epochs = float(varied.get("num_train_epochs", arguments.num_train_epochs))
+            if time_limit is not None and _expected(done, arguments, epochs) > time_limit:
+                untried += 1
+                continue
+            note(f"trial {number} of {len(variants)}: {name}")
+            directory = run / "trials" / name
+            if is_finished(directory):
+                # Killed before it was written down: what it came to is not known any more.
+                shutil.rmtree(directory)
+            result = train(replace(arguments, **varied), directory, directory.exists())
+            finished[name] = Trial(
+                name,
+                varied,
+                dict(result.result.metrics),
+                result.result.seconds,
+                collapsed_to(result.result.metrics, result.task.label_names),
+            )
+            shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
+        done.append(finished[name])
+        note(_line(done[-1], metric))
+        _write(path, done)
+        _keep_best_weights(run, done, metric)
+    best = _best(done, metric)
+    _take(run / "trials" / best.name, run)
+    return Trials(tuple(done), best, untried)
+
+
+def collapsed_to(metrics: dict[str, Any], label_names: Sequence[str] | None) -> str | None:
+    """The class that every dev example was given, where the examples are of several."""
+    matrix = metrics.get("confusion_matrix")
+    if matrix is None or label_names is None:
+        return None
+    predicted = [index for index, column in enumerate(zip(*matrix, strict=True)) if any(column)]
+    expected = [row for row in matrix if any(row)]
+    return label_names[predicted[0]] if len(predicted) == 1 < len(expected) else None
+
+
+def check_search(arguments: TrainingArguments) -> None:
+    """Raise UsageError where an argument is given that the search is to find."""
+    defaults = TrainingArguments()
+    for name in SEARCHED:
+        if getattr(arguments, name) != getattr(defaults, name):
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} is given, but --search is to find it: leave out one of them")
+
+
+def _line(trial: Trial, metric: str) -> str:
+    line = f"{trial.name}: {metric} {trial.metrics[metric]:.4f} on dev, {trial.seconds:.0f} s"
+    if trial.collapsed is not None:
+        line += f"; it collapsed: every example is given the class {trial.collapsed!r}"
+    return line
+
+
+def _expected(done: Iterable[Trial], arguments: TrainingArguments, epochs: float) -> float:
+    """Seconds of training after a trial of so many epochs, 0 before the first."""
+    spent = sum(each.seconds for each in done)
+    passes = sum(
+        float(each.varied.get("num_train_epochs", arguments.num_train_epochs)) for each in done
+    )
+    return spent + spent / passes * epochs if passes else 0.0
+
+
+def _best(trials: Sequence[Trial], metric: str) -> Trial:
+    return max(trials, key=lambda each: float(each.metrics[metric]))
+
+
+def _keep_best_weights(run: Path, done: Sequence[Trial], metric: str) -> None:
+    best = _best(done, metric)
+    for each in done:
+        if each is not best:
+            (run / "trials" / each.name / "model.safetensors").unlink(missing_ok=True)
+
+
+def _take(trial: Path, run: Path) -> None:
+    """Move the files of the best trial to the RUN; tidybert.json, which makes it whole, last."""
+    files = sorted(trial.iterdir(), key=lambda each: each.name == METADATA_FILE)
+    for file in files:
+        file.replace(run / file.name)
+    trial.rmdir()
+
+
+def _read(path: Path) -> list[Trial]:
+    if not path.exists():
+        return []
+    try:
+        return [Trial(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}; give a new --out") from error
+
+
+def _write(path: Path, trials: Sequence[Trial]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, json.dumps([asdict(each) for each in trials], indent=2) + "\n")

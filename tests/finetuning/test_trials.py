@@ -1,0 +1,141 @@
+"""Several seeds and the search: what is tried, what is kept, and how a stopped one goes on."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidybert.configuration import BertConfig
+from tidybert.errors import UsageError
+from tidybert.finetuning import (
+    check_search,
+    collapsed_to,
+    run_trials,
+    search_variants,
+    seed_variants,
+)
+from tidybert.training.arguments import TrainingArguments
+
+
+class FakeTraining:
+    """Stands for fine-tuning: the accuracy follows from the arguments, a second an epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[TrainingArguments, bool]] = []
+
+    def __call__(self, arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
+        self.seen.append((arguments, resumed))
+        run.mkdir(parents=True, exist_ok=True)
+        accuracy = 1 - 1e3 * abs(arguments.learning_rate - 1e-4) - 0.01 * arguments.seed % 7
+        for name in ("model.safetensors", "tidybert.json"):
+            (run / name).write_text(str(accuracy))
+        result = SimpleNamespace(metrics={"accuracy": accuracy}, seconds=arguments.num_train_epochs)
+        return SimpleNamespace(result=result, task=SimpleNamespace(label_names=None))
+
+
+def tried(training: FakeTraining) -> list[tuple[float, int, float]]:
+    return [
+        (each.learning_rate, each.train_batch_size, each.num_train_epochs)
+        for each, _ in training.seen
+    ]
+
+
+def test_the_grid_is_the_papers_and_that_of_the_miniatures() -> None:
+    base = search_variants(BertConfig.from_name("base"))
+    mini = search_variants(BertConfig.from_name("mini"))
+
+    grid = [tuple(varied.values()) for _, varied in base]
+    assert sorted(grid) == sorted(
+        (rate, size, epochs)
+        for rate in (5e-5, 3e-5, 2e-5)
+        for size in (16, 32)
+        for epochs in (2.0, 3.0, 4.0)
+    )
+    assert grid[0] == (5e-5, 32, 3.0)
+    assert {varied["learning_rate"] for _, varied in mini} == {3e-4, 1e-4, 5e-5, 3e-5}
+    assert len({name for name, _ in mini}) == len(mini) == 24
+
+
+def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
+    training, variants = FakeTraining(), search_variants(BertConfig.from_name("mini"))
+    notes: list[str] = []
+
+    trials = run_trials(
+        training, TrainingArguments(seed=1), variants, metric="accuracy", run=tmp_path,
+        note=notes.append,
+    )  # fmt: skip
+
+    assert trials.best.name == "rate-0.0001-batch-32-epochs-3"
+    assert (tmp_path / "tidybert.json").read_text() == str(trials.best.metrics["accuracy"])
+    assert len(training.seen) == len(trials.trials) == 24
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("model.safetensors"))
+    assert left == ["model.safetensors"]
+    written = json.loads((tmp_path / "trials.json").read_text())
+    assert [each["name"] for each in written] == [each.name for each in trials.trials]
+    assert "rate-0.0003-batch-32-epochs-3: accuracy 0.79" in notes[1]
+
+
+def test_a_time_limit_leaves_out_what_would_not_end_in_time(tmp_path: Path) -> None:
+    training = FakeTraining()
+
+    trials = run_trials(
+        training,
+        TrainingArguments(),
+        search_variants(BertConfig.from_name("base")),
+        metric="accuracy",
+        run=tmp_path,
+        time_limit=8.5,
+    )
+
+    # Two of three epochs, a second each; then one of two still fits.
+    assert [epochs for _, _, epochs in tried(training)] == [3.0, 3.0, 2.0]
+    assert trials.num_untried == 15
+
+
+def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
+    variants = seed_variants(TrainingArguments(seed=5), 3)
+    first = FakeTraining()
+
+    def stops(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
+        if arguments.seed == 6:
+            run.mkdir(parents=True)
+            raise KeyboardInterrupt
+        return first(arguments, run, resumed)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(stops, TrainingArguments(seed=5), variants, metric="accuracy", run=tmp_path)
+    second = FakeTraining()
+    trials = run_trials(
+        second, TrainingArguments(seed=5), variants, metric="accuracy", run=tmp_path
+    )
+
+    assert [(each.seed, resumed) for each, resumed in second.seen] == [(6, True), (7, False)]
+    assert [each.name for each in trials.trials] == ["seed-5", "seed-6", "seed-7"]
+    mean, deviation = trials.spread("accuracy")
+    values = [each.metrics["accuracy"] for each in trials.trials]
+    assert mean == pytest.approx(sum(values) / 3)
+    assert deviation == pytest.approx((sum((each - mean) ** 2 for each in values) / 2) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        ([[3, 0], [2, 0]], "a"),
+        ([[3, 0], [1, 1]], None),
+        # Nothing else was there to be found.
+        ([[3, 0], [0, 0]], None),
+    ],
+)
+def test_one_answer_to_everything_is_a_collapse(
+    matrix: list[list[int]], expected: str | None
+) -> None:
+    assert collapsed_to({"confusion_matrix": matrix}, ("a", "b")) == expected
+    assert collapsed_to({"pearson": 0.0}, None) is None
+
+
+def test_what_is_searched_cannot_be_given() -> None:
+    check_search(TrainingArguments(seed=3))
+    with pytest.raises(UsageError, match="--train-batch-size is given, but --search"):
+        check_search(TrainingArguments(train_batch_size=8))
