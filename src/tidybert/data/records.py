@@ -4,13 +4,13 @@ Follows RFC 8259 as Python's json reads it, and the Parquet files that pyarrow r
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from tidybert.data.formats import Line, Problem, os_reason, wrong_byte
+from tidybert.data.formats import Line, Problem, os_reason
+from tidybert.data.json_text import json_cursor
 from tidybert.errors import DataError
 
 PARQUET_BATCH = 1024
@@ -43,23 +43,11 @@ def json_file_rows(stream: BinaryIO, encoding: str, path: str) -> Iterator[Value
 
     The file is held in memory.  Raises DataError where the JSON is broken, with the line.
     """
-    raw = stream.read()
-    try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        number = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1)
-        line = raw[error.start - column : error.start + 1]
-        raise DataError(f"{path}:{number}: {wrong_byte(line, column, encoding, number)}") from error
-    try:
-        yield from _json_entries(text)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}:{error.lineno}: not JSON: {error.msg} at column {error.colno}; "
-            "for one object a line give --format jsonl"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: JSON that cannot be read: {error}") from error
+    advice = "for one object a line give --format jsonl"
+    with json_cursor(stream, encoding, path, advice) as cursor:
+        for _ in cursor.entries():
+            yield cursor.line, cursor.value()
+        cursor.end()
 
 
 def parquet_names(path: str) -> list[str]:
@@ -90,41 +78,3 @@ def _parquet(path: str) -> Iterator[Any]:
         raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
-
-
-def _json_entries(text: str) -> Iterator[ValueRow]:
-    """Walk the outermost array or object, so that each entry's line is known."""
-    decode = json.JSONDecoder().raw_decode
-    space = re.compile(r"[ \t\r\n]*")
-    line, counted = 1, 0
-
-    def skip(at: int) -> int:
-        return cast(re.Match[str], space.match(text, at)).end()
-
-    at = skip(0)
-    opener = text[at : at + 1]
-    closer = {"[": "]", "{": "}"}.get(opener)
-    if closer is None:
-        raise json.JSONDecodeError("an array or an object of objects is expected", text, at)
-    at = skip(at + 1)
-    if text[at : at + 1] != closer:
-        while True:
-            line += text.count("\n", counted, at)
-            counted = at
-            if opener == "{":
-                key, at = decode(text, at)
-                at = skip(at)
-                if not isinstance(key, str) or text[at : at + 1] != ":":
-                    raise json.JSONDecodeError('"name": is expected', text, at)
-                at = skip(at + 1)
-            value, at = decode(text, at)
-            yield line, value
-            at = skip(at)
-            if text[at : at + 1] == closer:
-                break
-            if text[at : at + 1] != ",":
-                raise json.JSONDecodeError(f"a comma or {closer} is expected", text, at)
-            at = skip(at + 1)
-    at = skip(at + 1)
-    if at < len(text):
-        raise json.JSONDecodeError("more text after the end", text, at)
