@@ -222,21 +222,12 @@ def check_lengths(
     for part, features in (("train", train_features), ("dev", dev_features)):
         if not features:
             continue
-        lengths = np.array([one.num_tokens for one in first_features(features)])
-        percentiles = np.percentile(lengths, PERCENTILES, method="higher")
-        report.num_tokens[part] = {
-            **{str(p): int(value) for p, value in zip(PERCENTILES, percentiles, strict=True)},
-            "max": int(lengths.max()),
-        }
-        truncated = np.array([one.num_tokens for one in first_features(features) if one.truncated])
-        report.num_truncated[part] = len(truncated)
+        truncated = count_tokens(report, part, features)
         if len(truncated):
             longest = max(longest, int(truncated.max()))
             lost.append(truncated)
-            told.append(
-                f"{len(truncated):,} of {len(lengths):,} {part} "
-                f"({len(truncated) / len(lengths):.1%})"
-            )
+            count = len(first_features(features))
+            told.append(f"{len(truncated):,} of {count:,} {part} ({len(truncated) / count:.1%})")
     if not told:
         return
     enough = min(longest, LONGEST_SEQUENCE)
@@ -253,6 +244,22 @@ def check_lengths(
         f"examples longer than --max-seq-length {max_seq_length} lose a part: "
         f"{' and '.join(told)}; {advice}"
     )
+
+
+def count_tokens(
+    report: DataReport, part: str, features: Sequence[Features]
+) -> npt.NDArray[np.int64]:
+    """Tell how long the examples of a part are; returns the lengths of those that are truncated."""
+    firsts = first_features(features)
+    lengths = np.array([one.num_tokens for one in firsts])
+    percentiles = np.percentile(lengths, PERCENTILES, method="higher")
+    report.num_tokens[part] = {
+        **{str(p): int(value) for p, value in zip(PERCENTILES, percentiles, strict=True)},
+        "max": int(lengths.max()),
+    }
+    truncated = lengths[[one.truncated for one in firsts]]
+    report.num_truncated[part] = len(truncated)
+    return truncated
 
 
 def _label(example: TextExample) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, UsageError
-from tidybert.tokenization.encoding import fitting_lengths
+from tidybert.tokenization.encoding import Encoding, fitting_lengths
 
 
 @dataclass(slots=True)
@@ -61,10 +61,13 @@ class BatchTokenizer(Protocol):
 
     cls_token_id: int
     sep_token_id: int
+    unk_token_id: int
 
     def encode_batch(
         self, texts: Sequence[str], add_special_tokens: bool = True
     ) -> Sequence[npt.NDArray[Any]]: ...
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding: ...
 
 
 def text_features(
