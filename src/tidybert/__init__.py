@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor
-    from tidybert.inference import Predictor, load
+    from tidybert.inference import Embedder, Predictor, load
     from tidybert.modeling import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -38,6 +38,7 @@ __all__ = [
     "BertModel",
     "BertRegressor",
     "BertTokenizer",
+    "Embedder",
     "Predictor",
     "__version__",
     "load",
@@ -55,6 +56,7 @@ _MODULE_OF: Final = {
     "BertForSequenceClassification": "tidybert.modeling",
     "BertForTokenClassification": "tidybert.modeling",
     "load": "tidybert.inference",
+    "Embedder": "tidybert.inference",
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",
     "BertRegressor": "tidybert.estimators",

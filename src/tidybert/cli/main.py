@@ -12,7 +12,7 @@ from typing import Annotated, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import bench, evaluate, finetune, models, predict, quickstart
+from tidybert.cli import bench, embed, evaluate, finetune, models, predict, quickstart
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
 
@@ -22,6 +22,7 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("embed")(embed.embed)
 app.add_typer(bench.app, name="bench")
 app.command("models")(models.models)
 app.command("download")(models.download)

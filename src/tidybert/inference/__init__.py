@@ -1,6 +1,7 @@
 """Load once, batch, decode."""
 
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import load
 from tidybert.inference.predictor import Predictor
 
-__all__ = ["Predictor", "load"]
+__all__ = ["Embedder", "Predictor", "load"]

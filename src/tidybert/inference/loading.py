@@ -110,19 +110,18 @@ def choose_device(device: str) -> torch.device:
 def _foreign_metadata(directory: Path) -> ModelMetadata:
     """What config.json says of a model that another program fine-tuned."""
     head = read_head(directory)
+    limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
+    if "BertForMultipleChoice" in head.architectures:
+        return ModelMetadata(task="choose", max_seq_length=limit)
     if "BertForSequenceClassification" not in head.architectures:
         named = ", ".join(head.architectures) or "no architecture"
         raise WeightsError(
             f"{directory} has no head that predicts (config.json names {named}): fine-tune it with "
             "tidybert finetune, or name a finished RUN"
         )
-    if head.problem_type == "multi_label_classification":
-        raise WeightsError(
-            f"{directory} gives each text any number of labels (problem_type "
-            f"{head.problem_type}); this program reads models that give one, or a score"
-        )
-    limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
     names = head.label_names or ("LABEL_0", "LABEL_1")
+    if head.problem_type == "multi_label_classification":
+        return ModelMetadata(task="multi-label", label_names=names, max_seq_length=limit)
     if head.problem_type == "regression" or len(names) == 1:
         return ModelMetadata(task="regress", max_seq_length=limit)
     return ModelMetadata(task="classify", label_names=names, max_seq_length=limit)

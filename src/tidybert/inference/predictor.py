@@ -9,7 +9,8 @@ import numpy as np
 
 from tidybert.configuration import BertConfig
 from tidybert.data.features import Features, first_features
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError
+from tidybert.inference.inputs import check_texts, fitting_length
 from tidybert.inference.loading import choose_device, load_finished
 from tidybert.inference.running import run_features
 from tidybert.tasks.registry import AnyTask
@@ -45,13 +46,8 @@ class Predictor:
         self.model.to(choose_device(device))
         config = self.model.config
         assert isinstance(config, BertConfig)
-        limit = config.max_position_embeddings
-        if max_seq_length is not None and max_seq_length > limit:
-            raise UsageError(
-                f"--max-seq-length is {max_seq_length}, but the model has positions for {limit} "
-                "tokens"
-            )
-        self.max_seq_length = max_seq_length or self.metadata.max_seq_length
+        fitting = fitting_length(config, max_seq_length)
+        self.max_seq_length = fitting if max_seq_length else self.metadata.max_seq_length
 
     def predict(
         self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None
@@ -61,10 +57,7 @@ class Predictor:
         What ``texts`` and ``text_pairs`` are is the task's: texts and second texts to classify,
         questions and contexts to answer, contexts and lists of choices to choose from.
         """
-        if isinstance(texts, str) or isinstance(text_pairs, str):
-            raise DataError("one string was given; expected a list of texts: wrap it in [...]")
-        if text_pairs is not None and len(text_pairs) != len(texts):
-            raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+        check_texts(texts, text_pairs)
         examples = self.task.from_texts(texts, text_pairs)
         return list(self._answers(examples)) if examples else []
 

@@ -1,13 +1,13 @@
-"""Run features through a task's model in batches of similar length, results in the order given."""
+"""Run features through a model in batches of similar length, results in the order given."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tidybert.data.batching import collate, cut_by_tokens
+from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
@@ -26,14 +26,30 @@ def run_features(
 
     The model must be in evaluation mode.
     """
-    device = next(model.parameters()).device
+    return run_batches(
+        lambda batch: task.outputs(model, batch),
+        features,
+        [_num_rows(one, task.unit) for one in features],
+        next(model.parameters()).device,
+        tokens_per_batch,
+    )
+
+
+def run_batches(
+    outputs: Callable[[Batch], Tensor],
+    features: Sequence[Features],
+    num_rows: Sequence[int],
+    device: torch.device,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+) -> list[npt.NDArray[np.float32]]:
+    """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's."""
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     with torch.inference_mode():
         for chosen in cut_by_tokens([len(one.input_ids) for one in features], tokens_per_batch):
             batch = collate([features[index] for index in chosen])
-            outputs = task.outputs(model, batch.to(device)).float().cpu().numpy()
-            ends = np.cumsum([_num_rows(one, task.unit) for one in batch.features])
-            for index, rows in zip(chosen, np.split(outputs, ends[:-1]), strict=True):
+            found = outputs(batch.to(device)).float().cpu().numpy()
+            ends = np.cumsum([num_rows[index] for index in chosen])
+            for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
                 results[index] = rows
     return results
 

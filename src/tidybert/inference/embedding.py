@@ -1,0 +1,240 @@
+"""Frozen features: texts to vectors, of any of the encoder's layers (paper 5.3, table 7).
+
+The original program is extract_features.py, which writes each token's states; sentence-transformers
+makes one vector of a text from them.  T tokens, B sequences, H width, L layers, d values a vector.
+"""
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tidybert.data.features import Features, text_features
+from tidybert.errors import UsageError
+from tidybert.inference.inputs import check_texts, fitting_length
+from tidybert.inference.loading import choose_device, load
+from tidybert.inference.running import run_batches
+from tidybert.modeling.rows import Rows
+from tidybert.tokenization.encoding import Encoding, Span
+
+POOLINGS: Final = ("mean", "cls", "max")
+COMBINATIONS: Final = ("concat", "sum", "mean")
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """The tokens of a text or pair, [CLS] and [SEP] among them, and their vectors (n, d) float32.
+
+    ``offset_mapping`` and ``sequence_ids`` say where each token stands, as in Encoding.
+    """
+
+    tokens: list[str]
+    offset_mapping: list[Span]
+    sequence_ids: list[int | None]
+    vectors: npt.NDArray[np.float32]
+
+
+class Embedder:
+    """An encoder that turns texts into vectors, its weights as they are.
+
+    Args:
+        model: a MODEL, of which the encoder alone is used.
+        pooling: how the tokens' vectors make one of a text: mean or max over every token, [CLS] and
+            [SEP] counted as sentence-transformers counts them, or cls for that of [CLS].
+        layers: which hidden states: one number or several, -1 the last layer's, 1 the first's and 0
+            the embeddings'; "lastN" the last N layers'; "all" every one, 0 among them.  As text the
+            numbers stand between commas.
+        combine: how those of several layers make one vector of a token, before pooling: concat
+            (in the order of ``layers``), sum or mean.
+        normalize: bring each vector to length 1.
+        max_seq_length: tokens a text is cut to; None for as many as the model has positions for.
+        device: auto, cpu, cuda or cuda:N.
+        allow_pickle: read a pickle's weights where there is no safetensors file.
+
+    Layers above the highest that is asked for are not computed, and for ``cls`` only the [CLS] rows
+    of that one.  Raises what ``load`` raises, and UsageError for a setting that does not fit.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        pooling: str = "mean",
+        layers: str | int | Sequence[int] = -1,
+        combine: str = "concat",
+        normalize: bool = False,
+        max_seq_length: int | None = None,
+        device: str = "auto",
+        allow_pickle: bool = False,
+    ) -> None:
+        _check_choice("--pooling", pooling, POOLINGS)
+        _check_choice("--combine", combine, COMBINATIONS)
+        self.pooling, self.combine, self.normalize = pooling, combine, normalize
+        self.encoder, self.tokenizer = load(model, allow_pickle=allow_pickle)
+        config = self.encoder.config
+        self.layers = find_layers(layers, config.num_hidden_layers)
+        self.max_seq_length = fitting_length(config, max_seq_length)
+        self.device = choose_device(device)
+        self.encoder.to(self.device)
+        #: d, the number of values in a vector.
+        self.dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
+
+    def embed(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """(n, d): the vector of each text or pair, in order; warns where one is cut."""
+        check_texts(texts, text_pairs)
+        features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
+        self._warn_of_truncation([one.truncated for one in features])
+        return self.vectors(features)
+
+    def embed_tokens(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[TokenVectors]:
+        """The vectors of every token of each text or pair, in order; warns where one is cut."""
+        check_texts(texts, text_pairs)
+        encodings = self.encodings(texts, text_pairs)
+        self._warn_of_truncation([one.truncated for one in encodings])
+        vectors = self.token_vectors(encodings)
+        ends = np.cumsum([len(one) for one in encodings])
+        return [
+            TokenVectors(
+                one.tokens, one.offset_mapping, one.sequence_ids, vectors[end - len(one) : end]
+            )
+            for one, end in zip(encodings, ends, strict=True)
+        ]
+
+    def vectors(self, features: Sequence[Features]) -> npt.NDArray[np.float32]:
+        """(n, d): one vector each, in order."""
+        return self._run(features, [1] * len(features), self.pooling)
+
+    def encodings(
+        self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
+    ) -> list[Encoding]:
+        """The tokens of each text or pair, as ``token_vectors`` takes them."""
+        pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
+        return [
+            self.tokenizer.encode(text, pair, self.max_seq_length)
+            for text, pair in zip(texts, pairs, strict=True)
+        ]
+
+    def token_vectors(self, encodings: Sequence[Encoding]) -> npt.NDArray[np.float32]:
+        """(T, d): the vectors of all tokens, one encoding after the other."""
+        features = [
+            Features(
+                np.array(one.input_ids, dtype=np.int32),
+                np.array(one.token_type_ids, dtype=np.uint8),
+                one.num_tokens,
+            )
+            for one in encodings
+        ]
+        return self._run(features, [len(one) for one in encodings], None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the encoder's weights and the tokenizer: equal ones give equal vectors."""
+        tokenizer = self.tokenizer.__getstate__()
+        vocabulary = tokenizer.pop("vocab")
+        digest = hashlib.sha256(json.dumps([vocabulary.tokens, tokenizer]).encode())
+        digest.update(json.dumps(self.encoder.config.to_dict()).encode())
+        for name, tensor in self.encoder.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def _run(
+        self, features: Sequence[Features], counts: Sequence[int], pooling: str | None
+    ) -> npt.NDArray[np.float32]:
+        """The vectors of all features, ``counts`` of each, one feature's after the other's."""
+        found = run_batches(
+            lambda batch: self._vectors(batch.rows, pooling), features, counts, self.device
+        )
+        vectors = np.concatenate([np.empty((0, self.dimension), dtype=np.float32), *found])
+        assert np.isfinite(vectors).all(), "the model's weights are finite but its states are not"
+        return vectors
+
+    def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
+        """(B, d) pooled, or (T, d) without pooling."""
+        states = self._states(rows, only_first=pooling == "cls")
+        if self.combine == "concat":
+            vectors = torch.cat(states, dim=1)
+        else:
+            vectors = torch.stack(states).sum(0)
+            if self.combine == "mean":
+                vectors = vectors / len(states)
+        if pooling in ("mean", "max"):
+            lengths = torch.tensor(rows.lengths, device=vectors.device)
+            vectors = torch.segment_reduce(vectors, pooling, lengths=lengths)
+        return functional.normalize(vectors) if self.normalize else vectors
+
+    def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:
+        """The layers' hidden states in the order asked for: (T, H), or (B, H) of [CLS] alone."""
+        first, highest = rows.first_rows, max(self.layers)
+        hidden = self.encoder.embeddings(rows)
+        found = {0: hidden[first] if only_first else hidden}
+        for number, layer in enumerate(self.encoder.encoder.layers[:highest], start=1):
+            # The highest layer may leave out the rows that nobody reads, the others feed it.
+            at_first = only_first and number == highest
+            hidden = layer(hidden, rows, output_rows=first if at_first else None)
+            if number in self.layers:
+                found[number] = hidden[first] if only_first and not at_first else hidden
+        return [found[number] for number in self.layers]
+
+    def _warn_of_truncation(self, truncated: Sequence[bool]) -> None:
+        if any(truncated):
+            warnings.warn(
+                f"{sum(truncated)} of {len(truncated)} texts were cut to {self.max_seq_length} "
+                "tokens and lose their end",
+                stacklevel=3,
+            )
+
+
+def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int, ...]:
+    """The hidden states, 0 (the embeddings) to L, that ``layers`` names, in its order.
+
+    Raises UsageError for what names none, one that is not there, and one named twice.
+    """
+    if layers == "all":
+        return tuple(range(num_layers + 1))
+    last = re.fullmatch(r"last(\d+)", layers) if isinstance(layers, str) else None
+    if last:
+        count = int(last[1])
+        if not 1 <= count <= num_layers:
+            raise UsageError(f"--layers {layers}: the model has {num_layers} layers")
+        return tuple(range(num_layers - count + 1, num_layers + 1))
+    try:
+        parts = layers.split(",") if isinstance(layers, str) else np.atleast_1d(layers)
+        numbers = [int(each) for each in parts]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise UsageError(
+            f"--layers {layers!r}: expected a number such as -1, several as in -2,-1, lastN for "
+            "the last N, or all"
+        )
+    for number in numbers:
+        if not -num_layers - 1 <= number <= num_layers:
+            raise UsageError(
+                f"--layers: there is no layer {number}; the model has 0 (the embeddings' output), "
+                f"1 to {num_layers}, or from the end -1 to -{num_layers + 1}"
+            )
+    found = tuple(number % (num_layers + 1) for number in numbers)
+    if len(set(found)) < len(found):
+        raise UsageError(f"--layers {layers}: a layer is named twice")
+    return found
+
+
+def _check_choice(flag: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UsageError(f"{flag} {value!r}: expected one of {', '.join(choices)}")

@@ -1,0 +1,25 @@
+"""What every model is asked: texts as lists, and how much of each is read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidybert.configuration import BertConfig
+from tidybert.errors import DataError, UsageError
+
+
+def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:
+    """Raise DataError for one string in a list's place, and for lists of unequal lengths."""
+    if isinstance(texts, str) or isinstance(text_pairs, str):
+        raise DataError("one string was given; expected a list of texts: wrap it in [...]")
+    if text_pairs is not None and len(text_pairs) != len(texts):
+        raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+
+
+def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:
+    """``max_seq_length``, None for all that the model has positions for; UsageError for more."""
+    limit = config.max_position_embeddings
+    if max_seq_length is not None and max_seq_length > limit:
+        raise UsageError(
+            f"--max-seq-length is {max_seq_length}, but the model has positions for {limit} tokens"
+        )
+    return limit if max_seq_length is None else max_seq_length

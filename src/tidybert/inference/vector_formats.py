@@ -1,0 +1,225 @@
+"""Files of vectors: NumPy's .npy, Parquet, and JSON lines.
+
+Each format turns chunks of texts into bytes that are laid end to end, and makes its file of them.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.checkpoints.files import atomic_file
+from tidybert.data.examples import TextExample
+from tidybert.errors import UsageError
+from tidybert.inference.part_file import rename_finished
+from tidybert.tokenization.encoding import Encoding
+
+DTYPES: Final = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Texts and their vectors, (n, d), or (T, d) of all their tokens where there are encodings."""
+
+    examples: Sequence[TextExample]
+    num_tokens: Sequence[int]
+    truncated: Sequence[bool]
+    vectors: npt.NDArray[Any]
+    encodings: Sequence[Encoding] | None
+
+    def of_each(self) -> Iterator[npt.NDArray[Any]]:
+        """Each text's (d,), or (tokens, d)."""
+        if self.encodings is None:
+            yield from self.vectors
+            return
+        end = 0
+        for one in self.encodings:
+            end += len(one)
+            yield self.vectors[end - len(one) : end]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is in a file of vectors: d values each, one a text or one a token, of a dtype."""
+
+    dimension: int
+    per_token: bool
+    dtype: str
+
+
+class VectorFormat(Protocol):
+    """One kind of file; raises UsageError for a layout that has no place in it."""
+
+    layout: Layout
+
+    def __init__(self, layout: Layout) -> None: ...
+
+    def head(self) -> bytes:
+        """The bytes before the first chunk's."""
+        ...
+
+    def encode(self, chunk: Chunk) -> bytes:
+        """The bytes of a chunk."""
+        ...
+
+    def make(self, part: Path, target: Path) -> None:
+        """Make ``target`` of the file of all these bytes."""
+        ...
+
+
+class NpyVectors:
+    """One array (n, d), which ``numpy.load(…, mmap_mode="r")`` opens without reading it."""
+
+    def __init__(self, layout: Layout) -> None:
+        if layout.per_token:
+            raise UsageError(
+                "--pooling token gives each text a vector a token, which .npy has no place for: "
+                "name an --out that ends in .parquet or .jsonl"
+            )
+        self.layout = layout
+
+    def head(self) -> bytes:
+        return self._header(0)
+
+    def encode(self, chunk: Chunk) -> bytes:
+        return chunk.vectors.tobytes()
+
+    def make(self, part: Path, target: Path) -> None:
+        # NumPy leaves room in the header for any number of rows, so its length stays.
+        size = part.stat().st_size - len(self.head())
+        vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
+        with part.open("r+b") as file:
+            file.write(self._header(size // vector))
+        rename_finished(part, target)
+
+    def _header(self, num_rows: int) -> bytes:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(self.layout.dtype)),
+            "fortran_order": False,
+            "shape": (num_rows, self.layout.dimension),
+        }
+        stream = io.BytesIO()
+        np.lib.format.write_array_header_1_0(stream, header)
+        return stream.getvalue()
+
+
+class JsonLines:
+    """One object a text, its vector last; numbers have the digits that give back their bits."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def head(self) -> bytes:
+        return b""
+
+    def encode(self, chunk: Chunk) -> bytes:
+        lines = []
+        for number, vector in enumerate(chunk.of_each()):
+            fields: dict[str, Any] = {
+                "row": chunk.examples[number].row,
+                "num_tokens": chunk.num_tokens[number],
+                "truncated": chunk.truncated[number],
+            }
+            if chunk.encodings is not None:
+                fields |= _token_fields(chunk.encodings[number])
+                name, text = "vectors", f"[{', '.join(map(_numbers, vector))}]"
+            else:
+                name, text = "vector", _numbers(vector)
+            begin = json.dumps(fields, ensure_ascii=False).removesuffix("}")
+            lines.append(f'{begin}, "{name}": {text}}}\n')
+        return "".join(lines).encode()
+
+    def make(self, part: Path, target: Path) -> None:
+        rename_finished(part, target)
+
+
+class ParquetVectors:
+    """One row a text, one row group a chunk, vectors in lists of fixed size.
+
+    A Parquet file ends with an index and cannot grow again after a kill, so the part is an Arrow
+    stream, and the file is made of it at the end.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        import pyarrow as pa
+
+        vector = pa.list_(pa.from_numpy_dtype(np.dtype(layout.dtype)), layout.dimension)
+        fields = [("row", pa.int64()), ("num_tokens", pa.int32()), ("truncated", pa.bool_())]
+        if layout.per_token:
+            fields += [
+                ("tokens", pa.list_(pa.string())),
+                ("offset_mapping", pa.list_(pa.list_(pa.int32(), 2))),
+                ("sequence_ids", pa.list_(pa.int8())),
+                ("vectors", pa.list_(vector)),
+            ]
+        else:
+            fields.append(("vector", vector))
+        self.layout, self.schema = layout, pa.schema(fields)
+
+    def head(self) -> bytes:
+        return bytes(self.schema.serialize())
+
+    def encode(self, chunk: Chunk) -> bytes:
+        import pyarrow as pa
+
+        columns = [[one.row for one in chunk.examples], chunk.num_tokens, chunk.truncated]
+        vectors = pa.FixedSizeListArray.from_arrays(
+            pa.array(chunk.vectors.reshape(-1)), self.layout.dimension
+        )
+        if chunk.encodings is not None:
+            tokens = [_token_fields(one) for one in chunk.encodings]
+            columns += [[one[name] for one in tokens] for name in tokens[0]]
+            ends = np.cumsum([0, *map(len, chunk.encodings)], dtype=np.int32)
+            vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
+        arrays = [
+            pa.array(values, field.type)
+            for values, field in zip(columns, self.schema, strict=False)
+        ]
+        batch = pa.record_batch([*arrays, vectors], schema=self.schema)
+        return bytes(batch.serialize())
+
+    def make(self, part: Path, target: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with (
+            part.open("rb") as stream,
+            pa.ipc.open_stream(stream) as batches,
+            atomic_file(target) as partial,
+            # A dictionary of numbers that hardly repeat would cost time and save nothing.
+            pq.ParquetWriter(partial, self.schema, use_dictionary=False) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+
+
+FORMATS: Final[dict[str, type[VectorFormat]]] = {
+    ".npy": NpyVectors,
+    ".parquet": ParquetVectors,
+    ".jsonl": JsonLines,
+}
+
+
+def format_of(target: Path, layout: Layout) -> VectorFormat:
+    """The format that the file's suffix names; UsageError where it names none."""
+    if target.suffix not in FORMATS:
+        raise UsageError(f"--out {target}: expected a name that ends in {', '.join(FORMATS)}")
+    return FORMATS[target.suffix](layout)
+
+
+def _token_fields(encoding: Encoding) -> dict[str, Any]:
+    return {
+        "tokens": encoding.tokens,
+        "offset_mapping": encoding.offset_mapping,
+        "sequence_ids": encoding.sequence_ids,
+    }
+
+
+def _numbers(vector: npt.NDArray[Any]) -> str:
+    """A JSON array of a vector's numbers, each as short as its dtype allows."""
+    return f"[{', '.join(map(str, vector))}]"

@@ -1,0 +1,241 @@
+"""``tidybert embed``: files of vectors, lines on standard output, and runs that are stopped."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tidybert.cli import embed
+from tidybert.cli.main import run as shell
+from tidybert.inference import Embedder
+
+TEXTS = ["we saw a red hen", "the dog", "old and new and blue and white", "a"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return str(path)
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_file_of_texts_becomes_an_array(
+    tiny_model: Path, file: str, tmp_path: Path, capsys
+) -> None:
+    out = tmp_path / "out.npy"
+
+    assert shell(["embed", str(tiny_model), file, "--out", str(out)]) == 0
+
+    np.testing.assert_array_equal(np.load(out), Embedder(tiny_model).embed(TEXTS))
+    stdout, err = capsys.readouterr()
+    assert stdout == ""
+    assert f"{out}: 4 texts, 16 numbers a vector\n" in err
+
+
+def test_the_last_layers_side_by_side_are_one_flag(
+    tiny_model: Path, file: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.npy"
+
+    assert shell(["embed", str(tiny_model), file, "--layers", "last2", "--out", str(out)]) == 0
+
+    states = [Embedder(tiny_model, layers=layer).embed(TEXTS) for layer in (-2, -1)]
+    np.testing.assert_allclose(np.load(out), np.concatenate(states, axis=1), atol=1e-6)
+
+
+def test_every_flag_reaches_the_vectors(tiny_model: Path, tmp_path: Path, capsys) -> None:
+    file, out = tmp_path / "pairs.csv", tmp_path / "out.parquet"
+    file.write_text("question,answer\nthe dog,a red hen and a cow\nwe,saw\n")
+    flags = "--pooling max --layers -1,0 --combine sum --normalize --max-seq-length 8 --dtype"
+    columns = ["--text", "question", "--text-pair", "answer", "--device", "cpu"]
+
+    command = ["embed", str(tiny_model), str(file), *flags.split(), "float16", *columns]
+    assert shell([*command, "--out", str(out)]) == 0
+
+    embedder = Embedder(
+        tiny_model, pooling="max", layers=(-1, 0), combine="sum", normalize=True, max_seq_length=8
+    )
+    with pytest.warns(UserWarning, match="cut"):
+        expected = embedder.embed(["the dog", "we"], ["a red hen and a cow", "saw"])
+    table = pq.read_table(out)
+    found = np.array(table["vector"].to_pylist(), dtype=np.float16)
+    np.testing.assert_array_equal(found, expected.astype(np.float16))
+    assert table["row"].to_pylist() == [2, 3]
+    assert "1 of 2 texts were cut to 8 tokens" in capsys.readouterr().err
+
+
+def test_without_out_there_are_lines(tiny_model: Path, file: str, capsys) -> None:
+    assert shell(["embed", str(tiny_model), file, "--pooling", "token"]) == 0
+
+    answers = lines_of(capsys.readouterr().out)
+    expected = Embedder(tiny_model).embed_tokens(TEXTS)
+    assert [one["row"] for one in answers] == [1, 2, 3, 4]
+    for one, theirs in zip(answers, expected, strict=True):
+        assert one["tokens"] == theirs.tokens
+        np.testing.assert_allclose(one["vectors"], theirs.vectors, atol=1e-6)
+
+
+def test_a_stream_is_answered_before_it_ends(tiny_model: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidybert", "embed", str(tiny_model)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("a red\n")
+    process.stdin.flush()
+    first = json.loads(process.stdout.readline())
+    rest, _ = process.communicate("a cat\na dog\n", timeout=60)
+
+    assert len(first["vector"]) == 16
+    assert len(rest.splitlines()) == 2
+    assert process.returncode == 0
+
+
+def test_bad_rows_are_told_before_the_work(
+    tiny_model: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "texts.jsonl", tmp_path / "out.npy"
+    file.write_text('{"text": "a red"}\n{"text": 7}\n{"text": "a cat"}\n')
+    command = ["embed", str(tiny_model), str(file), "--out", str(out)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "_write", None)
+        assert shell(command) == 1
+    assert f"{file}: 1 row cannot be read" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [file]
+    assert shell([*command, "--skip-bad-rows"]) == 0
+    assert np.load(out).shape == (2, 16)
+    err = capsys.readouterr().err
+    assert err.count("1 row skipped") == 1
+    assert f"{file}:2: 'text' is the number 7" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--out", "texts.txt"], "--out texts.txt is there already"),
+        (["--out", "absent/out.npy"], "there is no folder absent"),
+        (["--out", "out.bin"], r"a name that ends in \.npy"),
+        (["--out", "out.npy", "--pooling", "token"], "--pooling token .*npy"),
+        (["--resume"], "--resume goes with --out"),
+        (["--pooling", "sum"], "--pooling 'sum': expected one of mean, cls, max, token"),
+        (["--dtype", "int8"], "--dtype 'int8': expected one of float32, float16"),
+        (["--layers", "7"], "there is no layer 7"),
+        (["--max-seq-length", "2", "--out", "out.npy"], "--max-seq-length 2 leaves no room"),
+    ],
+)
+def test_wrong_usage(
+    tiny_model: Path,
+    file: str,
+    flags: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    monkeypatch.chdir(Path(file).parent)
+
+    assert shell(["embed", str(tiny_model), "texts.txt", *flags]) == 2
+
+    assert re.search(message, capsys.readouterr().err)
+    assert list(Path().iterdir()) == [Path("texts.txt")]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_a_run_that_was_killed_goes_on(tiny_model: Path, tmp_path: Path, capsys) -> None:
+    lines = [TEXTS[number % 4] + "\n" for number in range(2500)]
+    file, whole, out = tmp_path / "texts.txt", tmp_path / "whole.npy", tmp_path / "out.npy"
+    file.write_text("".join(lines))
+    assert shell(["embed", str(tiny_model), str(file), "--out", str(whole)]) == 0
+    command = ["embed", str(tiny_model), "-", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "tidybert", *command], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    wait_for(tmp_path / "out.npy.part")
+    # By then the first chunk is saved when it ends; the third never does.
+    time.sleep(1.1)
+    process.stdin.write("".join(lines[:2300]).encode())
+    process.stdin.flush()
+    wait_for(tmp_path / "out.npy.part.json")
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    assert not out.exists()
+    capsys.readouterr()
+
+    command[2] = str(file)
+    assert shell(command) == 2
+    assert "--resume goes on" in capsys.readouterr().err
+    assert shell([*command, "--resume"]) == 0
+
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted(tmp_path.iterdir()) == sorted([file, whole, out])
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    tiny_model: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from tidybert.inference import vector_files
+
+    out = tmp_path / "out.jsonl"
+    command = ["embed", str(tiny_model), file, "--out", str(out)]
+    monkeypatch.setattr(vector_files, "LARGEST_CHUNK", 2)
+
+    def interrupted(embedder: Any, examples: Any, *rest: Any, **options: Any) -> Any:
+        yield next(chunks(embedder, examples, *rest, **options))
+        raise KeyboardInterrupt
+
+    chunks = vector_files.embedded_chunks
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_files, "embedded_chunks", interrupted)
+        assert shell(command) == 130
+    err = capsys.readouterr().err
+    assert f"what was done of {out} is kept; the same command with --resume goes on" in err
+    assert "interrupted" in err
+
+    assert shell([*command, "--resume"]) == 0
+    assert len(lines_of(out.read_text())) == 4
+    out.unlink()
+    assert shell([*command, "--resume"]) == 0
+    assert f"no part of {out} to resume from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("total", "line"),
+    [
+        (None, "1,024 texts, 12.5/s"),
+        (2000, "1,024 of 2,000 texts, 12.5/s, 1:18 left"),
+        (1024, "1,024 of 1,024 texts, 12.5/s, 0:00 left"),
+    ],
+)
+def test_progress_in_a_log(total: int | None, line: str) -> None:
+    assert embed._progress_line(1024, total, 12.5) == line
+
+
+def test_progress_is_told_where_there_is_no_terminal(
+    tiny_model: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(embed, "_SECONDS_BETWEEN_LINES", 0.0)
+
+    assert shell(["embed", str(tiny_model), file, "--out", str(tmp_path / "out.npy")]) == 0
+
+    assert re.search(r"^4 of 4 texts, [\d.]+/s, 0:00 left$", capsys.readouterr().err, re.MULTILINE)
