@@ -143,11 +143,20 @@ def test_a_regressor_that_transformers_saved_predicts_the_same(
     assert isinstance(load_finished(directory)[0], Regression)
 
 
-def test_a_model_of_several_labels_a_text_is_refused(foreign: Callable[..., Any]) -> None:
-    directory, _ = foreign(num_labels=3, problem_type="multi_label_classification")
+def test_a_model_of_several_labels_a_text_that_transformers_saved_predicts_the_same(
+    foreign: Callable[..., Any],
+) -> None:
+    directory, theirs = foreign(num_labels=3, problem_type="multi_label_classification")
+    expected = their_logits(theirs, directory).sigmoid()
 
-    with pytest.raises(WeightsError, match="any number of labels"):
-        Predictor(directory)
+    answers = Predictor(directory).predict(TEXTS)
+
+    scores = torch.tensor([list(answer["scores"].values()) for answer in answers])
+    torch.testing.assert_close(scores, expected.to(scores), atol=1e-5, rtol=0)
+    names = ["LABEL_0", "LABEL_1", "LABEL_2"]
+    chosen = [[names[at] for at in range(3) if row[at] >= 0.5] for row in expected]
+    assert [answer["labels"] for answer in answers] == chosen
+    assert 0 < sum(map(len, chosen)) < 3 * len(TEXTS)
 
 
 @pytest.mark.parametrize("name", ["BertModel", "BertForMaskedLM"])

@@ -13,7 +13,7 @@ from tidybert.data.examples import TextExample, count_of, finite_number, label_o
 from tidybert.data.features import Features, first_features
 from tidybert.errors import DataError
 
-Kind = Literal["classify", "regress"]
+Kind = Literal["classify", "multi-label", "regress"]
 
 LINE_WIDTH: Final = 80
 SHOWN: Final = 5
@@ -100,6 +100,8 @@ def check_examples(
         report.errors.append("there are no dev examples")
     if kind == "classify":
         _check_classes(report, train, dev or ())
+    elif kind == "multi-label":
+        _check_label_sets(report, train, dev or ())
     else:
         _check_scores(report, train)
     for part, examples in (("training", train), ("dev", dev or ())):
@@ -125,17 +127,54 @@ def _check_classes(
             "least are needed (is --label the right column?)"
         )
     in_dev = Counter(_label(example) for example in dev)
+    _check_unknown(report, counts, in_dev)
+    if len(in_dev) == 1:
+        report.warnings.append(
+            f"every dev example has the label {_short(next(iter(in_dev)))}, so the dev metrics "
+            "tell nothing of the other classes"
+        )
+    _check_lone(report)
+    (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
+    if most >= IMBALANCE_RATIO * least:
+        report.warnings.append(
+            f"the classes are unbalanced: {_short(common)} has {count_of(most, 'example')}, "
+            f"{_short(rare)} {least:,}; judge by macro_f1, and try --class-weight balanced"
+        )
+
+
+def _check_label_sets(
+    report: DataReport, train: Sequence[TextExample], dev: Sequence[TextExample]
+) -> None:
+    counts = Counter(label for example in train for label in _labels(example))
+    report.label_counts = {name: counts[name] for name in sorted(counts, key=label_order)}
+    if not counts:
+        report.errors.append("no training example has a label (is --label the right column?)")
+        return
+    bare = sum(not example.labels for example in train)
+    report.facts.append(
+        f"labels: {counts.total() / len(train):.2f} a text on average; {bare:,} texts have none"
+    )
+    in_dev = Counter(label for example in dev for label in _labels(example))
+    _check_unknown(report, counts, in_dev)
+    absent = {name: count for name, count in report.label_counts.items() if name not in in_dev}
+    if dev and absent:
+        report.warnings.append(
+            f"labels that no dev example has: {_listed(absent, SHOWN)} in training; the dev "
+            "metrics hold them to be missed, and their thresholds cannot be tuned"
+        )
+    _check_lone(report)
+
+
+def _check_unknown(report: DataReport, counts: Counter[str], in_dev: Counter[str]) -> None:
     unknown = {name: in_dev[name] for name in sorted(in_dev, key=label_order) if name not in counts}
     if unknown:
         report.errors.append(
             f"labels of dev examples that no training example has: {_listed(unknown, SHOWN)}; "
             "spell the labels alike in both files, or add training examples"
         )
-    if len(in_dev) == 1:
-        report.warnings.append(
-            f"every dev example has the label {_short(next(iter(in_dev)))}, so the dev metrics "
-            "tell nothing of the other classes"
-        )
+
+
+def _check_lone(report: DataReport) -> None:
     lone = {name: count for name, count in report.label_counts.items() if count == 1}
     if lone:
         names = ", ".join(_short(name) for name in list(lone)[:SHOWN])
@@ -143,12 +182,6 @@ def _check_classes(
         report.warnings.append(
             f"classes with a single training example: {names}{more}; add examples, or merge the "
             "class with another (a header read as data looks like this too)"
-        )
-    (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
-    if most >= IMBALANCE_RATIO * least:
-        report.warnings.append(
-            f"the classes are unbalanced: {_short(common)} has {count_of(most, 'example')}, "
-            f"{_short(rare)} {least:,}; judge by macro_f1, and try --class-weight balanced"
         )
 
 
@@ -179,12 +212,15 @@ def warn_of_empty_texts(report: DataReport, part: str, rows: Sequence[int]) -> N
 def _check_duplicates(
     report: DataReport, train: Sequence[TextExample], dev: Sequence[TextExample]
 ) -> None:
-    labels_of: dict[tuple[str, str | None], set[str | float | None]] = {}
+    labels_of: dict[tuple[str, str | None], set[object]] = {}
     repeated: list[int] = []
     for example in train:
         seen = labels_of.setdefault((example.text, example.text_pair), set())
-        label = _label(example)
-        value = label if report.kind == "classify" else finite_number(label)
+        value: object
+        if report.kind == "multi-label":
+            value = frozenset(_labels(example))
+        else:
+            value = _label(example) if report.kind == "classify" else finite_number(_label(example))
         if value in seen:
             repeated.append(example.row)
         seen.add(value)
@@ -266,6 +302,12 @@ def _label(example: TextExample) -> str:
     if example.label is None:
         raise DataError(f"line {example.row}: the example has no label; training needs one")
     return example.label
+
+
+def _labels(example: TextExample) -> tuple[str, ...]:
+    if example.labels is None:
+        raise DataError(f"line {example.row}: the example has no list of labels; it needs one")
+    return example.labels
 
 
 def _short(name: str) -> str:

@@ -296,9 +296,10 @@ def _json_example(
             return Problem(row, f"both {keys[0]!r} and {keys[1]!r}; give one of them")
         if not keys and (role in ("context", "choices") or (role == "label" and need_label)):
             return Problem(row, _no_key(role, record))
+    absent: tuple[object, ...] = ("", "", [], None)
     context, start, choices, label = (
         record[keys[0]] if keys else default
-        for keys, default in zip(found.values(), ("", "", [], None), strict=True)
+        for keys, default in zip(found.values(), absent, strict=True)
     )
     if not isinstance(choices, list):
         key = found["choices"][0]

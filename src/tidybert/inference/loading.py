@@ -113,6 +113,8 @@ def _foreign_metadata(directory: Path) -> ModelMetadata:
     limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
     if "BertForMultipleChoice" in head.architectures:
         return ModelMetadata(task="choose", max_seq_length=limit)
+    if "BertForTokenClassification" in head.architectures and head.label_names:
+        return ModelMetadata(task="tag", label_names=head.label_names, max_seq_length=limit)
     if "BertForSequenceClassification" not in head.architectures:
         named = ", ".join(head.architectures) or "no architecture"
         raise WeightsError(

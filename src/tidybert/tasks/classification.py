@@ -14,6 +14,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.examples import TextExample, label_names
 from tidybert.data.features import Features, first_features
+from tidybert.data.long_texts import LongTexts
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification import classification_metrics
@@ -30,6 +31,7 @@ class Classification(TextTask):
         label_names: the classes in the order of their ids.
         class_weights: by name, each example's weight in the loss; None weighs all alike.
         temperature: answers divide logits by this before the softmax.
+        long_texts: what becomes of texts that are too long; None cuts off their end.
 
     Raises UsageError for class weights of other names.
     """
@@ -47,14 +49,18 @@ class Classification(TextTask):
         "f1": "F1 of the class {positive}",
         "log_loss": "mean of -ln(probability of the right class)",
     }
-    takes: ClassVar[frozenset[str]] = frozenset({"class_weight", "multi_label"})
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {"class_weight", "multi_label", "long", "doc_stride"}
+    )
 
     def __init__(
         self,
         label_names: Sequence[str],
         class_weights: Mapping[str, float] | None = None,
         temperature: float = 1.0,
+        long_texts: LongTexts | None = None,
     ) -> None:
+        super().__init__(long_texts)
         self.label_names: tuple[str, ...] | None = tuple(label_names)
         self._names = tuple(label_names)
         self._ids = {label: number for number, label in enumerate(self._names)}
@@ -73,16 +79,21 @@ class Classification(TextTask):
         if options.class_weight:
             labels = [one.label for one in examples if one.label is not None]
             weights = balanced_class_weights(labels)
-        return cls(label_names(examples), weights)
+        long_texts = LongTexts.from_options(options.long, options.doc_stride)
+        return cls(label_names(examples), weights, long_texts=long_texts)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         if not metadata.label_names:
             raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
-        return cls(metadata.label_names, temperature=metadata.number("temperature", 1.0))
+        return cls(
+            metadata.label_names,
+            temperature=metadata.number("temperature", 1.0),
+            long_texts=LongTexts.from_settings(metadata.settings),
+        )
 
     def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature}
+        return {"temperature": self.temperature, **self.long_texts.settings()}
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=len(self._names))
@@ -98,7 +109,7 @@ class Classification(TextTask):
                 )
             one.label = self._ids[example.label]
             if self._class_weights is not None:
-                one.weight = self._class_weights[example.label]
+                one.weight *= self._class_weights[example.label]
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
         """Nothing: the head begins as it was drawn, as in the original code."""
@@ -119,7 +130,8 @@ class Classification(TextTask):
     ) -> Self:
         logits = example_outputs(outputs, features)
         labels = example_labels(features)
-        return type(self)(self._names, self._class_weights, fit_temperature(logits, labels))
+        temperature = fit_temperature(logits, labels)
+        return type(self)(self._names, self._class_weights, temperature, self.long_texts)
 
     def metrics(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
@@ -142,7 +154,7 @@ class Classification(TextTask):
                     "scores": dict(zip(self._names, map(float, scores), strict=True)),
                 }
             )
-        return answers
+        return self.with_windows(answers, features)
 
     def judgements(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]

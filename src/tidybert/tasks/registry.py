@@ -12,7 +12,11 @@ AnyTask = Task[Any]
 
 _TASKS: Final[dict[str, str | type[AnyTask]]] = {
     "classify": "tidybert.tasks.classification:Classification",
+    "multi-label": "tidybert.tasks.multi_label:MultiLabelClassification",
     "regress": "tidybert.tasks.regression:Regression",
+    "choose": "tidybert.tasks.multiple_choice:MultipleChoice",
+    "answer": "tidybert.tasks.question_answering:QuestionAnswering",
+    "tag": "tidybert.tasks.tagging:Tagging",
 }
 _VARIANTS: Final = ("multi-label",)
 """Names that stand in tidybert.json, but that an option chooses and not a TASK."""

@@ -13,6 +13,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.examples import TextExample, finite_number
 from tidybert.data.features import Features, first_features
+from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError
 from tidybert.metrics.regression import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
@@ -36,18 +37,18 @@ class Regression(TextTask):
         "spearman": "correlation of the ranks",
         "mse": "mean squared error, in the scores' units squared",
     }
-    takes: ClassVar[frozenset[str]] = frozenset()
+    takes: ClassVar[frozenset[str]] = frozenset({"long", "doc_stride"})
 
     @classmethod
     def from_examples(cls, examples: Sequence[TextExample], options: TaskOptions) -> Self:
-        return cls()
+        return cls(LongTexts.from_options(options.long, options.doc_stride))
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls()
+        return cls(LongTexts.from_settings(metadata.settings))
 
     def settings(self) -> dict[str, Any]:
-        return {}
+        return self.long_texts.settings()
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=1)
@@ -94,7 +95,8 @@ class Regression(TextTask):
     def predictions(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> list[dict[str, Any]]:
-        return [{"value": float(value)} for value in example_outputs(outputs, features)[:, 0]]
+        values = example_outputs(outputs, features)[:, 0]
+        return self.with_windows([{"value": float(value)} for value in values], features)
 
     def judgements(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]

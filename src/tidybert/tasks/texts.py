@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.checks import DataReport, Kind, check_examples
 from tidybert.data.examples import ReadReport, TextExample
-from tidybert.data.features import BatchTokenizer, Features, example_features
+from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.long_texts import LongTexts, window_counts
 from tidybert.data.options import ReadOptions
 from tidybert.data.readers import read_examples
 from tidybert.data.splits import random_split, stratified_split
@@ -17,9 +18,16 @@ from tidybert.tasks.task import Outputs
 
 
 class TextTask:
-    """Base of classification and regression."""
+    """Base of classification, with one label or any number of them, and regression.
+
+    Args:
+        long_texts: what becomes of texts that are too long; None cuts off their end.
+    """
 
     kind: ClassVar[Kind]
+
+    def __init__(self, long_texts: LongTexts | None = None) -> None:
+        self.long_texts = long_texts or LongTexts()
 
     @classmethod
     def read(
@@ -36,6 +44,7 @@ class TextTask:
             options,
             need_label=need_label,
             scores=cls.kind == "regress",
+            multi_label=cls.kind == "multi-label",
             skip_bad_rows=skip_bad_rows,
             report=report,
         )
@@ -65,7 +74,7 @@ class TextTask:
     def features(
         self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
-        return example_features(examples, tokenizer, max_seq_length)
+        return self.long_texts.features(examples, tokenizer, max_seq_length)
 
     def check(
         self,
@@ -75,7 +84,7 @@ class TextTask:
         dev_features: Sequence[Features],
         max_seq_length: int,
     ) -> DataReport:
-        return check_examples(
+        report = check_examples(
             train,
             dev,
             train_features,
@@ -83,6 +92,18 @@ class TextTask:
             kind=self.kind,
             max_seq_length=max_seq_length,
         )
+        report.facts += self.long_texts.facts("train", train_features)
+        report.facts += self.long_texts.facts("dev", dev_features)
+        return report
+
+    def with_windows(
+        self, answers: list[dict[str, Any]], features: Sequence[Features]
+    ) -> list[dict[str, Any]]:
+        """The answers with the number of windows that each was read in, where texts are."""
+        if self.long_texts.mode == "windows":
+            for answer, count in zip(answers, window_counts(features).tolist(), strict=True):
+                answer["num_windows"] = count
+        return answers
 
 
 def example_outputs(outputs: Outputs, features: Sequence[Features]) -> npt.NDArray[np.float32]:

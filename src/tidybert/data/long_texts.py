@@ -1,0 +1,202 @@
+"""Texts longer than a model reads: their beginning, their two ends, or windows over all of them.
+
+Sun et al. 2019 (How to Fine-Tune BERT for Text Classification, section 5.3.1) found the first 128
+and the last 382 of 510 tokens to say most of a review; ``head-tail`` keeps that share.  ``windows``
+makes each window a sequence of its own, for the answers to be averaged: a text of any length then
+takes no more memory at once than a short one, and ``tokens_per_batch`` bounds it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.examples import TextExample
+from tidybert.data.features import (
+    BatchTokenizer,
+    Features,
+    example_features,
+    first_features,
+)
+from tidybert.data.windows import windows_of
+from tidybert.errors import ConfigError, UsageError
+
+MODES: Final = ("truncate", "head-tail", "windows")
+HEAD_SHARE: Final = 128 / 510
+
+
+@dataclass(frozen=True)
+class LongTexts:
+    """What becomes of a text that is longer than ``max_seq_length``.
+
+    Args:
+        mode: truncate keeps the beginning, and of a pair cuts the longer side first; head-tail
+            keeps the beginning and the end of a single text; windows reads everything, of a pair
+            the first text beside each window of the second.
+        doc_stride: tokens from one window's beginning to the next; see ``windows_of``.
+
+    Raises UsageError for a ``doc_stride`` without windows.
+    """
+
+    mode: str = "truncate"
+    doc_stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.doc_stride is not None and self.mode != "windows":
+            raise UsageError(
+                f"--doc-stride {self.doc_stride} has no meaning without --long windows"
+            )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """As ``settings`` gave them; ConfigError for what it cannot have given."""
+        mode, doc_stride = settings.get("long", "truncate"), settings.get("doc_stride")
+        if mode not in MODES:
+            raise ConfigError(f"long is {mode!r:.80}; one of {', '.join(MODES)} is needed")
+        if doc_stride is not None and (type(doc_stride) is not int or doc_stride < 1):
+            raise ConfigError(f"doc_stride is {doc_stride!r:.80}; a number of tokens is needed")
+        return cls(mode, doc_stride)
+
+    @classmethod
+    def from_options(cls, mode: str | None, doc_stride: int | None) -> Self:
+        """As the flags --long and --doc-stride ask for, None where not given."""
+        return cls(mode or "truncate", doc_stride)
+
+    def settings(self) -> dict[str, Any]:
+        """What tidybert.json holds of it; nothing where texts are truncated."""
+        if self.mode == "truncate":
+            return {}
+        stride = {} if self.doc_stride is None else {"doc_stride": self.doc_stride}
+        return {"long": self.mode, **stride}
+
+    def features(
+        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """See ``long_features``."""
+        return long_features(examples, tokenizer, max_seq_length, self.mode, self.doc_stride)
+
+    def facts(self, part: str, features: Sequence[Features]) -> list[str]:
+        """What to tell of a part (train, dev): how many texts were cut or read in windows."""
+        if self.mode == "head-tail":
+            examples = first_features(features)
+            cut = sum(one.truncated for one in examples)
+            return [f"cut in the middle: {cut:,} of {len(examples):,} {part}"] if cut else []
+        counts = window_counts(features)
+        windowed = counts[counts > 1]
+        if not len(windowed):
+            return []
+        read = f"read in windows: {len(windowed):,} of {len(counts):,} {part}"
+        return [f"{read}, in {windowed.sum():,} windows, {windowed.max():,} at most"]
+
+
+def long_features(
+    examples: Sequence[TextExample],
+    tokenizer: BatchTokenizer,
+    max_seq_length: int,
+    mode: str = "truncate",
+    doc_stride: int | None = None,
+) -> list[Features]:
+    """Features of examples, without labels, in the mode that ``LongTexts`` describes.
+
+    Of windows there are several Features an example, which share its weight.
+
+    Raises what ``example_features`` does, and UsageError for pairs with head-tail, and for a
+    ``doc_stride`` that is longer than a window.
+    """
+    features = example_features(examples, tokenizer, max_seq_length)
+    if mode == "truncate":
+        return features
+    seconds = [one.text_pair for one in examples if one.text_pair is not None]
+    if seconds and mode == "head-tail":
+        raise UsageError(
+            "--long head-tail is for single texts, and these are pairs: give --long windows, "
+            "which reads the first text beside each part of the second, or truncate"
+        )
+    long = [number for number, one in enumerate(features) if one.truncated]
+    first_ids = _ids(tokenizer, [examples[number].text for number in long])
+    second_ids = _ids(tokenizer, [seconds[number] for number in long] if seconds else [])
+    parts = _Parts(tokenizer.cls_token_id, tokenizer.sep_token_id, max_seq_length, doc_stride)
+    read: dict[int, list[Features]] = {}
+    for at, number in enumerate(long):
+        if seconds:
+            read[number] = parts.of_pair(features[number], first_ids[at], second_ids[at])
+        elif mode == "windows":
+            read[number] = parts.windows(features[number], first_ids[at])
+        else:
+            read[number] = [parts.ends(features[number], first_ids[at])]
+    return [each for number, one in enumerate(features) for each in read.get(number, [one])]
+
+
+def window_counts(features: Sequence[Features]) -> npt.NDArray[np.int64]:
+    """(number of examples,): how many features each has."""
+    return np.bincount(np.array([one.example for one in features], dtype=np.int64))
+
+
+Ids = npt.NDArray[Any]
+
+
+def _ids(tokenizer: BatchTokenizer, texts: Sequence[str]) -> Sequence[Ids]:
+    return tokenizer.encode_batch(texts, add_special_tokens=False)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Makes the sequences of an example that is too long from its tokens."""
+
+    cls_token_id: int
+    sep_token_id: int
+    max_seq_length: int
+    doc_stride: int | None
+
+    def ends(self, whole: Features, ids: Ids) -> Features:
+        """The beginning and the end of a text."""
+        room = self.max_seq_length - 2
+        head = max(1, round(HEAD_SHARE * room))
+        kept = np.concatenate((ids[:head], ids[len(ids) - (room - head) :]))
+        return self._sequence(whole, [kept], 1.0, is_cut=True)
+
+    def windows(self, whole: Features, ids: Ids) -> list[Features]:
+        """Windows over a text."""
+        windows = windows_of(len(ids), self.max_seq_length - 2, self.doc_stride)
+        return [
+            self._sequence(whole, [ids[start:end]], 1 / len(windows), is_cut=False)
+            for start, end in windows
+        ]
+
+    def of_pair(self, whole: Features, first: Ids, second: Ids) -> list[Features]:
+        """The first text beside each window of the second.
+
+        Half of the room, or what the second leaves, is the first's; it is cut where it is longer.
+        """
+        room = self.max_seq_length - 3
+        kept = min(len(first), max(room // 2, room - max(1, len(second))))
+        windows = windows_of(len(second), room - kept, self.doc_stride)
+        return [
+            self._sequence(
+                whole,
+                [first[:kept], second[start:end]],
+                1 / len(windows),
+                is_cut=kept < len(first),
+            )
+            for start, end in windows
+        ]
+
+    def _sequence(
+        self, whole: Features, texts: Sequence[Ids], weight: float, *, is_cut: bool
+    ) -> Features:
+        pieces: list[Any] = [[self.cls_token_id]]
+        for ids in texts:
+            pieces += [ids, [self.sep_token_id]]
+        input_ids = np.concatenate(pieces, dtype=np.int32, casting="unsafe")
+        token_type_ids = np.zeros(len(input_ids), dtype=np.uint8)
+        token_type_ids[len(texts[0]) + 2 :] = 1
+        return Features(
+            input_ids,
+            token_type_ids,
+            whole.num_tokens,
+            is_cut,
+            example=whole.example,
+            weight=weight,
+        )
