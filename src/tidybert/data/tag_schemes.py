@@ -15,7 +15,7 @@ from tidybert.metrics.entities import NO_TYPE, Entity, entities, iob2_tags
 Tags = Sequence[str]
 
 _PREFIXES: Final = "BIESLU"
-_LAST_AND_LONE: Final = {"IOBES": "ES", "BILOU": "LU"}
+_LAST_AND_LONE: Final = {"IOBES": ("E", "S"), "BILOU": ("L", "U")}
 SCHEMES: Final = ("IOB2", "IOB1", *_LAST_AND_LONE)
 
 

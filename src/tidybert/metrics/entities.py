@@ -146,12 +146,14 @@ class TagCounts:
 
     def share_right(self) -> npt.NDArray[np.float64]:
         """(N,) each sentence's own F1 of entities, or accuracy of words; 1 where it has none."""
-        if not self.of_entities:
-            right, total = self.words.T.astype(np.float64)
-            return np.divide(right, total, out=np.ones(len(total)), where=total > 0)
-        right, given, there = self.counts.sum(axis=1).T.astype(np.float64)
-        total = given + there
-        return np.divide(2 * right, total, out=np.ones(len(total)), where=total > 0)
+        if self.of_entities:
+            right, given, there = self.counts.sum(axis=1).T.astype(np.float64)
+            above, below = 2 * right, given + there
+        else:
+            above, below = self.words.T.astype(np.float64)
+        shares: npt.NDArray[np.float64] = np.ones(len(below))
+        np.divide(above, below, out=shares, where=below > 0)
+        return shares
 
     def _sums(
         self, chosen: npt.NDArray[np.int64] | None
