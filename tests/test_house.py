@@ -15,11 +15,11 @@ FLOORS = (
     {"configuration", "errors", "pretrained"},
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "data"},
-    {"training"},
+    {"training", "building"},
     {"tasks"},
     {"inference"},
     {"finetuning"},
-    {"estimators", "benchmark", "server"},
+    {"estimators", "benchmark", "reporting", "server"},
     {"cli"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

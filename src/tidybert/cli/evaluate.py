@@ -1,12 +1,17 @@
 """``tidybert evaluate``: a finished RUN's metrics on a labelled file."""
 
-from typing import Annotated
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
 from tidybert.data.options import ReadOptions
+
+if TYPE_CHECKING:
+    from tidybert.inference.predictor import Examination
 
 
 @takes(read=ReadOptions)
@@ -23,6 +28,10 @@ def evaluate(
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Write a page to look at, and its figures."),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read weights from a pickle of RUN.")
@@ -37,17 +46,22 @@ def evaluate(
     from tidybert.data.examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
+    if report is not None:
+        from tidybert.reporting.writing import check_report_directory
+
+        check_report_directory(report)
     predictor = Predictor(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )
-    report = ReadReport()
+    found = ReadReport()
     task = predictor.task
     examples = list(
-        task.read(file, read, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
+        task.read(file, read, need_label=True, skip_bad_rows=skip_bad_rows, report=found)
     )
-    for line in report.lines():
+    for line in found.lines():
         note(line)
-    metrics = predictor.evaluate(examples)
+    examination = predictor.examine(examples)
+    metrics = examination.metrics()
     if metrics["num_truncated"]:
         note(
             f"{metrics['num_truncated']:,} of {metrics['num_examples']:,} examples were cut to "
@@ -57,3 +71,31 @@ def evaluate(
         print_json(metrics)
     else:
         print_metrics(task, metrics)
+    if report is not None:
+        _write_report(report, examination, metrics, run, file, predictor.max_seq_length)
+
+
+def _write_report(
+    directory: Path,
+    examination: "Examination",
+    metrics: dict[str, Any],
+    run: str,
+    file: str,
+    max_seq_length: int,
+) -> None:
+    from tidybert.reporting.examining import evaluation_of
+    from tidybert.reporting.writing import write_report
+
+    note("drawing the report's intervals: up to a minute")
+    page = write_report(
+        evaluation_of(
+            examination,
+            metrics,
+            run=run,
+            file=file,
+            date=datetime.now().astimezone().isoformat(" ", "minutes"),
+            max_seq_length=max_seq_length,
+        ),
+        directory,
+    )
+    note(f"report: {page}")

@@ -1,0 +1,167 @@
+"""The contents of report.json: an Evaluation, measured from every side.
+
+docs/trust.md names the keys.  The page is drawn from these contents alone.
+"""
+
+from importlib.metadata import version
+from typing import Any, Final
+
+import numpy as np
+
+from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
+from tidybert.metrics.calibration import temperature_note
+from tidybert.reporting.confidence import calibration, coverage
+from tidybert.reporting.evaluation import Evaluation
+from tidybert.reporting.examples import largest_errors, surest_errors, suspected, uncertain
+from tidybert.reporting.groups import lengths, scores
+
+REPORT_VERSION: Final = 1
+SHOWN_CONFUSIONS: Final = 30
+FEW_EXAMPLES: Final = 200
+
+_COUNTS: Final = ("num_examples", "num_truncated")
+
+
+def report_contents(evaluation: Evaluation) -> dict[str, Any]:
+    """What report.json holds; values are plain, and None where a part makes no sense for a task."""
+    metrics = _metrics(evaluation)
+    of_scores = evaluation.of_scores
+    return {
+        "report_version": REPORT_VERSION,
+        "tidybert_version": version("tidybert"),
+        "task": evaluation.task,
+        "model": evaluation.model,
+        "data": evaluation.data,
+        "date": evaluation.date,
+        **{key: evaluation.metrics[key] for key in _COUNTS},
+        "max_seq_length": evaluation.max_seq_length,
+        "temperature": evaluation.temperature,
+        "metric": evaluation.metric or None,
+        "metrics": metrics,
+        "bootstrap": _bootstrap(evaluation),
+        "notes": _notes(evaluation, metrics),
+        "tables": _tables(evaluation),
+        "confusion": _confusion(evaluation),
+        "calibration": None if of_scores else calibration(evaluation),
+        "coverage": None if of_scores else coverage(evaluation),
+        "scores": scores(evaluation) if of_scores else None,
+        "lengths": lengths(evaluation),
+        "errors": largest_errors(evaluation) if of_scores else surest_errors(evaluation),
+        "uncertain": None if of_scores else uncertain(evaluation),
+        "suspected_label_errors": suspected(evaluation),
+        "training": _training(evaluation),
+    }
+
+
+def _metrics(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
+    """Each metric that is a number: value, low and high, and what it says."""
+    intervals = evaluation.intervals.by_name if evaluation.intervals else {}
+    numbers = {
+        name: value
+        for name, value in evaluation.metrics.items()
+        if isinstance(value, int | float) and name not in _COUNTS
+    }
+    classes = evaluation.label_names or ()
+    positive = classes[1] if len(classes) == 2 else ""
+    meanings = {name: text.format(positive=positive) for name, text in evaluation.meanings.items()}
+    names = [name for name in meanings if name in numbers]
+    names += [name for name in numbers if name not in names]
+    return {
+        name: {
+            "value": numbers[name],
+            "low": intervals[name].low if name in intervals else None,
+            "high": intervals[name].high if name in intervals else None,
+            "meaning": meanings.get(name),
+        }
+        for name in names
+    }
+
+
+def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
+    drawn = evaluation.intervals
+    if drawn is None:
+        return None
+    return {
+        "method": "percentile",
+        "level": drawn.level,
+        "num_resamples": drawn.num_resamples,
+        "seed": drawn.seed,
+    }
+
+
+def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
+    """What a reader should know before the figures."""
+    notes = []
+    count, cut = (evaluation.metrics[key] for key in _COUNTS)
+    if cut:
+        notes.append(
+            f"{cut:,} of {count:,} examples were cut to {evaluation.max_seq_length} tokens: of "
+            "these the model did not see everything"
+        )
+    if count < FEW_EXAMPLES:
+        notes.append(
+            f"{count:,} examples are few: read the intervals before the figures, and single "
+            "classes and groups hardly at all"
+        )
+    drawn = evaluation.intervals
+    if drawn is not None and drawn.num_resamples < FEWEST_RESAMPLES:
+        notes.append(
+            f"there was time for {drawn.num_resamples:,} resamples, too few for an interval"
+        )
+    elif drawn is not None and drawn.num_resamples < NUM_RESAMPLES:
+        notes.append(
+            f"the intervals come from {drawn.num_resamples:,} resamples, as many as there was "
+            "time for"
+        )
+    flat = [name for name, one in metrics.items() if one["low"] is not None]
+    flat = [name for name in flat if metrics[name]["low"] == metrics[name]["high"]]
+    if flat:
+        notes.append(
+            f"every resample scored the same in {', '.join(flat)}: the sample has no case that "
+            "would show how far off it may be, which is no certainty"
+        )
+    warm = temperature_note(evaluation.temperature) if evaluation.temperature else None
+    return notes + ([warm] if warm else [])
+
+
+def _tables(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Any]]]:
+    """Metrics by label, or by kind: those that are an object of objects of numbers."""
+    return {
+        name: {str(key): dict(row) for key, row in table.items()}
+        for name, table in evaluation.metrics.items()
+        if isinstance(table, dict) and table and all(isinstance(r, dict) for r in table.values())
+    }
+
+
+def _confusion(evaluation: Evaluation) -> dict[str, Any] | None:
+    found = evaluation.metrics.get("confusion_matrix")
+    names = evaluation.label_names
+    if found is None or names is None:
+        return None
+    matrix = np.array(found)
+    wrong = matrix - np.diag(np.diag(matrix))
+    support = np.maximum(matrix.sum(axis=1), 1)
+    # A stable sort keeps equal counts in the order of the classes.
+    order = np.argsort(-wrong, axis=None, kind="stable")[:SHOWN_CONFUSIONS]
+    pairs = [divmod(int(at), len(names)) for at in order if wrong.flat[at]]
+    return {
+        "label_names": list(names),
+        "matrix": matrix.tolist(),
+        "num_confusions": int(wrong.sum()),
+        "pairs": [
+            {
+                "expected": names[true],
+                "predicted": names[predicted],
+                "count": int(wrong[true, predicted]),
+                "share_of_expected": float(wrong[true, predicted] / support[true]),
+            }
+            for true, predicted in pairs
+        ],
+    }
+
+
+def _training(evaluation: Evaluation) -> dict[str, Any] | None:
+    history = evaluation.training
+    if history is None:
+        return None
+    return {"steps": history.steps, "evaluations": history.evaluations}

@@ -1,0 +1,63 @@
+"""A report on disk: a directory with report.json and report.html, whole or not there."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from tidybert.checkpoints.files import atomic_directory
+from tidybert.errors import UsageError
+from tidybert.reporting.contents import report_contents
+from tidybert.reporting.evaluation import Evaluation
+from tidybert.reporting.page import report_page
+
+JSON_FILE: Final = "report.json"
+HTML_FILE: Final = "report.html"
+
+
+def check_report_directory(directory: Path) -> None:
+    """Raise UsageError where a report cannot stand: in a file, or beside what is none of ours."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise UsageError(f"--report {directory} is a file; name a directory")
+    names = {path.name for path in directory.iterdir()}
+    foreign = sorted(names - {JSON_FILE, HTML_FILE})
+    if foreign:
+        raise UsageError(
+            f"--report {directory} holds {foreign[0]!r}"
+            + (f" and {len(foreign) - 1:,} more that are" if len(foreign) > 1 else ", which is")
+            + " no part of a report; name a new directory"
+        )
+    if names and not _is_report(directory / JSON_FILE):
+        raise UsageError(
+            f"--report {directory} holds {', '.join(sorted(names))} of another program; name a "
+            "new directory"
+        )
+
+
+def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
+    """Write report.json and report.html; an earlier report is replaced as a whole.
+
+    Returns the path of the page.  Raises UsageError as ``check_report_directory``, and where the
+    directory cannot be written to.
+    """
+    # A link, or ".", stands for the directory that it leads to.
+    target = Path(directory).resolve()
+    check_report_directory(target)
+    contents = report_contents(evaluation)
+    text = json.dumps(contents, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    page = report_page(contents)
+    try:
+        with atomic_directory(target) as aside:
+            (aside / JSON_FILE).write_text(text, encoding="utf-8", newline="\n")
+            (aside / HTML_FILE).write_text(page, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"--report {directory} cannot be written: {error}") from error
+    return Path(directory) / HTML_FILE
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        return "report_version" in json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False

@@ -1,0 +1,62 @@
+// Sorts tables by a click on a heading, and filters long tables and lists of examples by a word.
+// Without it the page has the same content.
+"use strict";
+
+const LONG = 12;
+
+function addFilter(target, items, label) {
+  const box = document.createElement("label");
+  const input = document.createElement("input");
+  input.type = "search";
+  box.className = "filter";
+  box.append(`Filter: ${label}`, input);
+  input.addEventListener("input", () => {
+    const word = input.value.toLocaleLowerCase();
+    for (const item of items) {
+      item.hidden = !item.textContent.toLocaleLowerCase().includes(word);
+    }
+  });
+  target.before(box);
+}
+
+function valueOf(row, column) {
+  const cell = row.cells[column];
+  const number = Number(cell.dataset.value ?? NaN);
+  return Number.isNaN(number) ? cell.textContent : number;
+}
+
+function compare(a, b) {
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(b);
+}
+
+function makeSortable(table) {
+  const body = table.tBodies[0];
+  const headings = [...table.tHead.rows[0].cells];
+  headings.forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+    button.addEventListener("click", () => {
+      const down = heading.getAttribute("aria-sort") === "ascending";
+      headings.forEach((each) => each.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const rows = [...body.rows];
+      rows.sort((a, b) => (down ? -1 : 1) * compare(valueOf(a, column), valueOf(b, column)));
+      body.append(...rows);
+    });
+  });
+}
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  makeSortable(table);
+  const rows = [...table.tBodies[0].rows];
+  if (rows.length > LONG) {
+    addFilter(table.parentElement, rows, table.caption.textContent);
+  }
+}
+for (const list of document.querySelectorAll("[data-filter]")) {
+  if (list.children.length > LONG) {
+    addFilter(list, [...list.children], list.dataset.filter);
+  }
+}

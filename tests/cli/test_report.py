@@ -1,0 +1,57 @@
+"""``tidybert evaluate --report``: both files, beside the same metrics; what is refused, at once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidybert.cli.main import run as shell
+from tidybert.inference import predictor
+
+
+def test_a_report_is_written_beside_the_metrics(
+    tiny_run: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys
+) -> None:
+    file, report = str(toy_file("dev.csv", 64, seed=1)), tmp_path / "report"
+
+    assert shell(["evaluate", str(tiny_run), file, "--report", str(report), "--json"]) == 0
+
+    out, err = capsys.readouterr()
+    assert f"report: {report / 'report.html'}" in err
+    contents = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    printed = json.loads(out)
+    for name, metric in contents["metrics"].items():
+        assert metric["value"] == printed[name]
+        assert metric["low"] <= metric["high"]
+    assert (contents["model"], contents["data"]) == (str(tiny_run), file)
+    assert contents["training"]["evaluations"]
+    assert "<!doctype html>" in (report / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_of_scores(
+    tiny_score_run: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys
+) -> None:
+    file = str(toy_file("dev.csv", 64, seed=1, scores=True))
+
+    assert shell(["evaluate", str(tiny_score_run), file, "--report", str(tmp_path / "r")]) == 0
+
+    assert json.loads((tmp_path / "r" / "report.json").read_text())["scores"]["points"]
+    assert "pearson" in capsys.readouterr().out
+
+
+def test_foreign_files_are_refused_before_the_model_is_read(
+    tiny_run: Path,
+    toy_file: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    monkeypatch.setattr(predictor, "Predictor", None)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    file = str(toy_file("dev.csv", 4))
+
+    assert shell(["evaluate", str(tiny_run), file, "--report", str(tmp_path / "mine")]) == 2
+
+    assert "holds 'letter.txt'" in capsys.readouterr().err

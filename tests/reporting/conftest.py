@@ -1,0 +1,138 @@
+"""Evaluations that were never run: made of judgements, so that reports need no model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidybert.metrics import classification_metrics, regression_metrics
+from tidybert.metrics.bootstrap import bootstrap
+from tidybert.reporting.evaluation import Evaluation
+from tidybert.reporting.training import TrainingHistory
+from tidybert.tasks.task import Judgement
+
+Make = Callable[..., Evaluation]
+
+HISTORY = TrainingHistory(
+    steps=[{"step": n, "loss": 1 / n, "learning_rate": n * 1e-5} for n in range(1, 31)],
+    evaluations=[{"step": 10, "accuracy": 0.5}, {"step": 30, "accuracy": 0.75}],
+)
+
+
+@pytest.fixture(scope="session")
+def classified() -> Make:
+    """Makes evaluations of classes: ``count`` examples of ``classes``, more right than wrong."""
+
+    def make(count: int = 120, classes: int = 3, **overrides: Any) -> Evaluation:
+        random = np.random.default_rng(0)
+        names = [f"class {number}" for number in range(classes)]
+        labels = random.integers(0, classes, count)
+        logits = random.normal(size=(count, classes))
+        logits[np.arange(count), labels] += 1.5
+        p = np.exp(logits)
+        p /= p.sum(1, keepdims=True)
+        predicted = p.argmax(1)
+        judgements = [
+            Judgement(
+                text=f"text {at} " + "word " * (at % 7),
+                expected=names[labels[at]],
+                predicted=names[predicted[at]],
+                correct=float(labels[at] == predicted[at]),
+                confidence=float(p[at].max()),
+                expected_probability=float(p[at, labels[at]]),
+                num_tokens=at % 7 + 4,
+                row=at + 2,
+            )
+            for at in range(count)
+        ]
+
+        def scorer(chosen: Any) -> dict[str, float]:
+            return {"accuracy": float((labels == predicted)[chosen].mean())}
+
+        metrics = classification_metrics(labels, predicted, names, p)
+        given: dict[str, Any] = {
+            "task": "classify",
+            "model": "runs/model",
+            "data": "data/dev.tsv",
+            "date": "2026-01-02 03:04",
+            "metrics": {**metrics, "num_examples": count, "num_truncated": 0},
+            "judgements": judgements,
+            "max_seq_length": 64,
+            "meanings": {"accuracy": "share that is right", "f1": "F1 of {positive}"},
+            "metric": "accuracy",
+            "label_names": names,
+            "probabilities": p,
+            "temperature": 1.5,
+            "intervals": bootstrap(scorer, count, num_resamples=200),
+            "training": HISTORY,
+        }
+        return Evaluation(**{**given, **overrides})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def scored() -> Make:
+    """Makes evaluations of scores."""
+
+    def make(count: int = 60, **overrides: Any) -> Evaluation:
+        random = np.random.default_rng(0)
+        expected = random.uniform(0, 5, count).round(2)
+        predicted = (expected + random.normal(scale=0.5, size=count)).round(4)
+        judgements = [
+            Judgement(f"first {at}\nsecond", f"{a:g}", f"{b:g}", None, None, None, at % 9 + 5, at)
+            for at, (a, b) in enumerate(zip(expected, predicted, strict=True))
+        ]
+        metrics = {
+            **regression_metrics(expected, predicted),
+            "num_examples": count,
+            "num_truncated": 0,
+        }
+        given: dict[str, Any] = {
+            "task": "regress",
+            "model": "runs/scores",
+            "data": "dev.tsv",
+            "date": "2026-01-02",
+            "metrics": metrics,
+            "judgements": judgements,
+            "max_seq_length": 64,
+            "metric": "pearson",
+        }
+        return Evaluation(**{**given, **overrides})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def answered() -> Make:
+    """Makes evaluations of answers that are no classes, and may be right in part."""
+
+    def make(count: int = 50, **overrides: Any) -> Evaluation:
+        shares = [(0.0, 0.5, 1.0, 1.0)[at % 4] for at in range(count)]
+        judgements = [
+            Judgement(
+                text=f"question {at}?\n" + "context " * 60,
+                expected="an answer",
+                predicted="an answer" if share == 1 else "",
+                correct=share,
+                confidence=0.3 + share * 0.6,
+                expected_probability=None,
+                num_tokens=at + 20,
+                row=at,
+            )
+            for at, share in enumerate(shares)
+        ]
+        given: dict[str, Any] = {
+            "task": "answer",
+            "model": "runs/answers",
+            "data": "dev.json",
+            "date": "2026-01-02",
+            "metrics": {"f1": float(np.mean(shares)), "num_examples": count, "num_truncated": 1},
+            "judgements": judgements,
+            "max_seq_length": 384,
+            "metric": "f1",
+        }
+        return Evaluation(**{**given, **overrides})
+
+    return make

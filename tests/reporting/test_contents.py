@@ -1,0 +1,222 @@
+"""What report.json holds: figures by hand, and the parts that each kind of task has."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tidybert.metrics.bootstrap import Interval, Intervals
+from tidybert.reporting.contents import REPORT_VERSION, report_contents
+from tidybert.reporting.evaluation import Evaluation
+from tidybert.tasks.task import Judgement
+
+TRUST = Path(__file__).parents[2] / "docs" / "trust.md"
+
+
+def judgement(expected, predicted, confidence, row, tokens=5):
+    p = confidence if expected == predicted else 1 - confidence
+    right = float(expected == predicted)
+    return Judgement(f"text {row}", expected, predicted, right, confidence, p, tokens, row)
+
+
+@pytest.fixture
+def four() -> Evaluation:
+    """Four examples of two classes, of which the second is wrong."""
+    judgements = [
+        judgement("no", "no", 0.9, 2),
+        judgement("no", "yes", 0.8, 3),
+        judgement("yes", "yes", 0.7, 4),
+        judgement("yes", "yes", 0.6, 5),
+    ]
+    return Evaluation(
+        task="classify",
+        model="run",
+        data="dev.csv",
+        date="today",
+        metrics={
+            "f1": 0.8,
+            "accuracy": 0.75,
+            "per_label": {"no": {"f1": 2 / 3, "support": 2}, "yes": {"f1": 0.8, "support": 2}},
+            "confusion_matrix": [[1, 1], [0, 2]],
+            "num_examples": 4,
+            "num_truncated": 1,
+        },
+        judgements=judgements,
+        max_seq_length=8,
+        meanings={"accuracy": "share", "f1": "F1 of {positive}"},
+        metric="accuracy",
+        label_names=["no", "yes"],
+        probabilities=np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.4, 0.6]]),
+        temperature=1.2,
+        intervals=Intervals({"accuracy": Interval(0.25, 1.0)}, 0.95, 1000, 0),
+    )
+
+
+def test_a_literal_example(four: Evaluation) -> None:
+    found = report_contents(four)
+
+    assert found["report_version"] == REPORT_VERSION
+    assert (found["num_examples"], found["num_truncated"], found["max_seq_length"]) == (4, 1, 8)
+    assert list(found["metrics"]) == ["accuracy", "f1"]
+    assert found["metrics"]["accuracy"] == {
+        "value": 0.75,
+        "low": 0.25,
+        "high": 1.0,
+        "meaning": "share",
+    }
+    assert found["metrics"]["f1"]["low"] is None
+    assert found["metrics"]["f1"]["meaning"] == "F1 of yes"
+    assert found["tables"]["per_label"]["no"] == {"f1": 2 / 3, "support": 2}
+    assert found["confusion"]["pairs"] == [
+        {"expected": "no", "predicted": "yes", "count": 1, "share_of_expected": 0.5}
+    ]
+    assert found["calibration"]["mean_confidence"] == pytest.approx(0.75)
+    assert found["calibration"]["expected_calibration_error"] == pytest.approx(
+        (0.1 + 0.8 + 0.3 + 0.4) / 4
+    )
+    assert found["calibration"]["brier_score"] == pytest.approx(2 * (0.01 + 0.64 + 0.09 + 0.16) / 4)
+    assert found["coverage"]["choices"] == [
+        {"threshold": 0.6, "coverage": 1.0, "accuracy": pytest.approx(0.75)},
+        {"threshold": 0.7, "coverage": 0.75, "accuracy": pytest.approx(2 / 3)},
+        {"threshold": 0.8, "coverage": 0.5, "accuracy": pytest.approx(0.5)},
+    ]
+    assert found["errors"]["total"] == 1
+    assert found["errors"]["shown"][0] == {
+        "row": 3,
+        "text": "text 3",
+        "expected": "no",
+        "predicted": "yes",
+        "correct": 0.0,
+        "confidence": 0.8,
+        "expected_probability": pytest.approx(0.2),
+        "num_tokens": 5,
+    }
+    assert [each["row"] for each in found["uncertain"]["shown"]] == [5, 4, 3, 2]
+    assert found["uncertain"]["shown"][0]["second"] == "no"
+    assert found["uncertain"]["shown"][0]["margin"] == pytest.approx(0.2)
+    suspected = found["suspected_label_errors"]
+    assert (suspected["total"], suspected["shown"][0]["row"]) == (1, 3)
+    assert suspected["shown"][0]["suggested"] == "yes"
+    assert found["lengths"] is found["scores"] is found["training"] is None
+
+
+def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
+    notes = "\n".join(report_contents(four)["notes"])
+    assert "1 of 4 examples were cut to 8 tokens" in notes
+    assert "4 examples are few" in notes
+
+    flat = Intervals({"accuracy": Interval(1.0, 1.0)}, 0.95, 1000, 0)
+    sure = report_contents(replace(four, intervals=flat, temperature=20.0))["notes"]
+    assert any("every resample scored the same in accuracy" in note for note in sure)
+    assert any("upper bound" in note for note in sure)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "by_name", "note"),
+    [
+        (12, {}, "time for 12 resamples, too few"),
+        (400, {"accuracy": Interval(0.1, 0.9)}, "come from 400 resamples"),
+    ],
+)
+def test_time_that_ran_out_is_noted(four: Evaluation, drawn, by_name, note) -> None:
+    found = report_contents(replace(four, intervals=Intervals(by_name, 0.95, drawn, 0)))
+    assert any(note in each for each in found["notes"])
+    assert found["bootstrap"]["num_resamples"] == drawn
+
+
+def test_the_surest_errors_come_first(classified) -> None:
+    shown = report_contents(classified())["errors"]["shown"]
+    sure = [each["confidence"] for each in shown]
+    assert sure == sorted(sure, reverse=True)
+    assert all(each["expected"] != each["predicted"] for each in shown)
+
+
+def test_an_answer_that_is_right_in_part_is_wrong_in_part(answered) -> None:
+    found = report_contents(answered())
+    assert found["errors"]["total"] == 26
+    assert {each["correct"] for each in found["errors"]["shown"]} == {0.0, 0.5}
+    assert found["calibration"]["accuracy"] == pytest.approx(
+        np.mean([one.correct for one in answered().judgements])
+    )
+    assert found["confusion"] is found["suspected_label_errors"] is None
+    assert [each["confidence"] for each in found["uncertain"]["shown"][:2]] == [0.3, 0.3]
+    assert "margin" not in found["uncertain"]["shown"][0]
+
+
+def test_scores_have_residuals_instead_of_classes(scored) -> None:
+    evaluation = scored()
+    found = report_contents(evaluation)
+    off = [float(one.predicted) - float(one.expected) for one in evaluation.judgements]
+
+    assert found["scores"]["mean_absolute_error"] == pytest.approx(np.abs(off).mean())
+    assert found["scores"]["mean_residual"] == pytest.approx(np.mean(off))
+    assert found["scores"]["root_mean_square_error"] ** 2 == pytest.approx(
+        evaluation.metrics["mse"], abs=1e-3
+    )
+    assert sum(found["scores"]["residuals"]["counts"]) == len(off)
+    assert found["errors"]["shown"][0]["residual"] == pytest.approx(max(off, key=abs))
+    assert sum(each["count"] for each in found["lengths"]) == len(off)
+    for part in ("calibration", "coverage", "uncertain", "confusion", "suspected_label_errors"):
+        assert found[part] is None
+
+
+def test_lengths_are_groups_of_about_equal_size_that_lose_nobody(classified) -> None:
+    evaluation = classified(count=400)
+    groups = report_contents(evaluation)["lengths"]
+
+    assert sum(each["count"] for each in groups) == 400
+    assert 2 <= len(groups) <= 6
+    assert all(a["to"] < b["from"] for a, b in pairwise(groups))
+    for group in groups:
+        inside = [
+            one.correct
+            for one in evaluation.judgements
+            if group["from"] <= one.num_tokens <= group["to"]
+        ]
+        assert group["count"] == len(inside)
+        assert group["mean"] == pytest.approx(np.mean(inside))
+        assert group["low"] <= group["mean"] <= group["high"]
+
+
+def test_equal_lengths_make_no_groups(classified) -> None:
+    evaluation = classified()
+    same = [replace(one, num_tokens=9) for one in evaluation.judgements]
+    assert report_contents(replace(evaluation, judgements=same))["lengths"] is None
+
+
+def test_judgements_without_confidence_have_no_calibration(answered) -> None:
+    evaluation = answered()
+    unsure = [replace(one, confidence=None) for one in evaluation.judgements]
+    found = report_contents(replace(evaluation, judgements=unsure))
+
+    assert found["calibration"] is found["coverage"] is found["uncertain"] is None
+    assert found["errors"]["shown"][0]["correct"] == 0.0
+
+
+def test_a_perfect_model_has_no_errors(classified) -> None:
+    evaluation = classified()
+    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
+    assert report_contents(replace(evaluation, judgements=right))["errors"] == {
+        "total": 0,
+        "shown": [],
+    }
+
+
+@pytest.mark.parametrize("kind", ["classified", "scored", "answered"])
+def test_everything_is_json_and_its_keys_are_documented(kind, request) -> None:
+    found = report_contents(request.getfixturevalue(kind)())
+    again = json.loads(json.dumps(found, allow_nan=False))
+    assert again == found
+
+    documented = TRUST.read_text(encoding="utf-8")
+    for key in found:
+        assert f"`{key}`" in documented, key
+
+
+def test_as_many_pairs_and_points_as_a_reader_can_take(classified, scored) -> None:
+    assert len(report_contents(classified(count=500, classes=40))["confusion"]["pairs"]) == 30
+    assert len(report_contents(classified(count=500))["coverage"]["points"]) <= 200
+    assert len(report_contents(scored(count=2500))["scores"]["points"]) <= 2000

@@ -1,0 +1,210 @@
+"""The page: whole, alone, accessible, and never the texts' to command."""
+
+import base64
+import hashlib
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.reporting.contents import report_contents
+from tidybert.reporting.listing import shortened
+from tidybert.reporting.markup import visible
+from tidybert.reporting.page import report_page
+
+ATTACK = (
+    "</title><script>alert(1)</script><img src='https://example.com/x' onerror=alert(1)>\x00\x1b"
+)
+KINDS = ["classified", "scored", "answered"]
+
+
+def page_of(evaluation) -> str:
+    return report_page(report_contents(evaluation))
+
+
+def parsed(page: str) -> ET.Element:
+    """The page as a tree; it is written so that an XML parser reads it, too."""
+    body = page.removeprefix("<!doctype html>\n")
+    for raw in ("style", "script"):
+        body = re.sub(rf"<{raw}>.*?</{raw}>", f"<{raw}></{raw}>", body, flags=re.DOTALL)
+    return ET.fromstring(re.sub(r"<meta([^>]*)>", r"<meta\1/>", body))
+
+
+def text_of(element: ET.Element) -> str:
+    return "".join(element.itertext())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_is_well_formed_and_needs_nothing_else(kind, request) -> None:
+    page = page_of(request.getfixturevalue(kind)())
+    root = parsed(page)
+
+    assert not re.search(r"https?:|url\(|@import", page)
+    for element in root.iter():
+        assert element.tag not in ("link", "img", "iframe", "object")
+        assert "src" not in element.attrib
+        assert element.get("href", "#").startswith("#")
+        assert not any(name.startswith("on") for name in element.attrib)
+        # The policy allows the one style sheet alone.
+        assert "style" not in element.attrib
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_can_be_read_aloud(kind, request) -> None:
+    root = parsed(page_of(request.getfixturevalue(kind)()))
+
+    assert root.get("lang") == "en"
+    names = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(names) == len(set(names))
+    for each in root.iter():
+        for name in each.get("aria-labelledby", "").split():
+            assert name in names
+        if each.tag == "a":
+            assert each.get("href")[1:] in names
+    for svg in root.iter("svg"):
+        assert svg.get("aria-hidden") == "true" or svg.get("role") == "img"
+    for table in root.iter("table"):
+        assert text_of(table.find("caption"))
+        widths = {len(row) for row in table.iter("tr")}
+        assert len(widths) == 1
+    assert len(list(root.iter("h1"))) == 1
+    # A script makes the buttons and filters; without it there is none that does nothing.
+    assert not list(root.iter("button"))
+    assert not list(root.iter("input"))
+
+
+def test_the_policy_allows_exactly_the_style_and_the_script(classified) -> None:
+    page = page_of(classified())
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    policy = policy.replace("&#x27;", "'")
+
+    assert policy.startswith("default-src 'none'; ")
+    for kind in ("style", "script"):
+        (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}';" in policy
+
+
+def test_texts_and_labels_never_become_elements(classified) -> None:
+    evaluation = classified()
+    names = [f"{ATTACK}{number}" for number in range(3)]
+    renamed = dict(zip(evaluation.label_names, names, strict=True))
+    judgements = [
+        replace(
+            one,
+            text=ATTACK + one.text,
+            expected=renamed[one.expected],
+            predicted=renamed[one.predicted],
+        )
+        for one in evaluation.judgements
+    ]
+    metrics = dict(evaluation.metrics)
+    metrics["per_label"] = {renamed[name]: row for name, row in metrics["per_label"].items()}
+    hostile = replace(
+        evaluation,
+        judgements=judgements,
+        label_names=names,
+        metrics=metrics,
+        model=ATTACK,
+        data=ATTACK,
+        task=ATTACK,
+        date=ATTACK,
+    )
+    clean, attacked = parsed(page_of(evaluation)), parsed(page_of(hostile))
+
+    # Long answers are folded; but for that the elements are the same.
+    folded = ("details", "summary", "span")
+    assert [each.tag for each in attacked.iter() if each.tag not in folded] == [
+        each.tag for each in clean.iter() if each.tag not in folded
+    ]
+    assert visible(ATTACK) in text_of(attacked)
+
+
+def test_a_right_to_left_text_keeps_its_direction_to_itself(classified) -> None:
+    evaluation = classified(count=30)
+    judgements = [replace(one, text="שלום עולם") for one in evaluation.judgements]
+    root = parsed(page_of(replace(evaluation, judgements=judgements)))
+
+    holders = [each for each in root.iter() if each.text == "שלום עולם"]
+    assert holders
+    assert all(each.get("dir") == "auto" for each in holders)
+
+
+def test_a_short_text_stands_as_it_is_and_an_empty_one_is_told() -> None:
+    assert shortened("a < b", 10) == '<span dir="auto">a &lt; b</span>'
+    assert "(empty)" in shortened("", 10)
+
+
+@given(text=st.text(min_size=21, max_size=200))
+def test_a_long_text_is_shortened_and_stands_whole_in_its_details(text: str) -> None:
+    root = ET.fromstring(shortened(text, 20))
+    start, more, whole = (each.text for each in root.iter("span"))
+
+    assert root.tag == "details"
+    assert whole == visible(text)
+    assert len(start) <= 21
+    assert visible(text).startswith(start.removesuffix("…")) or "\r\n" in text
+    assert f"{len(text):,}" in more
+
+
+def test_all_sections_stand_where_there_is_something(classified, scored, answered) -> None:
+    def headings(evaluation):
+        return [each.text for each in parsed(page_of(evaluation)).iter("h2")]
+
+    assert headings(classified()) == [
+        "Metrics",
+        "Confidence",
+        "Confusions",
+        "By class",
+        "Length",
+        "Errors",
+        "Closest calls",
+        "Suspected label errors",
+        "Training",
+    ]
+    assert headings(scored()) == ["Metrics", "Predicted and true scores", "Length", "Errors"]
+    assert headings(answered()) == ["Metrics", "Confidence", "Length", "Errors", "Closest calls"]
+
+
+def test_the_figures_of_the_contents_stand_on_the_page(classified) -> None:
+    contents = report_contents(classified())
+    text = text_of(parsed(report_page(contents)))
+
+    accuracy = contents["metrics"]["accuracy"]
+    assert f"{accuracy['value']:.3f}" in text
+    assert f"{accuracy['low']:.3f}\xa0to\xa0{accuracy['high']:.3f}" in text
+    assert f"{contents['calibration']['expected_calibration_error']:.3f}" in text
+    assert "F1 of" not in text
+    assert "2026-01-02 03:04" in text
+    for each in contents["errors"]["shown"]:
+        assert each["text"].strip() in text
+
+
+def test_the_dev_part_is_named_where_the_temperature_was_fitted_on_it(classified) -> None:
+    assert "calibration is flattered" in page_of(classified())
+    assert "calibration is flattered" not in page_of(classified(temperature=None))
+
+
+@pytest.mark.parametrize(
+    ("classes", "pictures", "tables"), [(2, 1, 1), (20, 1, 1), (77, 1, 0), (151, 0, 0)]
+)
+def test_confusions_of_few_and_of_many_classes(classified, classes, pictures, tables) -> None:
+    root = parsed(page_of(classified(count=600, classes=classes)))
+    section = next(
+        each for each in root.iter("section") if each.get("aria-labelledby") == "confusions"
+    )
+
+    assert len(list(section.iter("svg"))) == pictures
+    captions = [text_of(each) for each in section.iter("caption")]
+    assert sum("Counts" in each for each in captions) == tables
+    assert sum("most frequent" in each for each in captions) == (classes > 2)
+
+
+def test_many_classes_have_the_weakest_first(classified) -> None:
+    root = parsed(page_of(classified(count=600, classes=30)))
+    table = next(each for each in root.iter("table") if each.get("class") == "sortable")
+    f1 = [float(row[3].get("data-value")) for row in table.find("tbody")]
+    assert f1 == sorted(f1)
