@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
-    from tidybert.estimators import BertClassifier, BertRegressor
+    from tidybert.estimators import BertClassifier, BertRegressor, BertVectorizer
     from tidybert.inference import Embedder, Predictor, load
     from tidybert.modeling import (
         BertForMaskedLM,
@@ -38,6 +38,7 @@ __all__ = [
     "BertModel",
     "BertRegressor",
     "BertTokenizer",
+    "BertVectorizer",
     "Embedder",
     "Predictor",
     "__version__",
@@ -60,6 +61,7 @@ _MODULE_OF: Final = {
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",
     "BertRegressor": "tidybert.estimators",
+    "BertVectorizer": "tidybert.estimators",
 }
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.storage import write_tensors
 from tidybert.configuration import BertConfig
-from tidybert.estimators import BertClassifier, BertRegressor
+from tidybert.estimators import BertClassifier, BertRegressor, BertVectorizer
 from tidybert.modeling import BertModel
 from tidybert.tokenization import BertTokenizer
 
@@ -101,6 +101,22 @@ class RegressorOfNumbers(OfNumbers, BertRegressor):
     """BertRegressor as the checks can call it."""
 
 
+class VectorizerOfNumbers(BertVectorizer):
+    """BertVectorizer as the checks can call it."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(in_words(X), y)
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(in_words(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = tags.input_tags.string = False
+        tags.input_tags.two_d_array = True
+        return tags
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A MODEL directory: one random layer of 32, and a vocabulary of the words for numbers."""
@@ -135,21 +151,23 @@ QUICK: dict[str, Any] = {
 
 # A check that should fail and passes is no error: rounding differs between processors.
 @parametrize_with_checks(
-    [ClassifierOfNumbers(**QUICK), RegressorOfNumbers(**QUICK)],
+    [ClassifierOfNumbers(**QUICK), RegressorOfNumbers(**QUICK), VectorizerOfNumbers()],
     expected_failed_checks=lambda _estimator: EXEMPTED,
 )
 def test_checks(estimator: Any, check: Any, model: Path) -> None:
     check(estimator.set_params(model=model))
 
 
-@pytest.mark.parametrize("estimator", [BertClassifier(), BertRegressor()], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [BertClassifier(), BertRegressor(), BertVectorizer()], ids=repr
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_checks_of_the_estimators_as_they_are(estimator: Any) -> None:
     assert {each["status"] for each in check_estimator(estimator, on_fail=None)} == {"passed"}
 
 
 def test_the_tags_say_texts() -> None:
-    for estimator in (BertClassifier(), BertRegressor()):
+    for estimator in (BertClassifier(), BertRegressor(), BertVectorizer()):
         tags = get_tags(estimator).input_tags
         assert tags.string
         assert tags.one_d_array

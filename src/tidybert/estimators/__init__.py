@@ -2,5 +2,6 @@
 
 from tidybert.estimators.classifier import BertClassifier
 from tidybert.estimators.regressor import BertRegressor
+from tidybert.estimators.vectorizer import BertVectorizer
 
-__all__ = ["BertClassifier", "BertRegressor"]
+__all__ = ["BertClassifier", "BertRegressor", "BertVectorizer"]

@@ -24,7 +24,14 @@ from tidybert.data.checks import DataReport
 from tidybert.data.examples import TextExample
 from tidybert.data.splits import random_split, stratified_split
 from tidybert.errors import DataError, UsageError, WeightsError
-from tidybert.estimators.inputs import Text, read_column, read_texts, read_weights
+from tidybert.estimators.inputs import (
+    Text,
+    check_width,
+    read_column,
+    read_texts,
+    read_weights,
+    text_tags,
+)
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.loading import choose_device, load_finished
@@ -217,12 +224,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         texts = read_texts(X)
         expected = getattr(self, "n_features_in_", len(texts[0]))
-        if len(texts[0]) != expected:
-            kinds = ("", "single texts", "pairs of texts")
-            raise DataError(
-                f"X holds {kinds[len(texts[0])]}, but this {type(self).__name__} was fitted on "
-                f"{kinds[expected]}"
-            )
+        check_width(texts, expected, type(self).__name__)
         self.model_.to(choose_device(self.device))
         examples = [
             TextExample(text[0], text[1] if len(text) == 2 else None, None, index)
@@ -312,11 +314,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             self.model_ = model.eval()
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
+        return text_tags(super().__sklearn_tags__())
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """X, y and sample_weight as users hand them in: checked, with guesses at what went wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,23 @@ def read_texts(X: Any) -> list[Text]:
             )
     _check_strings(texts)
     return texts
+
+
+def check_width(texts: Sequence[Text], expected: int, estimator: str) -> None:
+    """Raise DataError for pairs where single texts were fitted, and the other way round."""
+    if len(texts[0]) != expected:
+        kinds = ("", "single texts", "pairs of texts")
+        raise DataError(
+            f"X holds {kinds[len(texts[0])]}, but this {estimator} was fitted on {kinds[expected]}"
+        )
+
+
+def text_tags(tags: Any) -> Any:
+    """scikit-learn's tags of an estimator, which say here that it takes texts and no numbers."""
+    tags.input_tags.string = True
+    tags.input_tags.one_d_array = True
+    tags.input_tags.two_d_array = False
+    return tags
 
 
 def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:

@@ -1,0 +1,121 @@
+"""BertVectorizer: frozen features behind scikit-learn's interface (paper 5.3)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tidybert.data.features import text_features
+from tidybert.errors import WeightsError
+from tidybert.estimators.inputs import check_width, read_texts, text_tags
+from tidybert.estimators.messages import as_in_python, warn_of_truncation
+from tidybert.inference.embedding import Embedder
+
+
+class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn texts, or pairs of texts, into vectors of a pre-trained encoder.
+
+    Fitting learns nothing: it loads the encoder and notes whether the texts come in pairs.  The
+    vectors are those of ``Embedder`` and ``tidybert embed``.
+
+    A pickle holds the model's name and the settings, and no weights: where it is opened the same
+    MODEL must be there, which is checked by a hash when it is first used.
+
+    Args:
+        model: a MODEL: installed weights (minilm) or a directory.
+        pooling, layers, combine, normalize: as of ``Embedder``.
+        max_seq_length: tokens a text is cut to, with a warning; None for as many as the model has
+            positions for.
+        device: auto, cpu, cuda or cuda:N.
+
+    Attributes:
+        n_features_in_: 1 for single texts, 2 for pairs.
+        settings_: the parameters as they were fitted, without ``device``.
+        fingerprint_: a hash of the encoder's weights and its tokenizer.
+    """
+
+    n_features_in_: int
+    settings_: dict[str, Any]
+    fingerprint_: str
+    _n_features_out: int
+    _embedder: Embedder
+
+    def __init__(
+        self,
+        model: str | Path = "minilm",
+        *,
+        pooling: str = "mean",
+        layers: str | int | Sequence[int] = -1,
+        combine: str = "concat",
+        normalize: bool = False,
+        max_seq_length: int | None = None,
+        device: str = "auto",
+    ) -> None:
+        self.model = model
+        self.pooling = pooling
+        self.layers = layers
+        self.combine = combine
+        self.normalize = normalize
+        self.max_seq_length = max_seq_length
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Load the encoder; X is texts, or pairs (n, 2), as BertClassifier takes them.
+
+        Raises DataError for anything but texts, UsageError for settings that do not fit, and what
+        ``load`` raises.
+        """
+        texts = read_texts(X)
+        settings = {name: value for name, value in self.get_params().items() if name != "device"}
+        with as_in_python():
+            self._embedder = Embedder(**settings, device=self.device)
+        self.settings_ = settings
+        self.fingerprint_ = self._embedder.fingerprint
+        self._n_features_out = self._embedder.dimension
+        self.n_features_in_ = len(texts[0])
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """(n, d): the vector of each text, in order; warns where one is cut."""
+        check_is_fitted(self)
+        texts = read_texts(X)
+        check_width(texts, self.n_features_in_, type(self).__name__)
+        embedder = self._loaded()
+        columns: list[Any] = [list(column) for column in zip(*texts, strict=True)]
+        with as_in_python():
+            features = text_features(
+                embedder.tokenizer,
+                columns[0],
+                columns[1] if len(columns) == 2 else None,
+                embedder.max_seq_length,
+            )
+        truncated = [one.num_tokens for one in features if one.truncated]
+        warn_of_truncation(truncated, len(features), embedder.max_seq_length)
+        return embedder.vectors(features)
+
+    def _loaded(self) -> Embedder:
+        """The encoder that was fitted, loaded again after a pickle."""
+        if not hasattr(self, "_embedder"):
+            embedder = Embedder(**self.settings_, device=self.device)
+            if embedder.fingerprint != self.fingerprint_:
+                raise WeightsError(
+                    f"{self.settings_['model']} is not the model that this BertVectorizer was "
+                    "fitted with: its weights or its vocabulary are others. Fit it again, and what "
+                    "stands behind it"
+                )
+            self._embedder = embedder
+        return self._embedder
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_embedder", None)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = text_tags(super().__sklearn_tags__())
+        tags.transformer_tags.preserves_dtype = []
+        return tags
