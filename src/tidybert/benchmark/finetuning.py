@@ -18,7 +18,13 @@ from tidybert.benchmark.processes import answer, run_apart
 from tidybert.benchmark.setting import SIDES, in_turn, summarize
 from tidybert.data.options import ReadOptions
 
-__all__ = ["SIDES", "FinetuningWork", "bench_finetuning", "measure"]
+__all__ = [
+    "SIDES",
+    "FinetuningWork",
+    "bench_finetuning",
+    "measure",
+    "train_with_transformers",
+]
 
 UNTIMED_STEPS: Final = 3
 """The first steps of a measurement, in which libraries choose their kernels and memory is fetched.
@@ -176,9 +182,6 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
 
 
 def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
-    import tempfile
-
-    import torch
     import transformers
 
     from tidybert.pretrained import model_directory
@@ -210,6 +213,28 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
         problem_type=task.problem_type,
     )
     collate = transformers.DataCollatorWithPadding(tokenizer)
+    trained = train_with_transformers(model, train, encode, collate, work)
+    metrics = _score_transformers(model, encode(dev), collate, task, dev) if dev else {}
+    return {"metrics": metrics, **trained}
+
+
+def train_with_transformers(
+    model: Any,
+    train: Sequence[Any],
+    encode: Callable[[Sequence[Any]], Any],
+    collate: Callable[[Any], Any],
+    work: FinetuningWork,
+) -> dict[str, Any]:
+    """Train transformers' model in place with its Trainer, on our batches in our order.
+
+    ``encode`` makes a data set of examples and ``collate`` a batch of its items.  Returns
+    {"seconds", "num_steps", "num_examples", "step_seconds", "step_examples"} as ``measure`` does.
+    """
+    import tempfile
+
+    import torch
+    import transformers
+
     batches = list(islice(_batches(len(train), work), work.max_steps))
     # What no batch asks for would only fill memory.
     used = sorted({index for batch in batches for index in batch})
@@ -257,7 +282,6 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
         trainer.train()
         seconds = time.perf_counter() - begin
     return {
-        "metrics": _score_transformers(model, encode(dev), collate, task, dev) if dev else {},
         "seconds": seconds,
         "num_steps": len(batches),
         "num_examples": sum(map(len, batches)),
