@@ -12,7 +12,17 @@ from typing import Annotated, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import bench, embed, evaluate, finetune, models, predict, quickstart
+from tidybert.cli import (
+    bench,
+    build_corpus,
+    embed,
+    evaluate,
+    finetune,
+    inspect_instances,
+    models,
+    predict,
+    quickstart,
+)
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
 
@@ -23,6 +33,8 @@ app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("embed")(embed.embed)
+app.command("build-corpus")(build_corpus.build_corpus)
+app.command("inspect")(inspect_instances.inspect)
 app.add_typer(bench.app, name="bench")
 app.command("models")(models.models)
 app.command("download")(models.download)

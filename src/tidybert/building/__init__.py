@@ -1,0 +1,1 @@
+"""A corpus of text files into token shards, from which pre-training reads."""

@@ -1,0 +1,47 @@
+"""Which documents have been seen before, by a hash of their text, in 16 bytes a document."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+DIGEST_BYTES = 16
+Digests = npt.NDArray[np.bytes_]
+
+
+def digests_of(documents: Sequence[Sequence[str]]) -> tuple[Digests, int]:
+    """(D,) of 16 bytes, a hash of each document's paragraphs; and the bytes of all in UTF-8."""
+    texts = ["\n".join(document).encode() for document in documents]
+    digests = [hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), f"S{DIGEST_BYTES}"), sum(map(len, texts))
+
+
+def shares(digests: Digests) -> npt.NDArray[np.float64]:
+    """(D,): a number in [0, 1) for each, the same for equal texts wherever they stand."""
+    words = np.frombuffer(digests.tobytes(), "<u8")[:: DIGEST_BYTES // 8]
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class SeenDigests:
+    """A set of digests as a few sorted arrays, each more than twice as long as the next."""
+
+    def __init__(self, digests: Digests) -> None:
+        self._runs = [np.sort(digests)]
+
+    def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
+        """Add (D,) digests; returns which of them are new, the first of equal ones only."""
+        fresh, first = np.unique(digests, return_index=True)
+        known = np.zeros(len(fresh), np.bool_)
+        for run in self._runs:
+            if len(run):
+                place = np.minimum(np.searchsorted(run, fresh), len(run) - 1)
+                known |= run[place] == fresh
+        self._runs.append(fresh[~known])
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            # A stable sort merges runs that are sorted already.
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]), kind="stable")
+        is_new = np.zeros(len(digests), np.bool_)
+        is_new[first[~known]] = True
+        return is_new

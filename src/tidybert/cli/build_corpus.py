@@ -1,0 +1,164 @@
+"""``tidybert build-corpus``: files of text into token shards, from which pre-training reads."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note, print_json, print_table
+from tidybert.data.corpus import CorpusOptions
+
+if TYPE_CHECKING:
+    from tidybert.building.corpus import Built
+
+LINE_SECONDS: Final = 30.0
+# Below this the start of other processes costs more than they save.
+SMALL_CORPUS_BYTES: Final = 4_000_000
+
+
+@takes(read=CorpusOptions)
+def build_corpus(
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CORPUS...",
+            help="Files, folders or globs: text with a blank line between documents, JSON lines, "
+            "Parquet; plain, .gz, .xz or .zst.",
+        ),
+    ],
+    *,
+    vocab: Annotated[
+        str,
+        typer.Option("--vocab", metavar="MODEL", help="Whose vocabulary is used: a directory."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Directory to write, or to go on with.")
+    ],
+    held_out: Annotated[
+        float,
+        typer.Option("--held-out", help="Share of the documents kept apart to measure on."),
+    ] = 0.005,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=0,
+            help="Processes that tokenise; one for each core if not set.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    read: CorpusOptions,
+) -> None:
+    """Tokenise a corpus once, into shards that training maps into memory.
+
+    Documents whose text came before are left out and counted. A build that was stopped, in any
+    way, goes on where it was when the same command is run again, and ends with the same bytes.
+    """
+    from tidybert.building.corpus import build_corpus as build
+    from tidybert.data.corpus import CorpusReport, corpus_files
+    from tidybert.data.shards import is_corpus
+    from tidybert.tokenization import BertTokenizer
+
+    if workers is None:
+        size = sum(file.stat().st_size for file in corpus_files(corpus))
+        workers = _num_cores() if size > SMALL_CORPUS_BYTES else 0
+    tokenizer = BertTokenizer.from_pretrained(vocab)
+    was_finished = is_corpus(out)
+    report = CorpusReport()
+    with _shown() as progress:
+        manifest = build(
+            corpus,
+            tokenizer,
+            out,
+            options=read,
+            held_out=held_out,
+            num_workers=workers,
+            report=report,
+            progress=progress,
+        )
+    for line in report.lines():
+        note(line)
+    if was_finished:
+        note(f"the corpus in {out} is finished: there is nothing to do")
+    counts = manifest.counts
+    parts = {
+        part: {
+            "documents": sum(shard.num_documents for shard in shards),
+            "sentences": sum(shard.num_sentences for shard in shards),
+            "tokens": sum(shard.num_tokens for shard in shards),
+            "shards": len(shards),
+        }
+        for part, shards in manifest.parts.items()
+    }
+    if json:
+        print_json({"corpus": str(out), "counts": counts, "parts": parts})
+        return
+    print_table(
+        {"part": "left", **dict.fromkeys(next(iter(parts.values())), "right")},
+        [(part, *(f"{number:,}" for number in row.values())) for part, row in parts.items()],
+    )
+    print(
+        f"{counts['documents']:,} documents read: {counts['duplicates']:,} had come before, "
+        f"{counts['without_tokens']:,} had no token"
+    )
+    note(f"next: tidybert inspect {out}")
+
+
+def _num_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _shown() -> "Iterator[Callable[[Built], None]]":
+    """Shows how far a build is, its rate and the time left: a bar, or a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from tidybert.cli.output import MAX_WIDTH
+
+    console = Console(stderr=True)
+    console.width = min(console.width, MAX_WIDTH)
+    begun = told = time.monotonic()
+    first: int | None = None
+    with Progress(
+        TextColumn("building", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:.0f}% {task.fields[figures]}", markup=False),
+        console=console,
+        disable=not console.is_terminal,
+        expand=True,
+    ) as bar:
+        shown = bar.add_task("building", total=None, figures="")
+
+        def show(built: "Built") -> None:
+            nonlocal told, first
+            now = time.monotonic()
+            if first is None:
+                # What an earlier run had read took this one no time.
+                first = built.bytes_read
+            figures = _figures(built, now - begun, built.bytes_read - first)
+            bar.update(shown, completed=built.bytes_read, total=built.total_bytes, figures=figures)
+            if not console.is_terminal and now - told > LINE_SECONDS:
+                told = now
+                share = built.bytes_read / built.total_bytes
+                note(f"{share:.0%} read, {built.num_documents:,} documents; {figures}")
+
+        yield show
+
+
+def _figures(built: "Built", seconds: float, bytes_read: int) -> str:
+    rate = built.num_bytes / 1e6 / seconds
+    figures = f"{built.num_tokens / 1e6:,.1f} M tokens, {rate:.1f} MB/s"
+    if bytes_read:
+        left = math.ceil((built.total_bytes - built.bytes_read) * seconds / bytes_read)
+        figures += f", {left // 60}:{left % 60:02} left"
+    return figures

@@ -1,0 +1,137 @@
+"""``tidybert inspect CORPUS``: a pre-training instance in words, as training would meet it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidybert.cli.flags import takes
+from tidybert.cli.output import print_json, print_table
+from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.errors import UsageError
+
+if TYPE_CHECKING:
+    from tidybert.data.instances import Position, PretrainingInstances
+
+PARTS: Final = ("train", "held-out")
+# Of next_sentence_label, by objective.
+MEANINGS: Final = {
+    "mlm+nsp": ("B follows A", "B is from another document"),
+    "mlm+sop": ("A and B are in their order", "A and B are swapped"),
+}
+
+
+@takes(options=InstanceOptions, masking=MaskingOptions)
+def inspect(
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS", help="Directory that build-corpus wrote.")
+    ],
+    *,
+    index: Annotated[
+        int, typer.Option("--index", metavar="N", min=0, help="Its number in the epoch, from 0.")
+    ] = 0,
+    epoch: Annotated[
+        int, typer.Option("--epoch", metavar="N", min=0, help="The epoch, from 0.")
+    ] = 0,
+    part: Annotated[str, typer.Option("--part", help="train or held-out.")] = "train",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is random.")] = 42,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    options: InstanceOptions,
+    masking: MaskingOptions,
+) -> None:
+    """Show an instance of a corpus: its segments, where they are from, and what was masked.
+
+    Instances are made on the fly. The same seed, epoch and options give the same one as in
+    training.
+    """
+    if part not in PARTS:
+        raise UsageError(f"--part {part}: expected {' or '.join(PARTS)}")
+
+    from tidybert.data.instances import PretrainingInstances
+    from tidybert.data.shards import TokenCorpus
+
+    instances = PretrainingInstances(
+        TokenCorpus(corpus, "train" if part == "train" else "held-out"), options, masking, seed
+    )
+    shown = describe(instances, instances.position(epoch, index))
+    shown = {"corpus": corpus, "part": part, "epoch": epoch, "index": index, **shown}
+    if json:
+        print_json(shown)
+    else:
+        _print(shown)
+
+
+def describe(instances: "PretrainingInstances", position: "Position") -> dict[str, Any]:
+    """One instance as JSON can hold it: segments, tokens as the model reads them, predictions."""
+    places, _ = instances.take(position, 1)
+    batch = instances.build(places)
+    tokenizer, ids = instances.tokenizer, batch.input_ids
+    predictions = []
+    for row, label in zip(batch.masked_lm_positions, batch.masked_lm_labels, strict=True):
+        if ids[row] == label:
+            what = "kept"
+        else:
+            what = "masked" if ids[row] == tokenizer.mask_token_id else "replaced"
+        token, became = tokenizer.convert_ids_to_tokens([label, ids[row]])
+        predictions.append({"position": row, "token": token, "became": became, "what": what})
+    segments = []
+    end = 1
+    for name, document, begin, after in (
+        ("A", places.document_a, places.begin_a, places.end_a),
+        ("B", places.document_b, places.begin_b, places.end_b),
+    )[: 1 + instances.options.pairs]:
+        start, end = end, end + int(after[0] - begin[0]) + 1
+        segments.append(
+            {
+                "segment": name,
+                "document": document[0],
+                "source": instances.corpus.source_of(int(document[0])),
+                "first_token": begin[0],
+                "num_tokens": after[0] - begin[0],
+                "text": tokenizer.decode(ids[start : end - 1].tolist(), skip_special_tokens=False),
+            }
+        )
+    label = None if batch.next_sentence_label is None else int(batch.next_sentence_label[0])
+    return {
+        "objective": instances.options.objective,
+        "seed": instances.seed,
+        "next_sentence_label": label,
+        "segments": segments,
+        "predictions": predictions,
+        "tokens": tokenizer.convert_ids_to_tokens(ids),
+        "token_type_ids": batch.token_type_ids,
+    }
+
+
+def _print(shown: dict[str, Any]) -> None:
+    print(
+        f"instance {shown['index']:,} of epoch {shown['epoch']} ({shown['part']}, "
+        f"{shown['objective']}, seed {shown['seed']}), {len(shown['tokens'])} tokens"
+    )
+    label = shown["next_sentence_label"]
+    if label is not None:
+        print(f"next_sentence_label {label}: {MEANINGS[shown['objective']][label]}")
+    print()
+    print_table(
+        {"": "left", "from": "left", "as the model reads it": "left"},
+        [(each["segment"], _source(each), each["text"]) for each in shown["segments"]],
+    )
+    print()
+    predictions = shown["predictions"]
+    print_table(
+        {"position": "right", "token": "left", "became": "left", "": "left"},
+        [
+            (f"{each['position']:,}", each["token"], each["became"], each["what"])
+            for each in predictions
+        ],
+    )
+    counts = [
+        f"{sum(each['what'] == what for each in predictions)} {what}"
+        for what in ("masked", "replaced", "kept")
+    ]
+    print(f"{len(predictions)} to predict: {', '.join(counts)}")
+
+
+def _source(segment: dict[str, Any]) -> str:
+    file = Path(segment["source"]).name
+    return f"document {segment['document']:,}\n{file}\n{segment['num_tokens']:,} tokens"

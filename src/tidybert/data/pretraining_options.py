@@ -1,0 +1,119 @@
+"""How pre-training instances are made and masked, one field a flag.
+
+Defaults are those of create_pretraining_data.py; of RoBERTa (Liu et al. 2019) for mlm alone, and of
+SpanBERT (Joshi et al. 2020, section 3.1) for spans.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tidybert.errors import UsageError
+
+Objective = Literal["mlm+nsp", "mlm", "mlm+sop"]
+OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
+
+
+@dataclass(frozen=True)
+class InstanceOptions:
+    """What an instance is made of.  Raises UsageError for a value that cannot be used."""
+
+    objective: str = "mlm+nsp"
+    """Besides masked words: mlm+nsp, whether B follows A or is from another document; mlm+sop,
+    whether two segments stand in their order; mlm, nothing, with whole sentences of one document in
+    each sequence."""
+    max_seq_length: int = 128
+    """Most tokens of a sequence, special tokens included."""
+    short_seq_prob: float | None = None
+    """Share of the documents whose sequences aim at a random shorter length; 0.1, and 0 for mlm,
+    when not given."""
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UsageError(
+                f"--objective {self.objective!r}: expected one of {', '.join(OBJECTIVES)}"
+            )
+        _check_share("--short-seq-prob", self.short_share)
+        if self.max_seq_length < self.num_special + 2:
+            raise UsageError(
+                f"--max-seq-length {self.max_seq_length}: expected at least "
+                f"{self.num_special + 2}, for {self.num_special} special tokens and some text"
+            )
+
+    @property
+    def short_share(self) -> float:
+        """short_seq_prob, or its default: RoBERTa trains on full sequences alone."""
+        if self.short_seq_prob is not None:
+            return self.short_seq_prob
+        return 0.1 if self.pairs else 0.0
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a sequence has two segments."""
+        return self.objective != "mlm"
+
+    @property
+    def num_special(self) -> int:
+        """[CLS] and the [SEP] after each segment."""
+        return 3 if self.pairs else 2
+
+    @property
+    def room(self) -> int:
+        """Most tokens of text in a sequence."""
+        return self.max_seq_length - self.num_special
+
+
+@dataclass(frozen=True)
+class MaskingOptions:
+    """Which tokens are masked, and how.  Raises UsageError for a value that cannot be used."""
+
+    masked_lm_prob: float = 0.15
+    """Share of a sequence's tokens, special ones counted, that are to be predicted."""
+    max_predictions_per_seq: int | None = None
+    """Most predictions of a sequence; --masked-lm-prob of --max-seq-length, rounded up, when not
+    given."""
+    mask_share: float = 0.8
+    """Share of the predicted tokens that become [MASK]."""
+    random_share: float = 0.1
+    """Share that become a random token; the rest stay as they are."""
+    whole_word: bool = False
+    """Mask the pieces of a word together."""
+    span: bool = False
+    """Mask spans of whole words, which are replaced alike."""
+    max_span_length: int = 10
+    """Most words of a span."""
+    span_length_p: float = 0.2
+    """Spans are of geometric length: after each word, the chance that the span ends."""
+
+    def __post_init__(self) -> None:
+        for flag, share in (
+            ("--masked-lm-prob", self.masked_lm_prob),
+            ("--mask-share", self.mask_share),
+            ("--random-share", self.random_share),
+            ("--mask-share and --random-share", self.mask_share + self.random_share),
+        ):
+            _check_share(flag, share)
+        if self.masked_lm_prob == 0.0:
+            raise UsageError("--masked-lm-prob 0: expected more, for at least a token is predicted")
+        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
+            raise UsageError(
+                f"--max-predictions-per-seq {self.max_predictions_per_seq}: expected 1 or more"
+            )
+        if self.max_span_length < 1:
+            raise UsageError(f"--max-span-length {self.max_span_length}: expected 1 or more")
+        if not 0.0 < self.span_length_p <= 1.0:
+            raise UsageError(
+                f"--span-length-p {self.span_length_p}: expected more than 0, and at most 1"
+            )
+
+    def num_predictions(self, max_seq_length: int) -> int:
+        """Most predictions of a sequence."""
+        if self.max_predictions_per_seq is not None:
+            return self.max_predictions_per_seq
+        return math.ceil(max_seq_length * self.masked_lm_prob)
+
+
+def _check_share(flag: str, share: float) -> None:
+    # Sums of shares such as 0.8 + 0.2 may be off by a rounding.
+    if not 0.0 <= share <= 1.0 + 1e-9:
+        raise UsageError(f"{flag} {share:g}: expected a share from 0 to 1")
