@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -81,23 +81,37 @@ def _collapse(trial: "Trial") -> str:
     return "" if trial.collapsed is None else f"collapsed to {trial.collapsed!r:.20}"
 
 
-def _print_classes(per_label: Mapping[str, Mapping[str, float]]) -> None:
+def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
+    """A line a class; with its threshold where each class has one of its own."""
+    scores = ["precision", "recall", "f1"]
+    if any("average_precision" in each for each in per_label.values()):
+        scores.append("average_precision")
+    thresholds = {
+        name: each["threshold"] for name, each in per_label.items() if "threshold" in each
+    }
+    headings = [*scores, *(["threshold"] if thresholds else []), "examples"]
+    columns: dict[str, Literal["left", "right"]] = {"class": "left"}
+    columns |= {heading.replace("_", " "): "right" for heading in headings}
     print_table(
-        {
-            "class": "left",
-            "precision": "right",
-            "recall": "right",
-            "f1": "right",
-            "examples": "right",
-        },
+        columns,
         [
             (
                 name,
-                f"{each['precision']:.4f}",
-                f"{each['recall']:.4f}",
-                f"{each['f1']:.4f}",
+                *(f"{each[score]:.4f}" for score in scores),
+                *([_shown_threshold(thresholds[name])] if thresholds else []),
                 f"{each['support']:,}",
             )
             for name, each in per_label.items()
         ],
     )
+    if untuned := [name for name, value in thresholds.items() if value is None]:
+        from tidybert.metrics.multi_label import LEAST_POSITIVES
+
+        print(
+            f"\n- not tuned, so 0.5 decides: {', '.join(untuned)} (tuning takes {LEAST_POSITIVES} "
+            f"dev texts with the label and {LEAST_POSITIVES} without)"
+        )
+
+
+def _shown_threshold(threshold: float | None) -> str:
+    return "-" if threshold is None else f"{threshold:.4f}"
