@@ -1,0 +1,256 @@
+"""Named entities, fine-tuned beside transformers, and with frozen features (paper 5.3, table 7).
+
+    python benchmarks/ner.py --seeds 3 --out ner.jsonl --write docs/results.md
+
+``transformers`` does as its example run_ner.py: a fast tokenizer over split words, the label on
+the first piece, DataCollatorForTokenClassification, Trainer; on our batches in our order.
+``frozen`` is the paper's feature-based approach with a linear model on top: the last four layers'
+states of a word's first piece, end to end, and scikit-learn's LogisticRegression.  All are scored
+by the same entity F1 on a part that nothing was chosen on, with the last weights.
+
+Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
+there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.benchmark.finetuning import FinetuningWork, measure, train_with_transformers
+from tidybert.benchmark.processes import answer, run_apart
+from tidybert.data.options import ReadOptions
+
+DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
+CONLL: Final = "ner/conll2003/{}.txt"
+WIKIGOLD: Final = "ner/wikigold/wikigold.conll.txt"
+WIKIGOLD_TRAIN_ARTICLES: Final = 116  # of 145
+SIDES: Final = ("ours", "transformers", "frozen")
+DATA_SETS: Final = ("CoNLL-2003", "wikigold")
+SCORES: Final = ("f1", "precision", "recall")
+
+
+def work_of(name: str, model: str, seed: int, num_examples: int | None, folder: Path) -> Any:
+    """The work on one data set; ``folder`` takes the two parts of wikigold, which has none."""
+    train, test = DATA / CONLL.format("train"), DATA / CONLL.format("test")
+    if name == "wikigold":
+        articles = (DATA / WIKIGOLD).read_text(encoding="utf-8").split("-DOCSTART- O\n")
+        train, test = folder / "train.conll", folder / "test.conll"
+        train.write_text("\n".join(articles[:WIKIGOLD_TRAIN_ARTICLES]), encoding="utf-8")
+        test.write_text("\n".join(articles[WIKIGOLD_TRAIN_ARTICLES:]), encoding="utf-8")
+    return FinetuningWork(
+        task="tag",
+        model=model,
+        train=str(train),
+        dev=str(test),
+        options=ReadOptions(),
+        num_examples=num_examples or (3200 if name == "CoNLL-2003" else None),
+        num_train_epochs=3,
+        learning_rate=2e-4,
+        seed=seed,
+    )
+
+
+def measured(side: str, work: FinetuningWork) -> Any:
+    """What one side scores, in how many seconds and with how much memory."""
+    if side == "ours":
+        return measure(side, work)
+    return run_apart("benchmarks.ner", side, asdict(work), work.threads)
+
+
+def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
+    """One side's measurement, in the process that was started for it."""
+    from tidybert.data.tagged_files import read_tagged
+    from tidybert.metrics.entities import TagCounts
+    from tidybert.tasks.options import TaskOptions
+    from tidybert.tasks.tagging import Tagging
+
+    work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
+    assert work.dev is not None
+    train = list(islice(read_tagged(work.train, need_label=True), work.num_examples))
+    test = list(read_tagged(work.dev, need_label=True))
+    task = Tagging.from_examples(train, TaskOptions())
+    tagged = tagged_by_transformers if side == "transformers" else tagged_by_frozen_features
+    predicted, result = tagged(task, train, test, work)
+    counts = TagCounts.compare([one.tags for one in test], predicted, of_entities=True)
+    return {"metrics": counts.metrics(), **result}
+
+
+def tagged_by_transformers(
+    task: Any, train: Sequence[Any], test: Sequence[Any], work: FinetuningWork
+) -> tuple[list[list[str]], dict[str, Any]]:
+    """The test sentences' tags after fine-tuning with transformers, and the measurement."""
+    import torch
+    import transformers
+
+    from tidybert.pretrained import model_directory
+
+    transformers.utils.logging.set_verbosity_error()
+    directory = model_directory(work.model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    names = list(task.label_names)
+
+    def encode(examples: Sequence[Any]) -> list[dict[str, Any]]:
+        encoded = tokenizer(
+            [list(one.words) for one in examples],
+            is_split_into_words=True,
+            truncation=True,
+            max_length=work.max_seq_length,
+        )
+        return [
+            {
+                **{key: encoded[key][number] for key in encoded},
+                "labels": [
+                    -100 if word is None else names.index(one.tags[word])
+                    for word in first_pieces(encoded.word_ids(number))
+                ],
+            }
+            for number, one in enumerate(examples)
+        ]
+
+    transformers.set_seed(work.seed)
+    model = transformers.AutoModelForTokenClassification.from_pretrained(
+        directory, num_labels=len(names), id2label=dict(enumerate(names))
+    )
+    collate = transformers.DataCollatorForTokenClassification(tokenizer)
+    result = train_with_transformers(model, train, encode, collate, work)
+    model.eval()
+    encoded = encode(test)
+    predicted = []
+    with torch.inference_mode():
+        for start in range(0, len(test), 32):
+            batch = collate(encoded[start : start + 32])
+            labels = batch.pop("labels")
+            best = model(**batch).logits.argmax(2)
+            for number, one in enumerate(test[start : start + 32]):
+                tags = [names[label] for label in best[number][labels[number] != -100].tolist()]
+                # A word that was cut off, or is no token, has no answer.
+                predicted.append(tags + ["O"] * (len(one.words) - len(tags)))
+    return predicted, result
+
+
+def first_pieces(words: Sequence[int | None]) -> list[int | None]:
+    """The word of each token that is a word's first, None for the others."""
+    return [None if row and word == words[row - 1] else word for row, word in enumerate(words)]
+
+
+def tagged_by_frozen_features(
+    task: Any, train: Sequence[Any], test: Sequence[Any], work: FinetuningWork
+) -> tuple[list[list[str]], dict[str, Any]]:
+    """The test sentences' tags by a linear model on frozen states, and the measurement."""
+    import numpy as np
+    import torch
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from tidybert.inference.loading import load
+    from tidybert.inference.running import run_batches
+
+    encoder, tokenizer = load(work.model)
+
+    def vectors(examples: Sequence[Any]) -> Any:
+        """(words, 4 H), in the order of the examples."""
+        features = task.features(examples, tokenizer, work.max_seq_length)
+        rows = run_batches(
+            lambda batch: torch.cat(
+                encoder(batch.rows, output_hidden_states=True).hidden_states[-4:], dim=1
+            ),
+            features,
+            [len(one.input_ids) for one in features],
+            torch.device("cpu"),
+        )
+        starts = np.cumsum([0, *(len(one.words) for one in examples)])
+        found = np.empty((starts[-1], rows[0].shape[1]), dtype=np.float32)
+        for one, states in zip(features, rows, strict=True):
+            found[starts[one.example] + one.place.words] = states[one.place.rows]
+        return found
+
+    begin = time.perf_counter()
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=200))
+    classifier.fit(vectors(train), [tag for one in train for tag in one.tags])
+    seconds = time.perf_counter() - begin
+    flat = iter(classifier.predict(vectors(test)).tolist())
+    return [[next(flat) for _ in one.words] for one in test], {"seconds": seconds}
+
+
+def table(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Markdown rows: scores in percent (mean and deviation over seeds), seconds, memory."""
+    lines = [
+        "| data | side | " + " | ".join(SCORES) + " | seeds | s to train | MiB |",
+        "|---" * (len(SCORES) + 5) + "|",
+    ]
+    for name in DATA_SETS:
+        for side in SIDES:
+            found = [each for each in results if (each["data"], each["side"]) == (name, side)]
+            if not found:
+                continue
+            cells = []
+            for score in SCORES:
+                values = [100 * each["metrics"][score] for each in found]
+                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                cells.append(f"{statistics.mean(values):.1f}{spread}")
+            for key in ("seconds", "peak_mib"):
+                cells.append(f"{statistics.median(each[key] for each in found):.0f}")
+            cells.insert(len(SCORES), str(len(found)))
+            lines.append(f"| {name} | {side} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS)
+    parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--num-examples", type=int, help="train on so many sentences, to try it")
+    parser.add_argument("--out", type=Path, default=Path("ner.jsonl"))
+    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    if arguments.out.exists():
+        results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    done = {(each["data"], each["side"], each["seed"]) for each in results}
+    for seed in range(1, arguments.seeds + 1):
+        for name in arguments.data:
+            # Who goes first changes with the seed, as the machine may grow slower or faster.
+            for side in arguments.sides if seed % 2 else reversed(arguments.sides):
+                # Nothing is drawn at random with frozen features.
+                if (name, side, seed) in done or (side == "frozen" and seed > 1):
+                    continue
+                with tempfile.TemporaryDirectory() as folder:
+                    work = work_of(
+                        name, arguments.model, seed, arguments.num_examples, Path(folder)
+                    )
+                    found = measured(side, work)
+                results.append({"data": name, "side": side, "seed": seed, **found})
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+                print(name, side, seed, f"{found['seconds']:.0f} s", flush=True)
+    lines = table(results)
+    print("\n".join(lines))
+    if arguments.write:
+        begin, end = "<!-- ner -->", "<!-- /ner -->"
+        text = arguments.write.read_text(encoding="utf-8")
+        before, _, rest = text.partition(begin)
+        after = rest.partition(end)[2]
+        arguments.write.write_text(
+            before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in SIDES:
+        answer(run)
+    else:
+        main()
