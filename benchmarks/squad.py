@@ -1,0 +1,303 @@
+"""Answers to questions, fine-tuned beside transformers: same weights, windows, order, arguments.
+
+    python benchmarks/squad.py --seeds 3 --out squad.jsonl --write docs/results.md
+
+``shifts`` trains on questions on Wikipedia and Reddit and is measured on reviews, a kind of text
+that it has not seen (SQuADShifts); ``2.0`` trains on some articles of SQuAD 2.0 and is measured on
+the others.  ``transformers`` does as its example run_qa.py: windows of a fast tokenizer, Trainer;
+on our batches in our order, padded to the longest of a batch, which is quicker than that script's
+default of --max-seq-length.  Both sides' logits go through the same decoder, ours, with the
+threshold 0 for no answer; best_f1 is that of the threshold that does best on these very questions.
+
+Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
+there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.benchmark.finetuning import (
+    SIDES,
+    FinetuningWork,
+    measure,
+    train_with_transformers,
+)
+from tidybert.benchmark.processes import answer, run_apart
+from tidybert.data.options import ReadOptions
+from tidybert.data.questions import QuestionExample, read_questions
+
+DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / "squad"
+SCORES: Final = {"shifts": ("exact_match", "f1"), "2.0": ("exact_match", "f1", "best_f1")}
+NUM_EXAMPLES: Final = 2400
+NUM_TEST: Final = 2000
+TEST_SHARE: Final = 0.3  # of the articles of SQuAD 2.0
+
+
+def parts_of(name: str) -> tuple[list[QuestionExample], list[QuestionExample]]:
+    """All questions to train on and to test on, in an order that hashing their ids gives."""
+
+    def read(*files: str) -> list[QuestionExample]:
+        found = [one for file in files for one in read_questions(DATA / file, need_label=True)]
+        return sorted(found, key=lambda one: share_of(one.id))
+
+    if name == "shifts":
+        return (
+            read("new_wiki_v1.0.json", "reddit_v1.0.json"),
+            read("amazon_reviews_v1.0.json"),
+        )
+    questions = read("dev-v2.0-half.json")
+    train = [one for one in questions if share_of(one.title) >= TEST_SHARE]
+    test = [one for one in questions if share_of(one.title) < TEST_SHARE]
+    return train, test
+
+
+def share_of(text: str) -> float:
+    """A number from 0 to 1 that depends on the text alone."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+
+
+def write_questions(path: Path, questions: Iterable[QuestionExample]) -> None:
+    """As one object a line."""
+    lines = (
+        {
+            "id": one.id,
+            "question": one.question,
+            "context": one.context,
+            "answers": [{"text": text, "answer_start": start} for text, start in one.answers],
+        }
+        for one in questions
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def work_of(
+    name: str, model: str, seed: int, num_examples: int, num_test: int, folder: Path
+) -> FinetuningWork:
+    """The work on one data set, whose parts are written to ``folder``."""
+    train, test = parts_of(name)
+    write_questions(folder / "train.jsonl", train[:num_examples])
+    write_questions(folder / "test.jsonl", test[:num_test])
+    return FinetuningWork(
+        task="answer",
+        model=model,
+        train=str(folder / "train.jsonl"),
+        dev=str(folder / "test.jsonl"),
+        options=ReadOptions(),
+        max_seq_length=384,
+        train_batch_size=16,
+        learning_rate=1e-4,
+        num_train_epochs=1,
+        seed=seed,
+    )
+
+
+def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
+    """transformers' measurement, in the process that was started for it."""
+    import torch
+    import transformers
+
+    from tidybert.pretrained import model_directory
+    from tidybert.tasks.options import TaskOptions
+    from tidybert.tasks.question_answering import QuestionAnswering
+    from tidybert.tokenization import BertTokenizer
+
+    assert side == "transformers"
+    work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
+    assert work.dev is not None
+    transformers.utils.logging.set_verbosity_error()
+    train = list(islice(read_questions(work.train, need_label=True), work.num_examples))
+    test = list(read_questions(work.dev, need_label=True))
+    task = QuestionAnswering.from_examples(train, TaskOptions())
+    directory = model_directory(work.model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    transformers.set_seed(work.seed)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(directory)
+    collate = transformers.DataCollatorWithPadding(tokenizer)
+    result = train_with_transformers(
+        model, windows(train, tokenizer, task, work), list, collate, work
+    )
+    # Decoding is ours, so it takes our windows, which are theirs.
+    features = task.features(test, BertTokenizer.from_pretrained(directory), work.max_seq_length)
+    encoded = windows(test, tokenizer, task, work)
+    assert [one["input_ids"] for one in encoded] == [one.input_ids.tolist() for one in features]
+    model.eval()
+    outputs = []
+    with torch.inference_mode():
+        for start in range(0, len(encoded), 16):
+            chunk = encoded[start : start + 16]
+            found = model(**collate(chunk))
+            logits = torch.stack((found.start_logits, found.end_logits), dim=2).numpy()
+            outputs += [
+                rows[: len(one["input_ids"])] for rows, one in zip(logits, chunk, strict=True)
+            ]
+    return {"metrics": task.metrics(outputs, features, test), **result}
+
+
+def windows(
+    examples: Sequence[QuestionExample], tokenizer: Any, task: Any, work: FinetuningWork
+) -> list[dict[str, Any]]:
+    """What the model reads, with the rows of the first right answer, or of [CLS] without one."""
+    from tidybert.data.windows import DEFAULT_DOC_STRIDE
+
+    made = []
+    for example in examples:
+        question = tokenizer(example.question, add_special_tokens=False)["input_ids"]
+        # A question that is cut is given as what its tokens cover.
+        asked = example.question
+        if len(question) > task.max_query_length:
+            offsets = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)[
+                "offset_mapping"
+            ]
+            asked = asked[: offsets[task.max_query_length - 1][1]]
+        room = work.max_seq_length - min(len(question), task.max_query_length) - 3
+        encoded = tokenizer(
+            asked,
+            example.context,
+            truncation="only_second",
+            max_length=work.max_seq_length,
+            # Theirs is the overlap of two windows.
+            stride=room - DEFAULT_DOC_STRIDE,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        for number, offsets in enumerate(encoded["offset_mapping"]):
+            start, end = rows_of_answer(example, offsets, encoded.sequence_ids(number))
+            made.append(
+                {
+                    "input_ids": encoded["input_ids"][number],
+                    "token_type_ids": encoded["token_type_ids"][number],
+                    "attention_mask": encoded["attention_mask"][number],
+                    "start_positions": start,
+                    "end_positions": end,
+                }
+            )
+    return made
+
+
+def rows_of_answer(
+    example: QuestionExample, offsets: Sequence[tuple[int, int]], sequences: Sequence[int | None]
+) -> tuple[int, int]:
+    """The first and the last row of the answer, 0 and 0 where the window does not show it whole."""
+    rows = [row for row, sequence in enumerate(sequences) if sequence == 1]
+    if not example.answers or not rows:
+        return 0, 0
+    text, begin = example.answers[0]
+    end = begin + len(text)
+    if offsets[rows[0]][0] > begin or offsets[rows[-1]][1] < end:
+        return 0, 0
+    covering = [row for row in rows if offsets[row][1] > begin and offsets[row][0] < end]
+    return covering[0], covering[-1]
+
+
+def table(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Markdown rows: scores in percent (mean and deviation over seeds), seconds, ratio, memory."""
+    lines = [
+        (
+            "| data | score | tidybert | transformers | seeds | s, tidybert | s, transformers | "
+            "times as fast | MiB, tidybert | MiB, transformers |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, scores in SCORES.items():
+        by_side = {
+            side: {
+                each["seed"]: each
+                for each in results
+                if (each["data"], each["side"]) == (name, side)
+            }
+            for side in SIDES
+        }
+        seeds = sorted(set(by_side["ours"]) & set(by_side["transformers"]))
+        if not seeds:
+            continue
+
+        def middle(side: str, key: str, by_side: Any = by_side, seeds: Any = seeds) -> float:
+            return statistics.median(by_side[side][seed][key] for seed in seeds)
+
+        ratio = statistics.median(
+            by_side["transformers"][seed]["seconds"] / by_side["ours"][seed]["seconds"]
+            for seed in seeds
+        )
+        rest = [f"{middle(side, 'seconds'):.0f}" for side in SIDES] + [f"{ratio:.2f}"]
+        rest += [f"{middle(side, 'peak_mib'):.0f}" for side in SIDES]
+        for score in scores:
+            cells = []
+            for side in SIDES:
+                values = [100 * by_side[side][seed]["metrics"][score] for seed in seeds]
+                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                cells.append(f"{statistics.mean(values):.1f}{spread}")
+            first = score == scores[0]
+            told = [name, score, *cells, str(len(seeds)), *rest]
+            shown = told if first else ["", score, *cells, *[""] * 6]
+            lines.append("| " + " | ".join(shown) + " |")
+    return lines
+
+
+def main() -> None:
+    """Measure what --out does not hold yet, then print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--data", nargs="+", default=list(SCORES), choices=list(SCORES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, help="to train on")
+    parser.add_argument("--num-test", type=int, default=NUM_TEST, help="to measure on")
+    parser.add_argument("--out", type=Path, default=Path("squad.jsonl"))
+    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    if arguments.out.exists():
+        results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    done = {(each["data"], each["side"], each["seed"]) for each in results}
+    for seed in range(1, arguments.seeds + 1):
+        for name in arguments.data:
+            # Who goes first changes with the seed, as the machine may grow slower or faster.
+            for side in SIDES if seed % 2 else reversed(SIDES):
+                if (name, side, seed) in done:
+                    continue
+                with tempfile.TemporaryDirectory() as folder:
+                    work = work_of(
+                        name,
+                        arguments.model,
+                        seed,
+                        arguments.num_examples,
+                        arguments.num_test,
+                        Path(folder),
+                    )
+                    found = (
+                        measure(side, work)
+                        if side == "ours"
+                        else run_apart("benchmarks.squad", side, asdict(work), work.threads)
+                    )
+                results.append({"data": name, "side": side, "seed": seed, **found})
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+                print(name, side, seed, f"{found['seconds']:.0f} s", flush=True)
+    lines = table(results)
+    print("\n".join(lines))
+    if arguments.write:
+        begin, end = "<!-- squad -->", "<!-- /squad -->"
+        text = arguments.write.read_text(encoding="utf-8")
+        before, _, rest = text.partition(begin)
+        after = rest.partition(end)[2]
+        arguments.write.write_text(
+            before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in SIDES:
+        answer(run)
+    else:
+        main()
