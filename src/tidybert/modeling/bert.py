@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder
+from tidybert.modeling.linear import Linear
 from tidybert.modeling.rows import Rows
 
 
@@ -36,7 +37,7 @@ class BertPooler(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, first_hidden_state: Tensor) -> Tensor:
         """(B, H) to (B, H)."""

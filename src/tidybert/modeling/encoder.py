@@ -11,6 +11,7 @@ from torch.nn import functional
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import attention, first_row_attention, plain_attention
 from tidybert.modeling.dropout import dropout_add
+from tidybert.modeling.linear import Linear, linear
 from tidybert.modeling.rows import Rows
 
 
@@ -33,8 +34,8 @@ class BertAttention(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width = config.hidden_size
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.query_key_value = Linear(width, 3 * width)
+        self.output = Linear(width, width)
         self.num_heads = config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
 
@@ -47,8 +48,8 @@ class BertAttention(nn.Module):
         """(B, H): the context of first tokens alone, whose queries are the only ones computed."""
         width = hidden.shape[1]
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        query = functional.linear(hidden[rows.first_rows], weight[:width], bias[:width])
-        key_value = functional.linear(hidden, weight[width:], bias[width:])
+        query = linear(hidden[rows.first_rows], weight[:width], bias[:width])
+        key_value = linear(hidden, weight[width:], bias[width:])
         probability = self.dropout_prob if self.training else 0.0
         return first_row_attention(query, key_value, rows, self.num_heads, probability)
 
@@ -67,8 +68,8 @@ class BertLayer(nn.Module):
         width = config.hidden_size
         self.attention = BertAttention(config)
         self.attention_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.intermediate = nn.Linear(width, config.intermediate_size)
-        self.output = nn.Linear(config.intermediate_size, width)
+        self.intermediate = Linear(width, config.intermediate_size)
+        self.output = Linear(config.intermediate_size, width)
         self.output_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS[config.hidden_act]
         self.dropout_prob = config.hidden_dropout_prob

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel, initialize
 from tidybert.modeling.dropout import dropout
 from tidybert.modeling.encoder import ACTIVATIONS
+from tidybert.modeling.linear import Linear, linear
 from tidybert.modeling.rows import Rows
 
 
@@ -26,7 +26,7 @@ class BertForSequenceClassification(nn.Module):
         self.config = config
         self.num_labels = num_labels
         self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
     def forward(
@@ -49,7 +49,7 @@ class BertForMultipleChoice(nn.Module):
         super().__init__()
         self.config = config
         self.bert = BertModel(config)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.classifier = Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
 
     def forward(
@@ -82,7 +82,7 @@ class BertForTokenClassification(nn.Module):
         self.config = config
         self.num_labels = num_labels
         self.bert = BertModel(config, add_pooler=False)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
     def forward(
@@ -107,7 +107,7 @@ class BertForQuestionAnswering(nn.Module):
         super().__init__()
         self.config = config
         self.bert = BertModel(config, add_pooler=False)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = Linear(config.hidden_size, 2)
         initialize(self.qa_outputs, config.initializer_range)
 
     def forward(
@@ -129,7 +129,7 @@ class BertMLMHead(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.activation = ACTIVATIONS[config.hidden_act]
@@ -138,7 +138,7 @@ class BertMLMHead(nn.Module):
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """(M, H) states and (V, H) embeddings to logits (M, V)."""
         hidden = self.layer_norm(self.activation(self.dense(hidden)))
-        return functional.linear(hidden, word_embeddings, self.bias)
+        return linear(hidden, word_embeddings, self.bias)
 
 
 class BertForMaskedLM(nn.Module):
@@ -172,7 +172,7 @@ class BertForNextSentencePrediction(nn.Module):
         super().__init__()
         self.config = config
         self.bert = BertModel(config)
-        self.nsp = nn.Linear(config.hidden_size, 2)
+        self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
 
     def forward(
@@ -203,7 +203,7 @@ class BertForPreTraining(nn.Module):
         self.config = config
         self.bert = BertModel(config)
         self.mlm = BertMLMHead(config)
-        self.nsp = nn.Linear(config.hidden_size, 2)
+        self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
 
     def forward(

@@ -1,0 +1,82 @@
+"""Linear layers: PyTorch's own results and gradients, by whichever library they are computed."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from tidybert.modeling import linear as module
+from tidybert.modeling.linear import Linear, linear
+
+SIZES = st.integers(1, 70)
+
+
+@settings(max_examples=40)
+@given(SIZES, SIZES, SIZES, st.booleans())
+def test_results_and_gradients_are_pytorchs(
+    rows: int, inputs: int, outputs: int, has_bias: bool
+) -> None:
+    torch.manual_seed(rows)
+    hidden = torch.randn(rows, inputs, requires_grad=True)
+    weight = torch.randn(outputs, inputs, requires_grad=True)
+    bias = torch.randn(outputs, requires_grad=True) if has_bias else None
+    given_parts = [each for each in (hidden, weight, bias) if each is not None]
+    gradient = torch.randn(rows, outputs)
+
+    found = linear(hidden, weight, bias)
+    expected = functional.linear(hidden, weight, bias)
+
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, given_parts, gradient),
+        torch.autograd.grad(expected, given_parts, gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-5)
+
+
+def test_the_slices_and_views_that_the_encoder_takes() -> None:
+    torch.manual_seed(0)
+    weight, bias = torch.randn(30, 8), torch.randn(30)
+    hidden = torch.randn(9, 16)[:, ::2]
+
+    with torch.inference_mode():
+        found = linear(hidden[[2, 0, 2]], weight[10:], bias[10:])
+
+    torch.testing.assert_close(found, functional.linear(hidden[[2, 0, 2]], weight[10:], bias[10:]))
+
+
+def test_only_the_gradients_that_are_wanted_are_computed() -> None:
+    layer = Linear(4, 3)
+    layer.weight.requires_grad_(False)
+    hidden = torch.randn(5, 4)
+
+    layer(hidden).sum().backward()
+
+    assert layer.weight.grad is None
+    torch.testing.assert_close(layer.bias.grad, torch.full((3,), 5.0))
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [torch.randn(0, 4), torch.randn(2, 3, 4), torch.randn(2, 4, dtype=torch.float64)],
+    ids=["no rows", "three dimensions", "double"],
+)
+def test_what_onednn_is_not_given_goes_the_usual_way(hidden: torch.Tensor) -> None:
+    weight = torch.randn(3, 4, dtype=hidden.dtype)
+
+    torch.testing.assert_close(linear(hidden, weight, None), functional.linear(hidden, weight))
+
+
+def test_the_same_product_has_the_same_bits() -> None:
+    hidden, weight = torch.randn(37, 64), torch.randn(48, 64)
+
+    assert torch.equal(linear(hidden, weight, None), linear(hidden, weight, None))
+
+
+def test_without_the_operator_pytorchs_own_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PRODUCT", None)
+    hidden, weight = torch.randn(5, 4), torch.randn(3, 4)
+
+    assert torch.equal(linear(hidden, weight, None), functional.linear(hidden, weight))
