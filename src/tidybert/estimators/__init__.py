@@ -2,6 +2,7 @@
 
 from tidybert.estimators.classifier import BertClassifier
 from tidybert.estimators.regressor import BertRegressor
+from tidybert.estimators.tagger import BertTagger
 from tidybert.estimators.vectorizer import BertVectorizer
 
-__all__ = ["BertClassifier", "BertRegressor", "BertVectorizer"]
+__all__ = ["BertClassifier", "BertRegressor", "BertTagger", "BertVectorizer"]

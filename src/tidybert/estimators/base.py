@@ -22,6 +22,7 @@ from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig, read_json_object
 from tidybert.data.checks import DataReport
 from tidybert.data.examples import TextExample
+from tidybert.data.features import Features
 from tidybert.data.splits import random_split, stratified_split
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.estimators.inputs import (
@@ -38,6 +39,7 @@ from tidybert.inference.loading import choose_device, load_finished
 from tidybert.inference.running import run_features
 from tidybert.pretrained import model_directory
 from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.task import Outputs
 from tidybert.tasks.texts import example_outputs
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.arguments import TrainingArguments
@@ -47,6 +49,7 @@ RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
 """The training arguments that are about files alone, of which fit writes none."""
 
 _STEPS_PER_LINE = 10
+_ESTIMATORS = {"classify": "BertClassifier", "regress": "BertRegressor", "tag": "BertTagger"}
 
 
 class BertEstimator(BaseEstimator):  # type: ignore[misc]
@@ -141,10 +144,10 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """
         task, model, tokenizer, metadata = load_finished(run)
         if task.name != cls._task_name:
-            other = "BertRegressor" if task.name == "regress" else "BertClassifier"
+            other = _ESTIMATORS.get(task.name)
             raise UsageError(
                 f"{run} was trained to {task.name}, {cls.__name__} is to {cls._task_name}: load it "
-                f"with {other}.load"
+                f"with {f'{other}.load' if other else 'Predictor'}"
             )
         path = model_directory(run) / "arguments.json"
         stored: dict[str, Any] = {"model": str(run)}
@@ -192,13 +195,21 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         labels: Sequence[str],
         weights: npt.NDArray[np.float64],
     ) -> Self:
-        """Train, and set the fitted attributes."""
-        arguments = self._arguments()
-        device = choose_device(self.device)
+        """Train on texts, and set the fitted attributes."""
         examples = [
             TextExample(text[0], text[1] if len(text) == 2 else None, label, index)
             for (index, text), label in zip(texts, labels, strict=True)
         ]
+        self._train(task, examples, weights)
+        self.n_features_in_ = len(texts[0][1])
+        return self
+
+    def _train(
+        self, task: AnyTask, examples: Sequence[Any], weights: npt.NDArray[np.float64]
+    ) -> None:
+        """Train on examples of any task, and set the fitted attributes that all have."""
+        arguments = self._arguments()
+        device = choose_device(self.device)
         train, dev = self._split(task, examples)
         with as_in_python(), _random_state_kept(device):
             finished = finetune(
@@ -216,8 +227,6 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         self.task_, self.model_ = finished.task, finished.model
         self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
-        self.n_features_in_ = len(texts[0][1])
-        return self
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
         """The model's outputs for each example, (n, C), in order."""
@@ -225,16 +234,21 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         texts = read_texts(X)
         expected = getattr(self, "n_features_in_", len(texts[0]))
         check_width(texts, expected, type(self).__name__)
-        self.model_.to(choose_device(self.device))
         examples = [
             TextExample(text[0], text[1] if len(text) == 2 else None, None, index)
             for index, text in enumerate(texts)
         ]
-        with as_in_python():
-            features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
+        features, outputs = self._run(examples)
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(truncated, len(features), self.max_seq_length_)
-        return example_outputs(run_features(self.task_, self.model_, features), features)
+        return example_outputs(outputs, features)
+
+    def _run(self, examples: Sequence[Any]) -> tuple[list[Features], Outputs]:
+        """The features of examples, and what the model says of each."""
+        self.model_.to(choose_device(self.device))
+        with as_in_python():
+            features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
+        return features, run_features(self.task_, self.model_, features)
 
     def _arguments(self) -> TrainingArguments:
         names = [field.name for field in fields(TrainingArguments)]
@@ -248,7 +262,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             return TrainingArguments(**values)
 
     def _split(
-        self, task: AnyTask, examples: Sequence[TextExample]
+        self, task: AnyTask, examples: Sequence[Any]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Indices of the examples to train on and of those held out."""
         fraction, everything = self.validation_fraction, np.arange(len(examples))
@@ -256,17 +270,22 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             return everything, everything[:0]
         if not 0 < fraction < 1:
             raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
-        texts = [(one.text, one.text_pair) for one in examples]
         try:
-            if task.label_names is None:
-                return random_split(len(examples), fraction, self.seed, texts=texts)
-            labels = [one.label or "" for one in examples]
-            return stratified_split(labels, fraction, self.seed, texts=texts)
+            return self._hold_out(task, examples)
         except DataError as error:
             raise DataError(
                 f"validation_fraction is {fraction}, but none of {len(examples)} examples can be "
                 "spared: give more examples, or validation_fraction=0"
             ) from error
+
+    def _hold_out(
+        self, task: AnyTask, examples: Sequence[Any]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        texts = [(one.text, one.text_pair) for one in examples]
+        if task.label_names is None:
+            return random_split(len(examples), self.validation_fraction, self.seed, texts=texts)
+        labels = [one.label or "" for one in examples]
+        return stratified_split(labels, self.validation_fraction, self.seed, texts=texts)
 
     def _callbacks(self) -> Callbacks:
         def step(done: StepReport) -> None:

@@ -1,0 +1,145 @@
+"""BertTagger: a tag for each word, behind scikit-learn's interface."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from tidybert.data.splits import random_split
+from tidybert.data.tagged import TaggedExample
+from tidybert.estimators.base import BertEstimator
+from tidybert.estimators.inputs import read_weights
+from tidybert.estimators.sentences import read_sentences, read_tags
+from tidybert.metrics.entities import TagCounts
+from tidybert.tasks.options import TaskOptions
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.tagging import Tagging
+
+
+class BertTagger(BertEstimator):
+    """Tag the words of sentences: named entities, parts of speech.
+
+    X are sentences, each a list of words, and y a list of tags for each.  Where every tag is O or
+    has a prefix (B-PER) they mark entities; these may be in IOB1, IOB2, IOBES or BILOU, and are
+    predicted in IOB2.
+
+    The parameters are those of BertClassifier but for ``class_weight``, and one more.  Sentences
+    longer than ``max_seq_length`` are read in windows, and nothing is cut off.
+
+    Args:
+        doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
+            of a window that is shorter than twice that.
+
+    Attributes:
+        classes_: the tags, in the order of the model's outputs.
+        model_: the BertForTokenClassification, in evaluation mode.
+        tokenizer_, task_, max_seq_length_, result_: as BertClassifier has them.
+    """
+
+    _task_name = "tag"
+    task_: Tagging
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        model: str | Path = "minilm",
+        *,
+        vocab: str | Path | None = None,
+        max_seq_length: int = 128,
+        doc_stride: int | None = None,
+        num_train_epochs: float = 3.0,
+        max_steps: int | None = None,
+        train_batch_size: int = 32,
+        tokens_per_batch: int = 4096,
+        learning_rate: float = 5e-5,
+        warmup_proportion: float = 0.1,
+        weight_decay: float = 0.01,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_epsilon: float = 1e-6,
+        max_grad_norm: float = 1.0,
+        seed: int = 42,
+        validation_fraction: float = 0.0,
+        eval_steps: int | None = None,
+        early_stopping_patience: int | None = None,
+        freeze_layers: int = 0,
+        freeze_embeddings: bool = False,
+        precision: str = "auto",
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            vocab=vocab,
+            max_seq_length=max_seq_length,
+            num_train_epochs=num_train_epochs,
+            max_steps=max_steps,
+            train_batch_size=train_batch_size,
+            tokens_per_batch=tokens_per_batch,
+            learning_rate=learning_rate,
+            warmup_proportion=warmup_proportion,
+            weight_decay=weight_decay,
+            adam_beta1=adam_beta1,
+            adam_beta2=adam_beta2,
+            adam_epsilon=adam_epsilon,
+            max_grad_norm=max_grad_norm,
+            seed=seed,
+            validation_fraction=validation_fraction,
+            eval_steps=eval_steps,
+            early_stopping_patience=early_stopping_patience,
+            freeze_layers=freeze_layers,
+            freeze_embeddings=freeze_embeddings,
+            precision=precision,
+            device=device,
+            verbose=verbose,
+        )
+        self.doc_stride = doc_stride
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fine-tune ``model`` on sentences X and their tags y.
+
+        Args:
+            X: n sentences, each a list of words.
+            y: n lists of tags, one a word.
+            sample_weight: (n,) the weight of each sentence's words in the loss; 0 leaves one out.
+
+        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
+        parameter's value, and what loading ``model`` raises.
+        """
+        sentences = read_sentences(X)
+        tags = read_tags(y, sentences)
+        weights = read_weights(sample_weight, len(sentences))
+        kept = np.flatnonzero(weights).tolist()
+        examples = [TaggedExample(sentences[index], tags[index], index) for index in kept]
+        task = Tagging.from_examples(examples, TaskOptions(doc_stride=self.doc_stride))
+        self._train(task, examples, weights[kept])
+        self._restore({})
+        return self
+
+    def predict(self, X: Any) -> list[list[str]]:
+        """A list of tags for each sentence."""
+        check_is_fitted(self)
+        examples = [
+            TaggedExample(words, None, index) for index, words in enumerate(read_sentences(X))
+        ]
+        features, outputs = self._run(examples)
+        answers = self.task_.predictions(outputs, features, examples)
+        return [answer["tags"] for answer in answers]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The F1 of entities, as conlleval counts it, or the accuracy of other tags."""
+        predicted = self.predict(X)
+        tags = read_tags(y, predicted)
+        counts = TagCounts.compare(tags, predicted, of_entities=self.task_.of_entities)
+        return counts.scores()[self.task_.metric]
+
+    def _hold_out(
+        self, task: AnyTask, examples: Any
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        words = [one.words for one in examples]
+        return random_split(len(examples), self.validation_fraction, self.seed, texts=words)
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        self.classes_ = np.array(self.task_.label_names)

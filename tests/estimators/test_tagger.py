@@ -1,0 +1,217 @@
+"""BertTagger: fitting, predicting, schemes, parts held out, and scikit-learn's tools."""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from tidybert.errors import DataError, UsageError
+from tidybert.estimators import BertClassifier, BertTagger
+from tidybert.estimators.base import RUN_ARGUMENTS
+from tidybert.inference import Predictor
+from tidybert.metrics.entities import entities
+from tidybert.training.arguments import TrainingArguments
+
+Sentences = tuple[list[list[str]], list[list[str]]]
+Data = Callable[..., Sentences]
+Quick = dict[str, Any]
+
+KINDS = dict.fromkeys(["red", "green", "blue", "white"], "colour") | dict.fromkeys(
+    ["cat", "dog", "cow", "hen"], "animal"
+)
+
+
+@pytest.fixture(scope="module")
+def toy_tags(toy_examples: Any) -> Data:
+    """Sentences whose colours and animals are entities, of one word each."""
+
+    def build(count: int, seed: int = 0) -> Sentences:
+        X = [one.text.split() for one in toy_examples(count, seed)]
+        return X, [[f"B-{KINDS[word]}" if word in KINDS else "O" for word in each] for each in X]
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def tagger(thorough: Quick, toy_tags: Data) -> BertTagger:
+    """A tagger fitted on the toy problem; not to be changed."""
+    return BertTagger(**thorough).fit(*toy_tags(64))
+
+
+def same_bits(a: BertTagger, b: BertTagger) -> bool:
+    ours, theirs = a.model_.state_dict(), b.model_.state_dict()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_parameters_are_the_training_arguments() -> None:
+    parameters = inspect.signature(BertTagger).parameters
+    expected = {
+        field.name: field.default
+        for field in fields(TrainingArguments)
+        if field.name not in RUN_ARGUMENTS
+    }
+    assert {name: parameters[name].default for name in expected} == expected
+    ours, theirs = (set(each()._get_param_names()) for each in (BertTagger, BertClassifier))
+    assert ours ^ theirs == {"doc_stride", "class_weight"}
+
+
+def test_learns_and_predicts(tagger: BertTagger, toy_tags: Data) -> None:
+    X, y = toy_tags(40, seed=1)
+    assert tagger.score(X, y) > 0.95
+    assert tagger.classes_.tolist() == ["O", "B-animal", "I-animal", "B-colour", "I-colour"]
+    predicted = tagger.predict(X)
+    assert [len(tags) for tags in predicted] == [len(words) for words in X]
+    assert isinstance(predicted[0][0], str)
+    assert tagger.predict(np.array(X, dtype=object)) == predicted
+    assert tagger.predict([["red"], []]) == [["B-colour"], []]
+
+
+def test_long_sentences_are_read_in_windows(tagger: BertTagger) -> None:
+    words = ["the", "red", "cow", "is", "old"] * 20
+    (tags,) = tagger.predict([words])
+    assert tags == ["O", "B-colour", "B-animal", "O", "O"] * 20
+
+
+def test_any_scheme_is_learned_alike(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(24)
+    lone = [[tag.replace("B-", "U-") for tag in tags] for tags in y]
+    one, other = (BertTagger(**quick, max_steps=2).fit(X, tags) for tags in (y, lone))
+    assert same_bits(one, other)
+    assert other.score(X, lone) == one.score(X, y)
+
+
+def test_other_tags_are_scored_by_word(thorough: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(48)
+    parts = [[tag.removeprefix("B-").upper() for tag in tags] for tags in y]
+    fitted = BertTagger(**thorough).fit(X, parts)
+    assert fitted.classes_.tolist() == ["ANIMAL", "COLOUR", "O"]
+    predicted = fitted.predict(X)
+    flat, right = (np.concatenate(each) for each in (predicted, parts))
+    assert fitted.score(X, parts) == pytest.approx(np.mean(flat == right))
+    assert fitted.score(X, parts) > 0.9
+
+
+def test_the_same_seed_gives_the_same_bits(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(32)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    first = BertTagger(**quick).fit(X, y)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert same_bits(clone(first).fit(X, y), first)
+    assert not same_bits(BertTagger(**quick, seed=7).fit(X, y), first)
+
+
+def test_a_weight_of_zero_leaves_a_sentence_out(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(24)
+    weights = np.ones(24)
+    weights[[3, 23]] = 0
+    kept = np.flatnonzero(weights)
+    weighted = BertTagger(**quick).fit(X, y, sample_weight=weights)
+    left_out = BertTagger(**quick).fit([X[i] for i in kept], [y[i] for i in kept])
+    assert same_bits(weighted, left_out)
+    heavier = BertTagger(**quick).fit(X, y, sample_weight=np.linspace(1, 5, 24))
+    assert not same_bits(heavier, BertTagger(**quick).fit(X, y))
+
+
+def test_the_part_held_out_chooses_the_weights(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(48)
+    fitted = BertTagger(**quick, validation_fraction=0.25).fit(X, y)
+    assert {"f1", "precision", "recall", "accuracy"} <= set(fitted.result_.metrics)
+    assert fitted.task_.temperature != 1.0
+    with pytest.raises(DataError, match=r"^validation_fraction is 0.5, but none of 2 examples"):
+        BertTagger(**quick, validation_fraction=0.5).fit([X[0], X[0]], [y[0], y[0]])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pickle_and_a_run_predict_the_same(
+    tagger: BertTagger, toy_tags: Data, tmp_path: Path
+) -> None:
+    X, y = toy_tags(16, seed=3)
+    predicted = tagger.predict(X)
+    there = pickle.loads(pickle.dumps(tagger))
+    assert there.predict(X) == predicted
+    assert there.get_params() == tagger.get_params()
+
+    tagger.save(tmp_path / "run")
+    loaded = BertTagger.load(tmp_path / "run", device="cpu")
+    assert loaded.predict(X) == predicted
+    assert loaded.score(X, y) == tagger.score(X, y)
+    assert loaded.classes_.tolist() == tagger.classes_.tolist()
+    assert loaded.get_params() == {
+        **tagger.get_params(),
+        "model": str(tagger.model),
+        "device": "cpu",
+    }
+    answers = Predictor(tmp_path / "run", device="cpu").predict(X)
+    assert [one["tags"] for one in answers] == predicted
+    with pytest.raises(UsageError, match=r"trained to tag, .* load it with BertTagger\.load"):
+        BertClassifier.load(tmp_path / "run")
+
+
+def lower(sentences: list[list[str]]) -> list[list[str]]:
+    return [[word.lower() for word in words] for words in sentences]
+
+
+def test_scikit_learns_tools(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(30)
+    loud = [[word.upper() for word in words] for words in X]
+    pipeline = make_pipeline(FunctionTransformer(lower), BertTagger(**quick))
+    assert pipeline.fit(loud, y).predict(loud) == BertTagger(**quick).fit(X, y).predict(X)
+    scores = cross_val_score(BertTagger(**quick), X, y, cv=3, error_score="raise")
+    assert scores.shape == (3,)
+    search = GridSearchCV(BertTagger(**quick), {"learning_rate": [1e-9, 1e-2]}, cv=2)
+    assert search.fit(X, y).best_params_ == {"learning_rate": 1e-2}
+
+
+def test_before_fit() -> None:
+    with pytest.raises(NotFittedError):
+        BertTagger().predict([["a"]])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([], [], "^X is empty: expected sentences"),
+        ("red", ["O"], "^X is 'red', of type str"),
+        (["red cat"], [["O"]], r"^X\[0\] is 'red cat', of type str: .* take Predictor"),
+        ([["red", 3]], [["O", "O"]], r"^X\[0\]\[1\] is 3, of type int"),
+        ([["red"]], None, "requires y to be passed"),
+        ([["red"]], [["O"], ["O"]], "^X has 1 sentences and y has 2"),
+        ([["red"], ["a", "cat"]], [["O"], ["O"]], r"^X\[1\] has 2 words and y\[1\] 1 tag"),
+        ([["red"]], [[""]], r"^y\[0\]\[0\] is empty"),
+        ([["red"]], ["O"], r"^y\[0\] is 'O', of type str: expected a list of tags"),
+        ([["a", "red"]], [["B-x", "x"]], r"^y\[0\]\[1\] is 'x', and other tags are of entities"),
+        ([["red"]], [["O"]], "every training tag is O"),
+        ([["red"], []], [["B-x"], []], r"1 training example without a word \(position 1\)"),
+    ],
+)
+def test_what_cannot_be_fitted(quick: Quick, X: Any, y: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        BertTagger(**quick).fit(X, y)
+
+
+def test_parameters_that_cannot_be(quick: Quick, toy_tags: Data) -> None:
+    with pytest.raises(UsageError, match=r"^doc_stride 40: it is the step"):
+        BertTagger(**quick, doc_stride=40).fit(*toy_tags(8))
+    with pytest.raises(UsageError, match=r"^max_seq_length leaves no room"):
+        BertTagger(**{**quick, "max_seq_length": 2}).fit(*toy_tags(8))
+
+
+def test_predicted_tags_are_valid_iob2(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(16)
+    y = [["B-x", *["I-x"] * (len(tags) - 2), "B-y"] for tags in y]
+    for tags in BertTagger(**quick, max_steps=1).fit(X, y).predict(X):
+        for before, tag in zip(["O", *tags], tags, strict=False):
+            assert tag[0] != "I" or before[2:] == tag[2:]
+        assert all(one.end <= len(tags) for one in entities(tags))
