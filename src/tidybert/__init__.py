@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
-    from tidybert.estimators import BertClassifier, BertRegressor, BertVectorizer
+    from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
     from tidybert.inference import Embedder, Predictor, load
     from tidybert.modeling import (
         BertForMaskedLM,
@@ -37,6 +37,7 @@ __all__ = [
     "BertForTokenClassification",
     "BertModel",
     "BertRegressor",
+    "BertTagger",
     "BertTokenizer",
     "BertVectorizer",
     "Embedder",
@@ -61,6 +62,7 @@ _MODULE_OF: Final = {
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",
     "BertRegressor": "tidybert.estimators",
+    "BertTagger": "tidybert.estimators",
     "BertVectorizer": "tidybert.estimators",
 }
 
