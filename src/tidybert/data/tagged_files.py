@@ -16,6 +16,7 @@ from tidybert.data import formats, records
 from tidybert.data.examples import ReadReport, count_of, good_rows
 from tidybert.data.formats import Line, Problem
 from tidybert.data.options import TAG_FORMATS, ReadOptions, flag_name
+from tidybert.data.readers import refuse_flags
 from tidybert.data.tag_schemes import as_iob2, kind_of
 from tidybert.data.tagged import TaggedExample, untagged
 from tidybert.data.tagged_records import record_examples
@@ -75,18 +76,20 @@ def _rows(
         raise UsageError(
             f"{path}: --format {report.format}: tagged sentences are read from {', '.join(FORMATS)}"
         )
-    _refuse(options, report, "text_pair", "label_separator", "header", "delimiter", "quoting")
     with formats.open_bytes(path) as stream:
         if not report.format:
             plain = "conll" if need_label else "text"
             report.format = "jsonl" if stream.peek(1)[:1] == b"{" else plain
             report.guessed.append("format")
             report.notes.append(f"read as --format {report.format}, judged by the first byte")
+        refuse_flags(
+            options, report, "text_pair", "label_separator", "header", "delimiter", "quoting"
+        )
         lines = formats.decoded_lines(stream, options.encoding, path)
         if report.format == "conll":
             yield from _conll_sentences(lines, options, report, need_label=need_label)
         elif report.format == "text":
-            _refuse(options, report, "text", "label")
+            refuse_flags(options, report, "text", "label")
             yield from _raw_texts(lines, report, need_label=need_label)
         else:
             entries: Iterator[records.ValueRow | Problem] = (
@@ -244,10 +247,3 @@ def _with_kind(
             )
         else:
             yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))
-
-
-def _refuse(options: ReadOptions, report: ReadReport, *names: str) -> None:
-    for name in names:
-        if getattr(options, name) is not None:
-            what = f"--format {report.format}" if report.format else "tagged sentences"
-            raise UsageError(f"{report.path}: {flag_name(name)} has no meaning for {what}")
