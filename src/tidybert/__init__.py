@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
-    from tidybert.inference import Embedder, Predictor, load
+    from tidybert.inference import (
+        Embedder,
+        MaskFiller,
+        NextSentencePredictor,
+        Predictor,
+        load,
+    )
     from tidybert.modeling import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -41,6 +47,8 @@ __all__ = [
     "BertTokenizer",
     "BertVectorizer",
     "Embedder",
+    "MaskFiller",
+    "NextSentencePredictor",
     "Predictor",
     "__version__",
     "load",
@@ -59,6 +67,8 @@ _MODULE_OF: Final = {
     "BertForTokenClassification": "tidybert.modeling",
     "load": "tidybert.inference",
     "Embedder": "tidybert.inference",
+    "MaskFiller": "tidybert.inference",
+    "NextSentencePredictor": "tidybert.inference",
     "Predictor": "tidybert.inference",
     "BertClassifier": "tidybert.estimators",
     "BertRegressor": "tidybert.estimators",

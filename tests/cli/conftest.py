@@ -21,3 +21,16 @@ def toy_file(tmp_path: Path, toy_examples: Callable[..., list[Any]]) -> Callable
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def masked_model(
+    tmp_path_factory: pytest.TempPathFactory, tiny_config: Any, tiny_model: Path, reference: Any
+) -> str:
+    """A directory that transformers saved, with the heads of pre-training."""
+    from tidybert.tokenization import BertTokenizer
+
+    directory = tmp_path_factory.mktemp("models") / "pretrained"
+    reference(tiny_config(), "BertForPreTraining").save_pretrained(directory)
+    BertTokenizer.from_pretrained(tiny_model).save(directory)
+    return str(directory)

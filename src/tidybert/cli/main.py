@@ -17,11 +17,14 @@ from tidybert.cli import (
     build_corpus,
     embed,
     evaluate,
+    fill_mask,
     finetune,
     inspect_instances,
     models,
+    next_sentence,
     predict,
     quickstart,
+    train_vocab,
 )
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
@@ -32,10 +35,13 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("fill-mask")(fill_mask.fill_mask)
+app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed")(embed.embed)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.add_typer(bench.app, name="bench")
+app.command("train-vocab")(train_vocab.train_vocab)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

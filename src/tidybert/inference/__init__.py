@@ -2,6 +2,8 @@
 
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import load
+from tidybert.inference.masked import MaskFiller
+from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 
-__all__ = ["Embedder", "Predictor", "load"]
+__all__ = ["Embedder", "MaskFiller", "NextSentencePredictor", "Predictor", "load"]

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError
-from tidybert.inference.inputs import check_texts, fitting_length
+from tidybert.inference.inputs import check_texts, encoding_features, fitting_length
 from tidybert.inference.loading import choose_device, load
 from tidybert.inference.running import run_batches
 from tidybert.modeling.rows import Rows
@@ -131,14 +131,7 @@ class Embedder:
 
     def token_vectors(self, encodings: Sequence[Encoding]) -> npt.NDArray[np.float32]:
         """(T, d): the vectors of all tokens, one encoding after the other."""
-        features = [
-            Features(
-                np.array(one.input_ids, dtype=np.int32),
-                np.array(one.token_type_ids, dtype=np.uint8),
-                one.num_tokens,
-            )
-            for one in encodings
-        ]
+        features = encoding_features(encodings)
         return self._run(features, [len(one) for one in encodings], None)
 
     @cached_property

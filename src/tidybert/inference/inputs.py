@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tidybert.configuration import BertConfig
+from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError
+from tidybert.tokenization.encoding import Encoding
 
 
 def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:
@@ -23,3 +27,17 @@ def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:
             f"--max-seq-length is {max_seq_length}, but the model has positions for {limit} tokens"
         )
     return limit if max_seq_length is None else max_seq_length
+
+
+def encoding_features(encodings: Sequence[Encoding]) -> list[Features]:
+    """What the model reads of inputs that were tokenised with their offsets."""
+    return [
+        Features(
+            np.array(one.input_ids, dtype=np.int32),
+            np.array(one.token_type_ids, dtype=np.uint8),
+            one.num_tokens,
+            one.truncated,
+            example=number,
+        )
+        for number, one in enumerate(encodings)
+    ]

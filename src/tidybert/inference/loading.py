@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from tidybert.checkpoints.conversion import huggingface_names
 from tidybert.checkpoints.directory import (
     LoadReport,
     ModelMetadata,
@@ -58,6 +59,30 @@ def load_finished(
             f"with tidybert finetune {task.name}"
         )
     return task, model.eval(), load_tokenizer(directory, config), metadata
+
+
+def load_with_head(
+    build: Callable[[BertConfig], Model],
+    model: str | Path,
+    *,
+    head: str,
+    allow_pickle: bool = False,
+) -> tuple[Model, BertTokenizer]:
+    """A model with a head of pre-training, in evaluation mode on the CPU, and its tokenizer.
+
+    Raises what ``load`` raises, and WeightsError where the weights lack the ``head``.
+    """
+    directory = model_directory(model)
+    config = BertConfig.from_file(directory / "config.json")
+    built, report = build_with_weights(build, config, directory, allow_pickle=allow_pickle)
+    if report.new:
+        lacking = [name for ours in report.new for name in huggingface_names(ours, config)]
+        raise WeightsError(
+            f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model as "
+            "pre-training left it (Google's releases have these; a fine-tuned one and minilm do "
+            "not), or pre-train one"
+        )
+    return built.eval(), load_tokenizer(directory, config)
 
 
 def load_tokenizer(directory: Path, config: BertConfig) -> BertTokenizer:
@@ -113,6 +138,8 @@ def _foreign_metadata(directory: Path) -> ModelMetadata:
     limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
     if "BertForMultipleChoice" in head.architectures:
         return ModelMetadata(task="choose", max_seq_length=limit)
+    if "BertForQuestionAnswering" in head.architectures:
+        return ModelMetadata(task="answer", max_seq_length=limit)
     if "BertForTokenClassification" in head.architectures and head.label_names:
         return ModelMetadata(task="tag", label_names=head.label_names, max_seq_length=limit)
     if "BertForSequenceClassification" not in head.architectures:

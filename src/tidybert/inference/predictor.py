@@ -12,12 +12,9 @@ from tidybert.data.features import Features, first_features
 from tidybert.errors import DataError
 from tidybert.inference.inputs import check_texts, fitting_length
 from tidybert.inference.loading import choose_device, load_finished
-from tidybert.inference.running import run_features
+from tidybert.inference.running import in_chunks, run_features
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
-
-# A stream's first answers come at once; its chunks then grow to where sorting by length pays.
-_FIRST_CHUNK, _LARGEST_CHUNK = 1, 1024
 
 
 class Predictor:
@@ -67,14 +64,7 @@ class Predictor:
         Each is as the task's ``predictions`` makes it ({"label", "score", "scores"}, {"value"}, …),
         with "num_tokens" (before truncation) and "truncated".
         """
-        chunk: list[Any] = []
-        size = _FIRST_CHUNK
-        for example in examples:
-            chunk.append(example)
-            if len(chunk) == size:
-                yield from self._answers(chunk)
-                chunk, size = [], min(2 * size, _LARGEST_CHUNK)
-        if chunk:
+        for chunk in in_chunks(examples):
             yield from self._answers(chunk)
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:

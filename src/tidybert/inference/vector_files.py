@@ -20,9 +20,9 @@ from tidybert.data.features import example_features
 from tidybert.errors import DataError, UsageError
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.part_file import PartFile
+from tidybert.inference.running import LARGEST_CHUNK, in_chunks
 from tidybert.inference.vector_formats import Chunk, Layout, VectorFormat
 
-LARGEST_CHUNK: Final = 1024
 # Texts of many long vectors come in smaller chunks: this is 256 MiB of float32.
 _CHUNK_VALUES: Final = 2**26
 
@@ -101,11 +101,9 @@ def chunk_size(embedder: Embedder, layout: Layout) -> int:
 def embedded_chunks(
     embedder: Embedder, examples: Iterator[TextExample], layout: Layout, *, first: int, largest: int
 ) -> Iterator[Chunk]:
-    """The texts in a chunk of ``first``, then in ones twice as large each, up to ``largest``."""
-    size = first
-    while chosen := list(islice(examples, size)):
+    """The texts' vectors, in chunks as ``in_chunks`` makes them."""
+    for chosen in in_chunks(examples, first=first, largest=largest):
         yield _embedded(embedder, chosen, layout)
-        size = min(2 * size, largest)
 
 
 def _embedded(embedder: Embedder, examples: Sequence[TextExample], layout: Layout) -> Chunk:

@@ -1,0 +1,96 @@
+"""``tidybert fill-mask``: the table, JSON, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.cli.main import run as shell
+from tidybert.inference import MaskFiller
+
+
+def test_a_table_with_the_text_filled_in(masked_model: str, capsys) -> None:
+    text = "we saw a [MASK] hen near the old dog"
+    assert shell(["fill-mask", masked_model, text, "--top-k", "3"]) == 0
+
+    out = capsys.readouterr().out
+    (answer,) = MaskFiller(masked_model).fill([text], top_k=3)
+    heading, _, *rows = out.splitlines()
+    assert heading.split() == ["word", "probability", "text"]
+    assert len(rows) == 3
+    for row, each in zip(rows, answer["masks"][0]["words"], strict=True):
+        assert row.split() == [
+            each["word"],
+            f"{each['probability']:.4f}",
+            *each["text"].split(),
+        ]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_several_texts_and_masks(masked_model: str, capsys) -> None:
+    texts = ["a [MASK] [MASK]", "the [MASK]"]
+    assert shell(["fill-mask", masked_model, *texts, "--among", "red, hen"]) == 0
+
+    out = capsys.readouterr().out
+    for expected in ("[MASK] 1 of 2", "[MASK] 2 of 2", "a red [MASK]", "a [MASK] hen", "the red"):
+        assert expected in out
+    assert out.count("probability") == 3
+    filled = MaskFiller(masked_model).fill(texts, among=["red", "hen"])[0]["filled"]
+    assert f"\nall filled in: {filled}\n" in out
+
+
+def test_a_long_text_is_shown_around_the_word(masked_model: str, capsys) -> None:
+    text = "we saw the old and the new cow [MASK] was under the old and the new hen"
+    assert shell(["fill-mask", masked_model, text, "--top-k", "1"]) == 0
+
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    text = "a" * 100 + " [MASK] " + "b" * 100
+    assert shell(["fill-mask", masked_model, text, "--top-k", "1"]) == 0
+    flat = "".join(capsys.readouterr().out.split())
+    assert f"…{'a' * 59}" in flat
+    assert flat.endswith("b…")
+
+
+def test_json_is_a_line_a_text(masked_model: str, capsys) -> None:
+    texts = ["a [MASK]", "the [MASK] and [MASK]"]
+    assert shell(["fill-mask", masked_model, *texts, "--json"]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    expected = MaskFiller(masked_model).fill(texts)
+    for line, answer in zip(lines, expected, strict=True):
+        assert line.keys() == answer.keys()
+        assert line["filled"] == answer["filled"]
+        assert [mask["start"] for mask in line["masks"]] == [
+            mask["start"] for mask in answer["masks"]
+        ]
+        assert line["masks"][0]["words"][0]["probability"] == pytest.approx(
+            answer["masks"][0]["words"][0]["probability"], abs=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["a hen"], 1, "has no [MASK]"),
+        (["a [MASK]", "--among", "red hen,dog"], 2, "'red hen' is 2 pieces of the vocabulary"),
+        (["a [MASK]", "--top-k", "0"], 2, "--top-k is 0"),
+        ([], 2, "TEXT"),
+    ],
+)
+def test_wrong_usage(
+    masked_model: str, arguments: list[str], status: int, message: str, capsys
+) -> None:
+    assert shell(["fill-mask", masked_model, *arguments]) == status
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "next-sentence"])
+def test_a_model_without_the_head(command: str, tiny_model: Path, capsys) -> None:
+    assert shell([command, str(tiny_model), "a [MASK]", "b [MASK]"]) == 1
+
+    assert "its weights lack cls." in capsys.readouterr().err

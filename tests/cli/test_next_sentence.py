@@ -1,0 +1,42 @@
+"""``tidybert next-sentence``: two sentences, files of pairs, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.cli.main import run as shell
+from tidybert.inference import NextSentencePredictor
+
+
+def test_next_sentence_of_two(masked_model: str, capsys) -> None:
+    pair = ["we saw a hen", "the dog was old"]
+    expected = NextSentencePredictor(masked_model).predict(*([each] for each in pair))
+    assert shell(["next-sentence", masked_model, *pair]) == 0
+    assert capsys.readouterr().out == (
+        f"{expected[0]['follows']:.4f} is the probability that B follows A\n"
+    )
+    assert shell(["next-sentence", masked_model, *pair, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected[0]
+
+
+def test_next_sentence_of_a_file(masked_model: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2\nwe saw a hen,the dog\na old new cow and,red red\n")
+    command = ["next-sentence", masked_model, "--file", str(file)]
+    assert shell([*command, "--max-seq-length", "9"]) == 0
+
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [each["num_tokens"] for each in lines] == [9, 10]
+    assert "1 of 2 pairs were cut to 9 tokens" in err
+    assert "--text-pair sentence2" in err
+    assert shell([*command, "--text", "sentence1"]) == 1
+    assert "with --text-pair" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["a"], ["a", "b", "--file", "f.csv"]])
+def test_next_sentence_wants_a_pair(masked_model: str, arguments: list[str], capsys) -> None:
+    assert shell(["next-sentence", masked_model, *arguments]) == 2
+
+    assert "expected two sentences, A and B, or --file with pairs" in capsys.readouterr().err
