@@ -222,7 +222,7 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
             continue
 
         def middle(side: str, key: str, by_side: Any = by_side, seeds: Any = seeds) -> float:
-            return statistics.median(by_side[side][seed][key] for seed in seeds)
+            return float(statistics.median(by_side[side][seed][key] for seed in seeds))
 
         ratio = statistics.median(
             by_side["transformers"][seed]["seconds"] / by_side["ours"][seed]["seconds"]

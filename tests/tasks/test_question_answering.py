@@ -219,6 +219,22 @@ def test_questions_and_texts_are_given_as_two_lists(trained: Any) -> None:
         predictor.predict(["what is it"])
 
 
+def test_a_model_that_transformers_saved_answers(
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    theirs = reference(tiny_config(max_position_embeddings=96), "BertForQuestionAnswering")
+    theirs.save_pretrained(tmp_path)
+    BertTokenizer.from_pretrained(tiny_model).save(tmp_path)
+
+    (answer,) = Predictor(tmp_path).predict(["the red one"], ["we  saw a dog"])
+
+    assert "we  saw a dog"[answer["start"] : answer["end"]] == answer["answer"]
+    assert "null_score" not in answer
+
+
 def test_what_is_fitted_on_dev_is_stored_and_read_again(trained: Any) -> None:
     run, finished = trained(True)
     stored = json.loads((run / "tidybert.json").read_text())["settings"]
