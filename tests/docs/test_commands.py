@@ -117,24 +117,30 @@ def small_weights(
     tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., BertConfig]
 ) -> Path:
     """What stands for minilm here: a tiny encoder that takes 512 tokens, of letters and words."""
+    from tidybert.modeling import BertModel
+
+    directory = tmp_path_factory.mktemp("models") / "small"
+    write_model(directory, BertModel, tiny_config)
+    return directory
+
+
+def write_model(directory: Path, build: Callable[[BertConfig], Any], config_of: Any) -> None:
+    """A MODEL with random weights that knows letters, and what the pages fill in for [MASK]."""
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.storage import write_tensors
-    from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters)]
-    directory = tmp_path_factory.mktemp("models") / "small"
+    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters), "capital", "heart"]
     directory.mkdir()
     torch.manual_seed(0)
-    config = tiny_config(vocab_size=len(vocabulary), max_position_embeddings=512)
-    write_tensors(directory, to_huggingface(BertModel(config).state_dict(), config))
+    config = config_of(vocab_size=len(vocabulary), max_position_embeddings=512, num_hidden_layers=4)
+    write_tensors(directory, to_huggingface(build(config).state_dict(), config))
     (directory / "config.json").write_text(json.dumps(config.to_dict()))
     BertTokenizer(vocabulary).save(directory)
-    return directory
 
 
 def write_samples() -> None:
@@ -179,6 +185,7 @@ def write_samples() -> None:
     Path("new-questions.jsonl").write_text(f"{json.dumps(asked)}\n" * 3)
     table("similarity.csv", "one {n},two {n},{n}", "sentence1,sentence2,score")
     table("similarity-dev.csv", "three {n},four {n},{n}", "sentence1,sentence2,score")
+    table("pairs.csv", "first {n},second {n}", "sentence1,sentence2")
     table("answers.tsv", "what {n}\tthat {n}\t{l}", "question\tanswer\tcorrect")
     table("export.csv", "{l};{n};Störung {n}", encoding="latin-1")
     lines = [json.dumps({"message": f"m {n}", "team": f"t{n % 2}"}) for n in range(EXAMPLES)]
@@ -200,6 +207,18 @@ def write_samples() -> None:
         table(f"text/banking77/{part}.csv", f"{part} {{n}},{{l}}", "text,category")
         table(f"text/trec/TREC.{part}.all", f"{{c}} {part} é {{n}} ?", encoding="latin-1")
     table("zh/chnsenticorp/train.tsv", "{c}\t酒店{n}", "label\ttext_a")
+    table("news.txt", "Zoë {n} moved to New York.")
+    columns = "Zoë NN I-NP B-PER\nlives VB I-VP O\nin{n} IN I-PP O\nRome NN I-NP B-LOC\n"
+    for name in (
+        "people.conll",
+        "people-dev.conll",
+        *(f"ner/conll2003/{part}.txt" for part in ("train", "dev")),
+    ):
+        table(name, columns)
+    table("ner/wikigold/wikigold.conll.txt", "Zoë{n} I-PER\nlives O\n\n-DOCSTART- O\n")
+    text, span = "Zoë lives in Rome.", {"start": 13, "end": 17, "label": "LOC"}
+    lines = [json.dumps({"text": f"{text} {n}", "entities": [span]}) for n in range(EXAMPLES)]
+    Path("spans.jsonl").write_text("\n".join(lines))
     choices_and_label_sets(table)
 
 
@@ -233,12 +252,20 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_their_order(
-    page: Path, small_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    page: Path,
+    small_weights: Path,
+    tiny_config: Callable[..., BertConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
 ) -> None:
+    from tidybert.modeling import BertForPreTraining
+
     monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: small_weights)
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.chdir(tmp_path)
     write_samples()
+    write_model(Path("bert-base-uncased"), BertForPreTraining, tiny_config)
     names: dict[str, Any] = {"__name__": "page"}
     for language, line, block in blocks(page):
         if language == "sh":

@@ -36,7 +36,7 @@ class FinetuningWork:
     """What both sides do: train on a file's examples, then score another's."""
 
     task: str
-    """classify or regress."""
+    """classify, regress or choose."""
     model: str
     train: str
     dev: str | None
@@ -184,10 +184,21 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
 def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
     import transformers
 
-    from tidybert.pretrained import model_directory
-
     transformers.utils.logging.set_verbosity_error()
     task, train, dev = _read(work)
+    transformers.set_seed(work.seed)
+    model, encode, collate = (_choices if work.task == "choose" else _texts)(task, work)
+    trained = train_with_transformers(model, train, encode, collate, work)
+    metrics = _score_transformers(model, encode(dev), collate, task, dev) if dev else {}
+    return {"metrics": metrics, **trained}
+
+
+def _texts(task: Any, work: FinetuningWork) -> tuple[Any, Any, Any]:
+    """transformers' model, encoding and collator for texts, as its run_glue.py has them."""
+    import transformers
+
+    from tidybert.pretrained import model_directory
+
     directory = model_directory(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     ids = {name: number for number, name in enumerate(task.label_names or ())}
@@ -206,16 +217,35 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
             for number, label in enumerate(labels)
         ]
 
-    transformers.set_seed(work.seed)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         directory,
         num_labels=len(ids) or 1,
         problem_type=task.problem_type,
     )
-    collate = transformers.DataCollatorWithPadding(tokenizer)
-    trained = train_with_transformers(model, train, encode, collate, work)
-    metrics = _score_transformers(model, encode(dev), collate, task, dev) if dev else {}
-    return {"metrics": metrics, **trained}
+    return model, encode, transformers.DataCollatorWithPadding(tokenizer)
+
+
+def _choices(task: Any, work: FinetuningWork) -> tuple[Any, Any, Any]:
+    """transformers' model, encoding and collator for choices, as its run_swag.py has them."""
+    import transformers
+
+    from tidybert.pretrained import model_directory
+
+    directory = model_directory(work.model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+
+    def encode(examples: Sequence[Any]) -> list[dict[str, Any]]:
+        encoded = []
+        for one in examples:
+            contexts = [one.context] * len(one.choices)
+            pairs = tokenizer(
+                contexts, one.continued(), truncation=True, max_length=work.max_seq_length
+            )
+            encoded.append({**pairs, "labels": one.label})
+        return encoded
+
+    model = transformers.AutoModelForMultipleChoice.from_pretrained(directory)
+    return model, encode, transformers.DataCollatorForMultipleChoice(tokenizer)
 
 
 def train_with_transformers(
@@ -310,7 +340,8 @@ def _score_transformers(
     nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
     features = [Features(*nothing, num_tokens=0, example=number) for number in range(len(dev))]
     task.add_labels(features, dev)
-    metrics: dict[str, Any] = task.metrics(list(outputs[:, None]), features, dev)
+    rows = list(outputs if task.unit == "sequence" else outputs[:, None])
+    metrics: dict[str, Any] = task.metrics(rows, features, dev)
     return metrics
 
 

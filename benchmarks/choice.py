@@ -1,0 +1,33 @@
+"""Choose endings beside transformers: same weights, examples, order and arguments.
+
+    python benchmarks/choice.py --seeds 3 --out choice.jsonl --write docs/results.md
+
+CODAH's sentences with four endings each.  ``transformers`` does as its example run_swag.py: pairs
+of context and ending, DataCollatorForMultipleChoice, AutoModelForMultipleChoice, Trainer.  Turns,
+--out and the dev metric are as in glue.py.  A guess is right in a quarter of the examples, and the
+sentences were written to mislead.
+"""
+
+from side_by_side import Job, run
+
+from tidybert.data.options import ReadOptions
+
+TASKS = {
+    "CODAH": Job(
+        "choose",
+        "choice/codah/train.tsv",
+        "choice/codah/dev.tsv",
+        ReadOptions(format="codah"),
+        ("accuracy",),
+        num_train_epochs=3,
+    )
+}
+
+
+def main() -> None:
+    """Measure what --out does not hold yet, then print the table."""
+    run(__doc__, TASKS, "choice")
+
+
+if __name__ == "__main__":
+    main()

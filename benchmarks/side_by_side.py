@@ -1,0 +1,154 @@
+"""Jobs fine-tuned beside transformers, measured in turn, and the table of them.
+
+What glue.py, text.py and choice.py share.  The sides take turns, each measurement in a process of
+its own and on one line of --out; a run that was stopped goes on from there.  The dev metric is that
+of the last weights on both sides: neither chooses its best step on the data that it is measured on.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidybert.benchmark.finetuning import SIDES, FinetuningWork, measure
+from tidybert.data.options import ReadOptions
+
+DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One data set: TASK, files under the data folder, and the metrics that it is judged by."""
+
+    task: str
+    train: str
+    dev: str
+    options: ReadOptions
+    metrics: tuple[str, ...]
+    num_examples: int | None = None
+    """Only the first so many training examples; None for all."""
+    num_train_epochs: int = 1
+
+    def work(self, model: str, seed: int, max_steps: int | None) -> FinetuningWork:
+        """What both sides do with one seed, in at most so many steps."""
+        return FinetuningWork(
+            task=self.task,
+            model=model,
+            train=str(DATA / self.train),
+            dev=str(DATA / self.dev),
+            options=self.options,
+            num_examples=self.num_examples,
+            num_train_epochs=self.num_train_epochs,
+            max_steps=max_steps,
+            learning_rate=1e-4,
+            seed=seed,
+        )
+
+
+def table(jobs: Mapping[str, Job], results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Markdown rows: metric (mean and standard deviation over seeds), seconds, ratio, memory."""
+    lines = [
+        (
+            "| task | metric | tidybert | transformers | seeds | s, tidybert | s, transformers | "
+            "times as fast | MiB, tidybert | MiB, transformers |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, job in jobs.items():
+        by_side = {
+            side: {
+                each["seed"]: each
+                for each in results
+                if (each["task"], each["side"]) == (name, side)
+            }
+            for side in SIDES
+        }
+        seeds = sorted(set(by_side["ours"]) & set(by_side["transformers"]))
+        if seeds:
+            lines += _rows(name, job.metrics, by_side, seeds)
+    return lines
+
+
+def _rows(
+    name: str,
+    metrics: Iterable[str],
+    by_side: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    seeds: Sequence[int],
+) -> Iterable[str]:
+    def median(side: str, key: str) -> str:
+        return f"{statistics.median(by_side[side][seed][key] for seed in seeds):.0f}"
+
+    ratio = statistics.median(
+        by_side["transformers"][seed]["seconds"] / by_side["ours"][seed]["seconds"]
+        for seed in seeds
+    )
+    seconds, memory = ([median(side, key) for side in SIDES] for key in ("seconds", "peak_mib"))
+    first = [name, str(len(seeds)), *seconds, f"{ratio:.2f}", *memory]
+    for metric in metrics:
+        cells = []
+        for side in SIDES:
+            values = [100 * by_side[side][seed]["metrics"][metric] for seed in seeds]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}")
+        yield "| " + " | ".join([first[0], metric, *cells, *first[1:]]) + " |"
+        first = [""] * len(first)
+
+
+def run(
+    description: str | None,
+    jobs: Mapping[str, Job],
+    mark: str,
+    prepare: Callable[[str, FinetuningWork, Path], FinetuningWork] = lambda _name, work, _to: work,
+) -> None:
+    """Measure what --out does not hold yet, then print the table.
+
+    ``mark`` names --out, and the marks between which --write puts the table.  ``prepare`` is given
+    a job's name, its work, and an empty folder for what has to be made before it is measured.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--tasks", nargs="+", default=list(jobs), choices=list(jobs))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-steps", type=int, help="train so many steps at most, to try it")
+    parser.add_argument("--out", type=Path, default=Path(f"{mark}.jsonl"))
+    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    arguments = parser.parse_args()
+    results: list[Mapping[str, Any]] = []
+    if arguments.out.exists():
+        results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    done = {(each["task"], each["side"], each["seed"]) for each in results}
+    for seed in range(1, arguments.seeds + 1):
+        for name in arguments.tasks:
+            # Who goes first changes with the seed, as the machine may grow slower or faster.
+            for side in SIDES if seed % 2 else reversed(SIDES):
+                if (name, side, seed) in done:
+                    continue
+                work = jobs[name].work(arguments.model, seed, arguments.max_steps)
+                with tempfile.TemporaryDirectory() as folder:
+                    measured = measure(side, prepare(name, work, Path(folder)))
+                results.append({"task": name, "side": side, "seed": seed, **measured})
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+                print(name, side, seed, f"{measured['seconds']:.0f} s", flush=True)
+    lines = table(jobs, results)
+    print("\n".join(lines))
+    if arguments.write:
+        put_between(arguments.write, mark, lines)
+
+
+def put_between(path: Path, mark: str, lines: Sequence[str]) -> None:
+    """Replace what stands between a page's marks; nothing else changes."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    text = path.read_text(encoding="utf-8")
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"--write {path}: it has no {begin} with {end} after it")
+    path.write_text(before + "\n".join([begin, *lines, end]) + after, encoding="utf-8")
