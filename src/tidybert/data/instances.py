@@ -26,6 +26,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.data.examples import count_of
 from tidybert.data.masking import Masking
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions, Objective
 from tidybert.data.random_streams import (
@@ -137,18 +138,7 @@ class PretrainingInstances:
         self._masking = Masking(
             masking or MaskingOptions(), self.tokenizer, self.options.max_seq_length
         )
-        needed = 2 if self.options.objective == "mlm+nsp" else 1
-        if self.options.objective == "mlm+sop" and corpus.num_tokens == corpus.num_documents:
-            raise DataError(
-                f"{corpus.directory}: each document of the part {corpus.part} is one token, which "
-                "has no order; build the corpus from other text"
-            )
-        if corpus.num_documents < needed:
-            raise DataError(
-                f"{corpus.directory}: the part {corpus.part} has {corpus.num_documents} "
-                f"documents, and {self.options.objective} needs {needed}; build the corpus from "
-                "more text, or give --objective mlm"
-            )
+        _check_corpus(corpus, self.options.objective)
         per_document = corpus.num_tokens / corpus.num_documents
         self._group_size = int(np.clip(GROUP_TOKENS / per_document, 1, MAX_GROUP_DOCUMENTS))
         self.num_groups = -(-corpus.num_documents // self._group_size)
@@ -348,4 +338,20 @@ class PretrainingInstances:
             end_a - (cut_a - front_a),
             begin_b + front_b,
             end_b - (cut_b - front_b),
+        )
+
+
+def _check_corpus(corpus: TokenCorpus, objective: str) -> None:
+    needed = 2 if objective == "mlm+nsp" else 1
+    if corpus.num_documents < needed:
+        other = " and a larger --held-out" if corpus.part == "held-out" else ""
+        raise DataError(
+            f"{corpus.directory}: the part {corpus.part} has "
+            f"{count_of(corpus.num_documents, 'document')}, and --objective {objective} needs "
+            f"{needed}; build the corpus from more text{other}"
+        )
+    if objective == "mlm+sop" and corpus.num_tokens == corpus.num_documents:
+        raise DataError(
+            f"{corpus.directory}: each document of the part {corpus.part} is one token, which has "
+            "no order; build the corpus from other text"
         )

@@ -97,7 +97,7 @@ def _sentence_order(documents: Documents) -> Iterator[_Step]:
     """Pairs for sentence order prediction (ALBERT: Lan et al. 2020, section 3.1).
 
     Every chunk is two consecutive segments, half the time to be swapped.  One that is a single
-    sentence is split between two of its tokens; a document of one token makes no pair.
+    sentence is split between two of its tokens; a single token, left at the end, makes no pair.
     """
     bounds = documents.bounds
     left = np.arange(len(documents.first))
