@@ -177,6 +177,22 @@ def test_a_model_that_knows_no_empty_answer_is_measured_by_the_answers_it_gives(
     assert measured.fitted_threshold() is None
 
 
+@pytest.mark.parametrize(
+    ("questions", "absent"), [(QUESTIONS[:2], "no_ans"), (QUESTIONS[2:], "has_ans")]
+)
+def test_questions_of_a_kind_that_is_not_there_have_no_metrics(
+    questions: list[Any], absent: str
+) -> None:
+    every = MeasuredAnswers.of(QUESTIONS, no_answers=True)
+    metrics = MeasuredAnswers.of(questions, no_answers=True).metrics(0.0)
+
+    assert set(every.metrics(0.0)) - set(metrics) == {
+        f"{absent}_{name}" for name in ("exact", "f1", "total")
+    }
+    # Of all questions, a choice of one kind alone has the keys of both.
+    assert set(every.metrics(0.0, np.array([0, 1]))) == set(every.metrics(0.0))
+
+
 def test_the_official_form() -> None:
     answers = [predict(scores_of(elan=1.0)), {**predict(scores_of()), "id": "r"}]
 

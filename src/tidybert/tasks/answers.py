@@ -66,13 +66,16 @@ class MeasuredAnswers:
         which = slice(None) if chosen is None else chosen
         if not self.no_answers:
             return squad_metrics(self.scores[which])
-        return no_answer_metrics(
+        found = no_answer_metrics(
             self.scores[which],
             self.has_answer[which],
             self.answered[which],
             None if self.differences is None else self.differences[which],
             threshold,
         )
+        # Which keys there are must not depend on the choice.
+        absent = "no_ans" if self.has_answer.all() else "" if self.has_answer.any() else "has_ans"
+        return {key: value for key, value in found.items() if not absent or absent not in key}
 
     def fitted_threshold(self) -> float | None:
         """The threshold with the best F1; None where nothing tells one."""
