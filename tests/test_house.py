@@ -18,7 +18,7 @@ FLOORS = (
     {"training", "building"},
     {"tasks"},
     {"inference"},
-    {"finetuning"},
+    {"finetuning", "pretraining"},
     {"estimators", "benchmark", "reporting", "server"},
     {"cli"},
 )

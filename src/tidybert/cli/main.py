@@ -23,6 +23,7 @@ from tidybert.cli import (
     models,
     next_sentence,
     predict,
+    pretrain,
     quickstart,
     train_vocab,
 )
@@ -40,6 +41,7 @@ app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed")(embed.embed)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
+app.command("pretrain")(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
 app.command("train-vocab")(train_vocab.train_vocab)
 app.command("models")(models.models)

@@ -3,9 +3,7 @@
 from tidybert.finetuning.run import (
     Callbacks,
     FinetunedModel,
-    check_run,
     finetune,
-    is_finished,
     model_sources,
     save,
 )
@@ -18,6 +16,7 @@ from tidybert.finetuning.trials import (
     search_variants,
     seed_variants,
 )
+from tidybert.training.runs import check_run, is_finished
 
 __all__ = [
     "Callbacks",

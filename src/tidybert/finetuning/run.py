@@ -16,22 +16,20 @@ from torch import nn
 
 from tidybert.checkpoints.directory import (
     ModelMetadata,
-    read_metadata,
     save_model_directory,
-    verify,
 )
-from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
-from tidybert.errors import TrainingError, UsageError, WeightsError
+from tidybert.errors import UsageError
 from tidybert.inference.loading import build_with_weights, choose_device, load_tokenizer
 from tidybert.inference.running import run_features
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.registry import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.arguments import TrainingArguments
-from tidybert.training.state import checkpoints_directory, step_directories
+from tidybert.training.runs import check_run, write_arguments
+from tidybert.training.state import checkpoints_directory
 from tidybert.training.trainer import StepReport, Trainer, TrainingResult
 
 
@@ -152,7 +150,15 @@ def finetune(
             else f"no checkpoint to resume from in {run}: starting at step 1"
         )
     if run is not None:
-        _begin(run, task, model, arguments, max_seq_length)
+        write_arguments(
+            run,
+            {
+                "task": task.name,
+                "model": str(model),
+                "max_seq_length": max_seq_length,
+                **arguments.to_dict(),
+            },
+        )
     result = trainer.train()
     if dev:
         # Temperature and thresholds change what is measured, so it is measured once more.
@@ -186,18 +192,6 @@ def save(finished: FinetunedModel, directory: Path) -> None:
     )
 
 
-def is_finished(run: Path) -> bool:
-    """Whether a RUN has been trained to its end, and its model saved whole."""
-    if read_metadata(run) is None:
-        return False
-    try:
-        verify(run)
-    except WeightsError:
-        # A kill between the files of the model; the last checkpoint still has it.
-        return False
-    return True
-
-
 def model_sources(
     model: str | Path, vocab: str | Path | None
 ) -> tuple[BertConfig, BertTokenizer, Path | None]:
@@ -218,36 +212,6 @@ def model_sources(
     directory = model_directory(model)
     config = BertConfig.from_file(directory / "config.json")
     return config, load_tokenizer(directory, config), directory
-
-
-def check_run(run: Path, resume: bool) -> None:
-    """Raise UsageError where ``run`` cannot be written to: a file, in use, or finished."""
-    if run.exists() and not run.is_dir():
-        raise UsageError(f"--out {run} is a file; name a new directory")
-    if resume and is_finished(run):
-        raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
-    if not resume and run.is_dir() and any(run.iterdir()):
-        begun = step_directories(run) or (run / "trials").is_dir()
-        unfinished = begun and not is_finished(run)
-        advice = "--resume goes on with it, or give" if unfinished else "give"
-        raise UsageError(f"--out {run} is not empty; {advice} a new directory")
-
-
-def _begin(
-    run: Path, task: AnyTask, model: str | Path, arguments: TrainingArguments, max_seq_length: int
-) -> None:
-    """Write arguments.json, the same names as the flags."""
-    values = {
-        "task": task.name,
-        "model": str(model),
-        "max_seq_length": max_seq_length,
-        **arguments.to_dict(),
-    }
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(run / "arguments.json", json.dumps(values, indent=2) + "\n")
-    except OSError as error:
-        raise TrainingError(f"--out {run} cannot be written: {error}") from error
 
 
 def _fingerprint(

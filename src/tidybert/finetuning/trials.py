@@ -17,8 +17,9 @@ from tidybert.checkpoints.metadata import METADATA_FILE
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
 from tidybert.errors import TrainingError, UsageError
-from tidybert.finetuning.run import FinetunedModel, is_finished
+from tidybert.finetuning.run import FinetunedModel
 from tidybert.training.arguments import TrainingArguments
+from tidybert.training.runs import is_finished
 from tidybert.training.state import checkpoints_directory
 
 SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")

@@ -4,9 +4,11 @@ Paper section 3; original code: modeling.py, transformer_model.  T tokens, H wid
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import attention, first_row_attention, plain_attention
@@ -112,6 +114,8 @@ class BertEncoder(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
+        #: In training, compute each layer again in the backward, and keep its input alone.
+        self.checkpoint_activations = False
 
     def forward(
         self,
@@ -132,13 +136,17 @@ class BertEncoder(nn.Module):
         if hidden_states is not None:
             hidden_states.append(hidden)
         for place, layer in enumerate(self.layers):
-            hidden = layer(
-                hidden,
-                rows,
+            run = partial(
+                layer,
+                rows=rows,
                 output_rows=output_rows if place == last else None,
                 causal=causal,
                 attentions=attentions,
             )
+            if self.checkpoint_activations and self.training:
+                hidden = checkpoint(run, hidden, use_reentrant=False)
+            else:
+                hidden = run(hidden)
             if hidden_states is not None:
                 hidden_states.append(hidden)
         return hidden

@@ -16,7 +16,8 @@ from torch.nn import functional
 # The operator that torch.compile calls for the same purpose.
 _PRODUCT: Any = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if torch.backends.mkldnn.is_available() and platform.machine() in ("x86_64", "AMD64")
+    if torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and platform.machine() in ("x86_64", "AMD64")
     else None
 )
 
@@ -62,7 +63,7 @@ class _OneDNNLinear(torch.autograd.Function):
         return _product(hidden, weight, bias)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         hidden, weight = ctx.saved_tensors
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad

@@ -59,7 +59,7 @@ class TrainingArguments:
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
         for item in fields(self):
-            _check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
+            check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
         positive = (
             "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
             "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
@@ -68,22 +68,23 @@ class TrainingArguments:
         for name in positive:
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise _bad(name, value, "a number above 0")
+                raise bad_value(name, value, "a number above 0")
         for name in ("weight_decay", "seed", "freeze_layers", "save_total_limit"):
             if not getattr(self, name) >= 0:
-                raise _bad(name, getattr(self, name), "a number of at least 0")
+                raise bad_value(name, getattr(self, name), "a number of at least 0")
         for name in ("warmup_proportion", "adam_beta1", "adam_beta2"):
             if not 0 <= getattr(self, name) < 1:
-                raise _bad(name, getattr(self, name), "a number from 0 to below 1")
+                raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
         if self.precision not in ("auto", "float32", "bfloat16"):
-            raise _bad("precision", self.precision, "auto, float32 or bfloat16")
+            raise bad_value("precision", self.precision, "auto, float32 or bfloat16")
 
     def to_dict(self) -> dict[str, Any]:
         """As arguments.json holds them."""
         return asdict(self)
 
 
-def _check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
+def check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
+    """Raise UsageError where a flag's value is of none of the types, or not finite."""
     # To Python true is an int, and no number of steps.
     if isinstance(value, bool):
         fits = bool in types
@@ -91,10 +92,11 @@ def _check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
         fits = isinstance(value, (*types, int) if float in types else types)
     if not fits:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
-        raise _bad(name, repr(value), " or ".join(words.get(each, "none") for each in types))
+        raise bad_value(name, repr(value), " or ".join(words.get(each, "none") for each in types))
     if isinstance(value, float) and not math.isfinite(value):
-        raise _bad(name, value, "a finite number")
+        raise bad_value(name, value, "a finite number")
 
 
-def _bad(name: str, value: object, expected: str) -> UsageError:
+def bad_value(name: str, value: object, expected: str) -> UsageError:
+    """The error of a flag's value that cannot be used."""
     return UsageError(f"--{name.replace('_', '-')} is {value}; expected {expected}")

@@ -7,6 +7,24 @@ from tidybert.training.arguments import TrainingArguments
 
 
 def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:
+    """``adamw`` as the arguments say."""
+    return adamw(
+        model,
+        learning_rate=arguments.learning_rate,
+        betas=(arguments.adam_beta1, arguments.adam_beta2),
+        epsilon=arguments.adam_epsilon,
+        weight_decay=arguments.weight_decay,
+    )
+
+
+def adamw(
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float,
+) -> torch.optim.AdamW:
     """AdamW over the parameters that require gradients, in two groups: decayed and not.
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
@@ -16,12 +34,12 @@ def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.opt
     rest = [parameter for parameter in trained if parameter.dim() <= 1]
     return torch.optim.AdamW(
         [
-            {"params": decayed, "weight_decay": arguments.weight_decay},
+            {"params": decayed, "weight_decay": weight_decay},
             {"params": rest, "weight_decay": 0.0},
         ],
-        lr=arguments.learning_rate,
-        betas=(arguments.adam_beta1, arguments.adam_beta2),
-        eps=arguments.adam_epsilon,
+        lr=learning_rate,
+        betas=betas,
+        eps=epsilon,
         fused=True,
     )
 

@@ -9,7 +9,7 @@ that is kept of them.  Each directory is written aside, synced and renamed.
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class TrainingState:
 
     ``fingerprint`` is of the arguments and the data; a resumed run's must be equal.
     ``best_metrics`` are those of ``best_step`` on dev, None before the first evaluation.
+    ``progress`` is what else a run must know, where the step does not tell it: its place in an
+    endless stream of instances, and what it has counted.
     """
 
     fingerprint: str
@@ -42,6 +44,7 @@ class TrainingState:
     best_step: int = 0
     best_metrics: dict[str, Any] | None = None
     evaluations_since_best: int = 0
+    progress: dict[str, Any] = field(default_factory=dict)
 
 
 def checkpoints_directory(run: Path) -> Path:

@@ -116,7 +116,7 @@ class Trainer:
         self.report = report
         self.report_metrics = report_metrics
         self.device = next(model.parameters()).device
-        self.is_mixed = _is_mixed(arguments.precision, self.device)
+        self.is_mixed = is_mixed(arguments.precision, self.device)
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
         # In floating point 25 steps times 2.2 are a little more than 55.
         num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
@@ -333,7 +333,7 @@ class Trainer:
         )
 
 
-def _is_mixed(precision: str, device: torch.device) -> bool:
+def is_mixed(precision: str, device: torch.device) -> bool:
     """Whether steps run in bfloat16 under autocast; UsageError where it is asked for in vain."""
     can = device.type == "cuda" and torch.cuda.is_bf16_supported()
     if precision == "bfloat16" and not can:

@@ -1,0 +1,82 @@
+"""The processes of a run that torchrun started, or the one that there is without it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tidybert.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process's number, and how many there are; ``local_rank`` is its device's on its host."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one writes files and tells of progress."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of a tensor over all processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def any(self, flag: bool, device: torch.device) -> bool:
+        """Whether it is true of any process."""
+        return bool(self.sum(torch.tensor(float(flag), device=device)).item())
+
+    def shared(self, model: nn.Module) -> nn.Module:
+        """The model whose backward averages the gradients of all processes."""
+        if self.size == 1:
+            return model
+        device = next(model.parameters()).device
+        return DistributedDataParallel(
+            model, device_ids=[self.local_rank] if device.type == "cuda" else None
+        )
+
+    def apart(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Within it a backward of the shared model keeps its gradients to itself."""
+        if isinstance(model, DistributedDataParallel):
+            held: AbstractContextManager[None] = model.no_sync()
+            return held
+        return nullcontext()
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        if self.size > 1:
+            distributed.barrier()
+
+
+@contextmanager
+def processes(device: str) -> Iterator[Processes]:
+    """The group that torchrun's environment describes: NCCL on CUDA, gloo on CPUs.
+
+    Raises UsageError for more processes on a host than it has CUDA devices.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Processes()
+        return
+    local_rank = int(os.environ["LOCAL_RANK"])
+    on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    if on_cuda:
+        if local_rank >= torch.cuda.device_count():
+            raise UsageError(
+                f"--nproc-per-node is above the {torch.cuda.device_count()} CUDA devices here"
+            )
+        torch.cuda.set_device(local_rank)
+    distributed.init_process_group("nccl" if on_cuda else "gloo")
+    try:
+        yield Processes(distributed.get_rank(), size, local_rank)
+    finally:
+        distributed.destroy_process_group()

@@ -1,0 +1,168 @@
+"""PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, get_args
+
+from tidybert.errors import UsageError
+from tidybert.training.arguments import bad_value, check_type
+
+RECIPES: Final[dict[str, dict[str, Any]]] = {
+    # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
+    "bert": {
+        "max_steps": 1_000_000,
+        "tokens_per_step": 32_768,
+        "learning_rate": 1e-4,
+        "warmup_steps": 10_000,
+        "schedule": "linear",
+        "decay_share": 1.0,
+        "adam_beta2": 0.999,
+        "dropout": 0.1,
+        "long_share": 0.1,
+    },
+    # For a fixed, small budget; docs/pretraining.md has what each choice was measured to bring.
+    "fast": {
+        "max_steps": 10_000,
+        "tokens_per_step": 16_384,
+        "learning_rate": 1e-3,
+        "warmup_steps": 200,
+        "schedule": "trapezoid",
+        "decay_share": 0.2,
+        "adam_beta2": 0.98,
+        "dropout": 0.0,
+        "long_share": 0.0,
+    },
+}
+
+
+@dataclass(frozen=True)
+class PretrainingArguments:
+    """Arguments of pre-training; the same names as flags, here and in arguments.json.
+
+    What is None is set by the recipe.
+    """
+
+    recipe: str = "bert"
+    """bert, the paper's settings, or fast, for a small budget."""
+    max_steps: int | None = None
+    """Updates of the weights; the recipe's where not set, as all that follows without a default."""
+    tokens_per_step: int | None = None
+    """Tokens of an update, over all processes; as many whole sequences as fit."""
+    micro_batch_tokens: int | None = None
+    """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
+    4,096 on a CPU and 32,768 on CUDA where not set."""
+    learning_rate: float | None = None
+    """Peak of the schedule."""
+    warmup_steps: int | None = None
+    """Steps over which the rate rises from 0; at most a tenth of all."""
+    schedule: str | None = None
+    """After the warm-up: linear, down to 0, or trapezoid, level and then down to 0."""
+    decay_share: float | None = None
+    """trapezoid: share of the steps, the last ones, over which the rate falls."""
+    adam_beta1: float = 0.9
+    """Adam's decay of the mean gradient."""
+    adam_beta2: float | None = None
+    """Adam's decay of the mean squared gradient."""
+    adam_epsilon: float = 1e-6
+    """Adam's guard against division by zero."""
+    weight_decay: float = 0.01
+    """Decoupled decay, on weight matrices and embeddings; never on biases and LayerNorm."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    dropout: float | None = None
+    """Of hidden states and attention weights, while pre-training; config.json keeps the model's."""
+    long_share: float | None = None
+    """Share of the steps, the last ones, that train on sequences of --long-seq-length."""
+    long_seq_length: int = 512
+    """Most tokens of a sequence in those steps."""
+    seed: int = 42
+    """Of the initial weights, the instances, their masks, and dropout."""
+    eval_steps: int = 1000
+    """Measure on held-out documents every so many steps, and at the end."""
+    eval_tokens: int = 65_536
+    """Tokens that are measured on, the same ones each time."""
+    save_steps: int = 1000
+    """Write a checkpoint every so many steps, and at the end."""
+    save_minutes: float = 30.0
+    """And whenever so many minutes have passed since the last one."""
+    save_total_limit: int = 2
+    """How many of the last checkpoints are kept; the best weights are kept besides."""
+    logging_steps: int = 10
+    """Write a line of metrics.jsonl every so many steps."""
+    max_bad_steps: int = 10
+    """Stop after so many steps in a row whose loss or gradient was not finite; such steps update
+    nothing."""
+    precision: str = "auto"
+    """float32, or bfloat16 (autocast, on CUDA); auto: bfloat16 on CUDA, float32 elsewhere."""
+    compile: bool = False
+    """torch.compile the encoder (CUDA)."""
+    checkpoint_activations: bool = False
+    """Compute each layer again in the backward instead of keeping its activations."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a value of another type or out of range, naming its flag."""
+        if self.recipe not in RECIPES:
+            raise bad_value("recipe", self.recipe, " or ".join(RECIPES))
+        for name, value in RECIPES[self.recipe].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        for item in fields(self):
+            check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
+        for name in (
+            "max_steps", "tokens_per_step", "micro_batch_tokens", "learning_rate", "adam_epsilon",
+            "max_grad_norm", "long_seq_length", "eval_steps", "eval_tokens", "save_steps",
+            "save_minutes", "save_total_limit", "logging_steps", "max_bad_steps",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise bad_value(name, value, "a number above 0")
+        for name in ("warmup_steps", "weight_decay", "seed"):
+            if not getattr(self, name) >= 0:
+                raise bad_value(name, getattr(self, name), "a number of at least 0")
+        for name in ("adam_beta1", "adam_beta2", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
+        for name in ("long_share", "decay_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise bad_value(name, getattr(self, name), "a share from 0 to 1")
+        for name, allowed in (
+            ("schedule", ("linear", "trapezoid")),
+            ("precision", ("auto", "float32", "bfloat16")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise bad_value(name, getattr(self, name), " or ".join(allowed))
+
+    def setting(self, name: str) -> Any:
+        """A value that the recipe may have set, and so is not None."""
+        value = getattr(self, name)
+        assert value is not None
+        return value
+
+    def to_dict(self) -> dict[str, Any]:
+        """As arguments.json holds them."""
+        return asdict(self)
+
+
+def rate_at(step: int, arguments: PretrainingArguments) -> float:
+    """The learning rate of step 0, 1, …: a rise over the warm-up, then the schedule."""
+    num_steps, peak = arguments.setting("max_steps"), arguments.setting("learning_rate")
+    warmup = min(arguments.setting("warmup_steps"), num_steps // 10)
+    if step < warmup:
+        return float(peak * (step + 1) / (warmup + 1))
+    start = warmup
+    if arguments.schedule == "trapezoid":
+        start = max(warmup, num_steps - int(num_steps * arguments.setting("decay_share")))
+    if step < start:
+        return float(peak)
+    return float(peak * (num_steps - step) / max(1, num_steps - start))
+
+
+def check_lengths(arguments: PretrainingArguments, max_seq_length: int, positions: int) -> None:
+    """Raise UsageError where sequences are longer than a micro-batch or the model's positions."""
+    longest = max(max_seq_length, arguments.long_seq_length if arguments.long_share else 0)
+    if longest > positions:
+        flag = "--max-seq-length" if max_seq_length > positions else "--long-seq-length"
+        raise UsageError(f"{flag} is {longest}, but the model has positions for {positions} tokens")
+    for name in ("tokens_per_step", "micro_batch_tokens"):
+        value = getattr(arguments, name)
+        if value is not None and value < longest:
+            raise bad_value(name, value, f"at least {longest}, the longest sequence")
