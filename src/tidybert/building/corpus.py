@@ -9,7 +9,6 @@ from their text alone, so that training and held-out share none, in any order, a
 same side in every corpus.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +41,14 @@ from tidybert.data.corpus import (
     corpus_files,
     read_documents,
 )
-from tidybert.data.shards import MANIFEST_FILE, PARTS, Manifest, is_corpus, read_manifest
+from tidybert.data.shards import (
+    MANIFEST_FILE,
+    PARTS,
+    Manifest,
+    is_corpus,
+    read_manifest,
+    vocabulary_sha256,
+)
 from tidybert.errors import DataError, UsageError
 from tidybert.tokenization import BertTokenizer
 
@@ -291,9 +297,8 @@ class _Build:
 
 def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
     """What settles the ids of a text."""
-    lines = "".join(f"{token}\n" for token in tokenizer.vocabulary.tokens)
     return {
-        "sha256": hashlib.sha256(lines.encode()).hexdigest(),
+        "sha256": vocabulary_sha256(tokenizer.vocabulary),
         "vocab_size": tokenizer.vocab_size,
         "dtype": "<u2" if tokenizer.vocab_size <= 2**16 else "<u4",
         "do_lower_case": tokenizer.do_lower_case,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tidybert.data.formats import os_reason
 from tidybert.errors import DataError
-from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization import BertTokenizer, Vocabulary
 
 FORMAT: Final = "tidybert-corpus"
 FORMAT_VERSION: Final = 1
@@ -86,6 +86,15 @@ class Manifest:
             part: [Shard(**shard) for shard in content["parts"][part]] for part in PARTS
         }
         return cls(content["settings"], content["sources"], content["counts"], parts)
+
+
+def vocabulary_sha256(vocabulary: Vocabulary) -> str:
+    """The sha256 of a vocabulary's tokens, a line each: that of its vocab.txt as a corpus has it.
+
+    Another program's file of the same tokens may end its lines otherwise.
+    """
+    lines = "".join(f"{token}\n" for token in vocabulary.tokens)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def is_corpus(directory: str | Path) -> bool:

@@ -1,0 +1,175 @@
+"""``tidybert build-corpus`` and ``tidybert inspect`` of what it built."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.building import corpus as building
+from tidybert.building.corpus import Built
+from tidybert.cli import build_corpus as command
+from tidybert.cli.main import run
+from tidybert.data.shards import TokenCorpus
+
+TEXT = "The red cat saw a dog. It was old and near.\nWe saw the blue hen.\n\n"
+OTHERS = [
+    f"A {colour} {animal} is under the cow. We saw it and the {animal}.\n\n"
+    for colour in ("red", "green", "blue", "white")
+    for animal in ("cat", "dog", "hen")
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT + "".join(OTHERS) + TEXT)
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, source: Path, tiny_model: Path, capsys) -> str:
+    out = str(tmp_path / "built")
+    assert run(["build-corpus", str(source), "--vocab", str(tiny_model), "--out", out]) == 0
+    capsys.readouterr()
+    return out
+
+
+def test_a_corpus_is_built_and_told_of(
+    tmp_path: Path, source: Path, tiny_model: Path, capsys
+) -> None:
+    given = ["build-corpus", str(source), "--vocab", str(tiny_model)]
+    given += ["--out", str(tmp_path / "out"), "--held-out", "0.3"]
+
+    assert run(given) == 0
+    out, err = capsys.readouterr()
+    corpus, apart = (TokenCorpus(tmp_path / "out", part) for part in ("train", "held-out"))
+    assert corpus.num_documents + apart.num_documents == 13
+    rows = [line.split() for line in out.splitlines()]
+    assert ["train", *map(str, (corpus.num_documents, corpus.num_sentences))] == rows[2][:3]
+    assert "14 documents read: 1 had come before, 0 had no token" in out
+    assert f"next: tidybert inspect {tmp_path / 'out'}" in err
+
+    assert run([*given, "--json"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert result["counts"]["duplicates"] == 1
+    assert result["parts"]["held-out"]["documents"] == apart.num_documents
+    assert "is finished: there is nothing to do" in err
+
+
+def test_processes_are_for_corpora_of_some_size(
+    tmp_path: Path, source: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = []
+    build = building.build_corpus
+
+    def watched(*given, num_workers: int, **options):
+        chosen.append(num_workers)
+        return build(*given, num_workers=0, **options)
+
+    monkeypatch.setattr(building, "build_corpus", watched)
+    for name, size, flags in (
+        ("a", 10**9, []),
+        ("b", 10, []),
+        ("c", 10, ["--workers", "0"]),
+    ):
+        monkeypatch.setattr(command, "SMALL_CORPUS_BYTES", size)
+        out = str(tmp_path / name)
+        words = ["build-corpus", str(source), "--vocab", str(tiny_model), "--out", out, *flags]
+        assert run(words) == 0
+    assert chosen == [0, command._num_cores(), 0]
+
+
+def test_lines_tell_how_far_a_build_is(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "LINE_SECONDS", -1.0)
+    clock = iter([100.0, 102.0, 110.0])
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    with command._shown() as show:
+        show(Built(0, 1000, 0, 0, 0))
+        show(Built(250, 1000, 80_000_000, 4321, 20_000_000))
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "25% read, 4,321 documents; 20.0 M tokens, 8.0 MB/s, 0:30 left"
+
+
+def test_errors_are_messages(tmp_path: Path, source: Path, tiny_model: Path, capsys) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    assert run(["build-corpus", str(source), "--vocab", str(tmp_path), *out]) == 1
+    assert "has no vocabulary" in capsys.readouterr().err
+    vocab = ["--vocab", str(tiny_model)]
+    assert run(["build-corpus", str(tmp_path / "none"), *vocab, *out]) == 1
+    assert "none: no such file" in capsys.readouterr().err
+    assert run(["build-corpus", str(source), *vocab, *out, "--held-out", "1"]) == 2
+    assert "--held-out 1: expected a share" in capsys.readouterr().err
+    assert run(["build-corpus", str(source), *vocab, "--out", str(tiny_model)]) == 2
+    assert "is not empty; name a new directory" in capsys.readouterr().err
+
+
+# --- inspect
+
+
+def test_an_instance_in_words(corpus: str, capsys) -> None:
+    flags = ["--max-seq-length", "24", "--index", "3"]
+    assert run(["inspect", corpus, *flags]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.startswith("instance 3 of epoch 0 (train, mlm+nsp, seed 42), ")
+    assert "next_sentence_label" in out
+    assert "text.txt" in out
+
+    assert run(["inspect", corpus, *flags, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["index"] == 3
+    meaning = ("B follows A", "B is from another document")[shown["next_sentence_label"]]
+    assert f"next_sentence_label {shown['next_sentence_label']}: {meaning}" in out
+    assert f"{len(shown['predictions'])} to predict: " in out
+    tokens = shown["tokens"]
+    assert tokens[0] == "[CLS]"
+    assert tokens.count("[SEP]") == 2
+    assert (
+        len(tokens)
+        == len(shown["token_type_ids"])
+        == sum(shown["token_type_ids"]) + (tokens.index("[SEP]") + 1)
+    )
+    for each in shown["predictions"]:
+        assert tokens[each["position"]] == each["became"]
+        expected = "kept" if each["became"] == each["token"] else "replaced"
+        assert each["what"] == ("masked" if each["became"] == "[MASK]" else expected)
+    for segment, start in zip(shown["segments"], (1, tokens.index("[SEP]") + 1), strict=True):
+        assert len(segment["text"].split()) <= segment["num_tokens"]
+        assert tokens[start] in segment["text"]
+
+
+def test_every_kind_of_what_becomes_of_a_token_is_named(corpus: str, capsys) -> None:
+    for shares, what in (
+        (["--mask-share", "1", "--random-share", "0"], "masked"),
+        (["--mask-share", "0", "--random-share", "0"], "kept"),
+        (["--mask-share", "0", "--random-share", "1"], "replaced"),
+    ):
+        assert run(["inspect", corpus, *shares, "--json"]) == 0
+        kinds = [each["what"] for each in json.loads(capsys.readouterr().out)["predictions"]]
+        # A random token may be [MASK], or the one that stood there.
+        assert kinds.count(what) >= len(kinds) - 1 > 0
+
+
+def test_objectives_and_parts(corpus: str, capsys) -> None:
+    assert run(["inspect", corpus, "--objective", "mlm", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["next_sentence_label"] is None
+    assert [segment["segment"] for segment in shown["segments"]] == ["A"]
+    assert run(["inspect", corpus, "--objective", "mlm+sop", "--max-seq-length", "24"]) == 0
+    out = capsys.readouterr().out
+    assert "A and B are swapped" in out or "A and B are in their order" in out
+    assert run(["inspect", corpus, "--part", "held-out"]) == 1
+    assert "the part held-out has" in capsys.readouterr().err
+
+
+def test_what_cannot_be_inspected(corpus: str, tiny_model: Path, capsys) -> None:
+    for words, status, message in (
+        ([corpus, "--index", "100000"], 2, "--index 100000: epoch 0 has "),
+        ([corpus, "--part", "dev"], 2, "--part dev: expected train or held-out"),
+        ([corpus, "--objective", "nsp"], 2, "--objective 'nsp': expected one of"),
+        ([str(tiny_model)], 1, "no corpus, for it has no corpus.json"),
+    ):
+        assert run(["inspect", *words]) == status
+        assert message in capsys.readouterr().err
