@@ -1,7 +1,10 @@
 """Fine-tuning timed: both sides take the same steps, and a bench sums up what it measured."""
 
 import csv
+import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,26 @@ def test_both_sides_take_the_same_steps(work: FinetuningWork) -> None:
         assert result["threads"] == 1
         assert result["peak_mib"] > 1
         assert 0 <= result["metrics"]["accuracy"] <= 1
+
+
+def test_choices_too_are_taken_by_both_sides(
+    work: FinetuningWork, tiny_model: Path, tmp_path: Path
+) -> None:
+    path, model = tmp_path / "train.tsv", tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({"model_type": "bert", **config}))
+    endings = ["cat", "red", "the old dog", "blue"]
+    rows = [("o", f"we saw {word}", *endings, str(n % 4)) for n, word in enumerate(endings * 5)]
+    path.write_text("\n".join("\t".join(row) for row in rows))
+    given = {"task": "choose", "model": str(model), "train": str(path), "dev": str(path)}
+    choose = replace(work, options=ReadOptions(), **given)
+
+    for side in finetuning.SIDES:
+        result = measure(side, choose)
+        assert result["step_examples"] == [8, 8, 4, 8, 8, 4, 8]
+        assert 0 <= result["metrics"]["accuracy"] <= 1
+        assert result["metrics"]["log_loss"] > 0
 
 
 @pytest.fixture

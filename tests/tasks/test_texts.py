@@ -90,6 +90,21 @@ def test_a_run_remembers_how_it_reads_long_texts(
     assert predictor.evaluate(dev)["num_truncated"] == 0
 
 
+def test_an_estimator_reads_the_runs_texts_as_it_was_trained_to(
+    trained: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    from tidybert import BertClassifier
+
+    trained(WINDOWS, tmp_path / "run")
+    texts = [one.text for one in far_examples(8, 2)]
+
+    found = BertClassifier.load(tmp_path / "run").predict_proba(texts)
+
+    answers = Predictor(tmp_path / "run").predict(texts)
+    expected = [list(answer["scores"].values()) for answer in answers]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_an_answer_is_of_the_mean_of_its_windows_logits(tiny_run: Path, tiny_model: Path) -> None:
     predictor = Predictor(tiny_run)
     task = Classification(["animal", "colour"], long_texts=WINDOWS)

@@ -203,7 +203,9 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         order = np.argsort(classes, kind="stable")
         self.classes_ = classes[order]
         self.task_ = Classification(
-            [names[index] for index in order], temperature=self.task_.temperature
+            [names[index] for index in order],
+            temperature=self.task_.temperature,
+            long_texts=self.task_.long_texts,
         )
         head: Any = self.model_.classifier
         with torch.no_grad():
