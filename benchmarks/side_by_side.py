@@ -104,11 +104,13 @@ def run(
     jobs: Mapping[str, Job],
     mark: str,
     prepare: Callable[[str, FinetuningWork, Path], FinetuningWork] = lambda _name, work, _to: work,
+    measure: Callable[[str, FinetuningWork], Mapping[str, Any]] = measure,
 ) -> None:
     """Measure what --out does not hold yet, then print the table.
 
     ``mark`` names --out, and the marks between which --write puts the table.  ``prepare`` is given
-    a job's name, its work, and an empty folder for what has to be made before it is measured.
+    a job's name, its work, and an empty folder for what has to be made before it is measured;
+    ``measure`` is given a side and the work.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawTextHelpFormatter

@@ -9,20 +9,16 @@ on our batches in our order, padded to the longest of a batch, which is quicker 
 default of --max-seq-length.  Both sides' logits go through the same decoder, ours, with the
 threshold 0 for no answer; best_f1 is that of the threshold that does best on these very questions.
 
-Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
-there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
+Turns and --out are as in glue.py.  Run it from the project's root; the data folder is TIDYBERT_DATA
+or ../shared/data.
 """
 
-import argparse
 import hashlib
 import json
 import os
-import statistics
 import sys
-import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,28 +76,21 @@ def write_questions(path: Path, questions: Iterable[QuestionExample]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def work_of(
-    name: str, model: str, seed: int, num_examples: int, num_test: int, folder: Path
-) -> FinetuningWork:
+def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
     """The work on one data set, whose parts are written to ``folder``."""
     train, test = parts_of(name)
-    write_questions(folder / "train.jsonl", train[:num_examples])
-    write_questions(folder / "test.jsonl", test[:num_test])
-    return FinetuningWork(
-        task="answer",
-        model=model,
+    write_questions(folder / "train.jsonl", train[:NUM_EXAMPLES])
+    write_questions(folder / "test.jsonl", test[:NUM_TEST])
+    return replace(
+        work,
         train=str(folder / "train.jsonl"),
         dev=str(folder / "test.jsonl"),
-        options=ReadOptions(),
         max_seq_length=384,
         train_batch_size=16,
-        learning_rate=1e-4,
-        num_train_epochs=1,
-        seed=seed,
     )
 
 
-def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
+def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     """transformers' measurement, in the process that was started for it."""
     import torch
     import transformers
@@ -115,7 +104,7 @@ def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
     assert work.dev is not None
     transformers.utils.logging.set_verbosity_error()
-    train = list(islice(read_questions(work.train, need_label=True), work.num_examples))
+    train = list(read_questions(work.train, need_label=True))
     test = list(read_questions(work.dev, need_label=True))
     task = QuestionAnswering.from_examples(train, TaskOptions())
     directory = model_directory(work.model)
@@ -199,105 +188,25 @@ def rows_of_answer(
     return covering[0], covering[-1]
 
 
-def table(results: Sequence[dict[str, Any]]) -> list[str]:
-    """Markdown rows: scores in percent (mean and deviation over seeds), seconds, ratio, memory."""
-    lines = [
-        (
-            "| data | score | tidybert | transformers | seeds | s, tidybert | s, transformers | "
-            "times as fast | MiB, tidybert | MiB, transformers |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, scores in SCORES.items():
-        by_side = {
-            side: {
-                each["seed"]: each
-                for each in results
-                if (each["data"], each["side"]) == (name, side)
-            }
-            for side in SIDES
-        }
-        seeds = sorted(set(by_side["ours"]) & set(by_side["transformers"]))
-        if not seeds:
-            continue
-
-        def middle(side: str, key: str, by_side: Any = by_side, seeds: Any = seeds) -> float:
-            return float(statistics.median(by_side[side][seed][key] for seed in seeds))
-
-        ratio = statistics.median(
-            by_side["transformers"][seed]["seconds"] / by_side["ours"][seed]["seconds"]
-            for seed in seeds
-        )
-        rest = [f"{middle(side, 'seconds'):.0f}" for side in SIDES] + [f"{ratio:.2f}"]
-        rest += [f"{middle(side, 'peak_mib'):.0f}" for side in SIDES]
-        for score in scores:
-            cells = []
-            for side in SIDES:
-                values = [100 * by_side[side][seed]["metrics"][score] for seed in seeds]
-                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-                cells.append(f"{statistics.mean(values):.1f}{spread}")
-            first = score == scores[0]
-            told = [name, score, *cells, str(len(seeds)), *rest]
-            shown = told if first else ["", score, *cells, *[""] * 6]
-            lines.append("| " + " | ".join(shown) + " |")
-    return lines
+def measured(side: str, work: FinetuningWork) -> Mapping[str, Any]:
+    """One side's measurement, in a process of its own."""
+    if side == "ours":
+        return measure(side, work)
+    found: dict[str, Any] = run_apart("benchmarks.squad", side, asdict(work), work.threads)
+    return found
 
 
 def main() -> None:
     """Measure what --out does not hold yet, then print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--data", nargs="+", default=list(SCORES), choices=list(SCORES))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, help="to train on")
-    parser.add_argument("--num-test", type=int, default=NUM_TEST, help="to measure on")
-    parser.add_argument("--out", type=Path, default=Path("squad.jsonl"))
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
-    arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    if arguments.out.exists():
-        results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
-    done = {(each["data"], each["side"], each["seed"]) for each in results}
-    for seed in range(1, arguments.seeds + 1):
-        for name in arguments.data:
-            # Who goes first changes with the seed, as the machine may grow slower or faster.
-            for side in SIDES if seed % 2 else reversed(SIDES):
-                if (name, side, seed) in done:
-                    continue
-                with tempfile.TemporaryDirectory() as folder:
-                    work = work_of(
-                        name,
-                        arguments.model,
-                        seed,
-                        arguments.num_examples,
-                        arguments.num_test,
-                        Path(folder),
-                    )
-                    found = (
-                        measure(side, work)
-                        if side == "ours"
-                        else run_apart("benchmarks.squad", side, asdict(work), work.threads)
-                    )
-                results.append({"data": name, "side": side, "seed": seed, **found})
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(results[-1]) + "\n")
-                print(name, side, seed, f"{found['seconds']:.0f} s", flush=True)
-    lines = table(results)
-    print("\n".join(lines))
-    if arguments.write:
-        begin, end = "<!-- squad -->", "<!-- /squad -->"
-        text = arguments.write.read_text(encoding="utf-8")
-        before, _, rest = text.partition(begin)
-        after = rest.partition(end)[2]
-        arguments.write.write_text(
-            before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8"
-        )
+    # A measurement's process runs this file as a module, which does not find its neighbour.
+    from side_by_side import Job, run
+
+    jobs = {name: Job("answer", "", "", ReadOptions(), scores) for name, scores in SCORES.items()}
+    run(__doc__, jobs, "squad", prepared, measured)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in SIDES:
-        answer(run)
+        answer(run_transformers)
     else:
         main()
