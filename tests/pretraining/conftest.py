@@ -1,0 +1,70 @@
+"""A small corpus that a tiny model can learn from, and a run over it."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.building.corpus import build_corpus
+from tidybert.pretraining import PretrainingCallbacks, pretrain
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.pretraining_arguments import PretrainingArguments
+
+COLOURS = ("red", "green", "blue", "white")
+ANIMALS = ("cat", "dog", "cow", "hen")
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """Documents that each speak of one animal and one colour all along."""
+    generator = random.Random(0)
+    documents = []
+    for _ in range(150):
+        colour, animal = generator.choice(COLOURS), generator.choice(ANIMALS)
+        sentence = f"the {colour} {animal} is near the {colour} {animal} and we saw a {animal}"
+        documents.append("\n".join([sentence] * generator.randint(2, 6)))
+    folder = tmp_path_factory.mktemp("corpus")
+    text = folder / "text.txt"
+    text.write_text("\n\n".join(f"{d}\nnew {n}" for n, d in enumerate(documents)) + "\n")
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    build_corpus([text], tokenizer, folder / "shards", held_out=0.1)
+    return folder / "shards"
+
+
+@pytest.fixture
+def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
+    """Pre-trains the tiny model for 12 steps; keywords change any of it."""
+
+    def run(out: Path, **given: Any) -> Any:
+        names = PretrainingArguments.__dataclass_fields__
+        arguments = {
+            "recipe": "fast",
+            "max_steps": 12,
+            "tokens_per_step": 256,
+            "micro_batch_tokens": 96,
+            "eval_steps": 6,
+            "eval_tokens": 512,
+            "save_steps": 4,
+            "learning_rate": 1e-2,
+            "dropout": 0.1,
+            "logging_steps": 1,
+            **{name: given.pop(name) for name in list(given) if name in names},
+        }
+        callbacks = given.pop("callbacks", None) or PretrainingCallbacks()
+        from tidybert.data.pretraining_options import InstanceOptions
+
+        options = given.pop("instances", InstanceOptions(max_seq_length=32))
+        return pretrain(
+            given.pop("model", tiny_model),
+            given.pop("data", corpus),
+            out,
+            PretrainingArguments(**arguments),
+            instances=options,
+            device="cpu",
+            callbacks=callbacks,
+            **given,
+        )
+
+    return run

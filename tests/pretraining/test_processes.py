@@ -1,0 +1,106 @@
+"""Pre-training in processes of its own: killed at any time, and shared by two under torchrun."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLAGS = {
+    "recipe": "fast",
+    "max-steps": 12,
+    "tokens-per-step": 256,
+    "micro-batch-tokens": 96,
+    "max-seq-length": 32,
+    "eval-steps": 6,
+    "eval-tokens": 512,
+    "save-steps": 2,
+    "learning-rate": 0.01,
+    "logging-steps": 1,
+    "device": "cpu",
+}
+
+
+def command(model: Path, corpus: Path, run: Path, *more: str, **changes: Any) -> list[str]:
+    flags = {**FLAGS, **{name.replace("_", "-"): value for name, value in changes.items()}}
+    words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
+    return ["pretrain", str(model), "--data", str(corpus), "--out", str(run), *words, *more]
+
+
+def shell(arguments: list[str], *, torchrun: int = 0) -> subprocess.CompletedProcess[str]:
+    start = [sys.executable, "-m", "tidybert"]
+    if torchrun:
+        start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(torchrun)]
+        start += ["--master-port", str(20_000 + os.getpid() % 20_000), "-m", "tidybert"]
+    return subprocess.run(
+        [*start, *arguments], capture_output=True, text=True, check=False, timeout=200
+    )
+
+
+def losses_of(run: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def test_a_killed_run_ends_with_the_same_bits(
+    tiny_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert shell(command(tiny_model, corpus, whole, dropout=0.1)).returncode == 0
+    arguments = command(tiny_model, corpus, run, dropout=0.1)
+    process = subprocess.Popen([sys.executable, "-m", "tidybert", *arguments])
+    deadline = time.monotonic() + 100
+    while not (run / "checkpoints" / "step-4").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    # Also what a kill in the midst of writing leaves behind.
+    (run / "checkpoints" / ".step-6.partial").mkdir(exist_ok=True)
+
+    done = shell([*arguments, "--resume", "--json"])
+
+    assert done.returncode == 0, done.stderr
+    assert "resuming after step" in done.stderr
+    expected = (whole / "model.safetensors").read_bytes()
+    assert (run / "model.safetensors").read_bytes() == expected
+    assert losses_of(run) == losses_of(whole)
+    assert json.loads(done.stdout)["num_steps"] == 12
+
+
+def test_two_processes_have_the_losses_of_one(
+    tiny_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert shell(command(tiny_model, corpus, one, dropout=0.0)).returncode == 0
+
+    done = shell(command(tiny_model, corpus, two, dropout=0.0), torchrun=2)
+
+    assert done.returncode == 0, done.stderr
+    assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
+    assert done.stderr.count("step 12 of 12") == 1
+
+
+def test_another_number_of_processes_goes_on_with_the_same_instances(
+    tiny_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    one, run = tmp_path / "one", tmp_path / "run"
+    assert shell(command(tiny_model, corpus, one, dropout=0.0)).returncode == 0
+    arguments = command(tiny_model, corpus, run, dropout=0.0)
+    process = subprocess.Popen([sys.executable, "-m", "tidybert", *arguments])
+    while not (run / "checkpoints" / "step-2").exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+    done = shell([*arguments, "--resume"], torchrun=2)
+
+    assert done.returncode == 0, done.stderr
+    assert losses_of(run) == pytest.approx(losses_of(one), abs=2e-5)
