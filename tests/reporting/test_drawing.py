@@ -53,7 +53,8 @@ def test_a_frame_puts_ranges_on_its_rectangle():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0, "0"), (0.25, "0.25"), (12345.6, "12,346"), (2e-5, "2e-5")]
+    ("value", "shown"),
+    [(0, "0"), (0.25, "0.25"), (12345.6, "12,346"), (2e-5, "2e-5"), (1.5e-4, "1.5e-4")],
 )
 def test_numbers_on_an_axis(value, shown):
     assert short(value) == shown

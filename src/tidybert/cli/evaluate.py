@@ -93,7 +93,7 @@ def _write_report(
             metrics,
             run=run,
             file=file,
-            date=datetime.now().astimezone().isoformat(" ", "minutes"),
+            date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
             max_seq_length=max_seq_length,
         ),
         directory,

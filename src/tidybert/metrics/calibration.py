@@ -151,7 +151,7 @@ def reliability_bins(
     """
     sure, right = _checked(confidence, correct)
     shares = np.linspace(0, 1, num_bins + 1)
-    edges = np.quantile(sure, shares) if equal_mass and len(sure) else shares
+    edges = np.percentile(sure, 100 * shares) if equal_mass and len(sure) else shares
     places = np.searchsorted(edges[1:-1], sure)
     counts = np.bincount(places, minlength=num_bins)
     sums = np.bincount(places, sure, num_bins), np.bincount(places, right, num_bins)

@@ -58,7 +58,7 @@ def around(values: Iterable[float], margin: float = 0.05) -> Range:
 def short(value: float) -> str:
     """A number as an axis shows it."""
     if value and abs(value) < 1e-3:
-        return f"{value:.0e}".replace("e-0", "e-")
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -5,7 +5,7 @@ Every picture has its figures beside it as a table.
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from tidybert.reporting.markup import Markup, join, tag
 from tidybert.reporting.pictures import (
@@ -21,6 +21,8 @@ from tidybert.reporting.tables import as_table, between, number, share, table
 
 Contents = Mapping[str, Any]
 
+_SMALL_GAP: Final = 0.005
+
 
 def confidence(contents: Contents) -> Markup | None:
     """Whether confidence can be trusted, and what could be left to a person."""
@@ -28,8 +30,11 @@ def confidence(contents: Contents) -> Markup | None:
     if not measured:
         return None
     gap = measured["mean_confidence"] - measured["accuracy"]
+    side = "above" if gap > 0 else "below"
     text = (
-        f"On average confidence lies {number(abs(gap))} {'above' if gap > 0 else 'below'} accuracy."
+        "On average confidence is as high as accuracy."
+        if abs(gap) < _SMALL_GAP
+        else f"On average confidence lies {abs(gap):.3f} {side} accuracy."
     )
     if contents["temperature"] not in (None, 1):
         text += (

@@ -122,7 +122,9 @@ def _headline(contents: Contents) -> Markup:
     if contents["suspected_label_errors"]:
         found = contents["suspected_label_errors"]["total"]
         part = share(found / contents["num_examples"])
-        cards.append((f"{found:,}", "suspected label errors", f"{part} of the examples"))
+        cards.append(
+            (f"{found:,}", "suspected label errors", f"{part} of the examples, to be read")
+        )
     return tag(
         "ul",
         *(
