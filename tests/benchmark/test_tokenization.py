@@ -18,13 +18,15 @@ def model(tmp_path: Path) -> str:
 
 
 def test_both_sides_are_timed_and_compared(model: str) -> None:
-    result = bench_tokenization(model, LINES, repeats=2)
-    assert result["lines"] == 3
+    earlier = ["a", "b", "c"] * 3
+    result = bench_tokenization(model, [*earlier, *LINES], repeats=2)
+    assert (result["lines"], result["lines_seen_before"]) == (3, 9)
     assert result["megabytes"] == pytest.approx(20e-6)
     assert result["lines_differing"] == 0
-    assert result["warm_ratio"] == pytest.approx(
-        result["warm_mb_per_second"] / result["against_mb_per_second"]
-    )
+    for state in ("cold", "running", "warm"):
+        assert result[f"{state}_ratio"] == pytest.approx(
+            result[f"{state}_mb_per_second"] / result["against_mb_per_second"]
+        )
 
 
 def test_alone(model: str) -> None:

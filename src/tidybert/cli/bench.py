@@ -51,11 +51,12 @@ def tokenize(
 ) -> None:
     """Time text to ids on one thread, on English Wikipedia.
 
-    Cold is a tokenizer that has seen nothing, warm the same lines again. The other side is the
-    tokenizers library, on which transformers' tokenizer runs. The text is in the data folder
-    (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
+    Cold is a tokenizer that has seen nothing, running one that has seen other lines, as in the
+    midst of a corpus, warm the same lines again. The other side is the tokenizers library, on which
+    transformers' tokenizer runs. The text is in the data folder (TIDYBERT_DATA, or ../shared/data);
+    without it the bundled tickets are used.
     """
-    from tidybert.benchmark.tokenization import bench_tokenization, find_lines
+    from tidybert.benchmark.tokenization import STATES, bench_tokenization, find_lines
 
     source, lines = find_lines()
     result = bench_tokenization(model, lines, repeats=rounds, against=against)
@@ -65,12 +66,14 @@ def tokenize(
         return
     columns = ["tidybert", *(["tokenizers", "ratio"] if against else [])]
     rows = []
-    for state in ("cold", "warm"):
+    for state in STATES:
         cells = [result[f"{state}_mb_per_second"]]
         if against:
             cells += [result["against_mb_per_second"], result[f"{state}_ratio"]]
         rows.append((f"MB/s, {state}", *map(_figure, cells)))
-    title = f"Tokenising {len(lines):,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread"
+    title = (
+        f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread"
+    )
     _print_table(title, columns, rows)
     if against:
         print(f"lines whose ids differ: {result['lines_differing']:,}")
@@ -193,6 +196,66 @@ def finetune(
     title = f"Fine-tuning: {steps} steps of 32 texts of {source}, {model}, float32"
     _print_sides(result, lines, title)
     _print_foot(result)
+
+
+@app.command("pretrain")
+def pretrain(
+    size: Annotated[
+        str, typer.Option("--size", metavar="SIZE", help="Of the model, with random weights.")
+    ] = "mini",
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DIR", help="What build-corpus wrote; else a small corpus."),
+    ] = None,
+    against: AgainstOption = None,
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=4, help="Steps, of which 3 are not timed.")
+    ] = 20,
+    tokens_per_step: Annotated[
+        int, typer.Option("--tokens-per-step", metavar="N", min=128, help="Tokens of a step.")
+    ] = 8192,
+    rounds: RoundsOption = 3,
+    threads: ThreadsOption = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N.")] = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Time steps of pre-training, masked words and next sentence, in tokens that are no padding.
+
+    The other side is transformers' BertForPreTraining with its Trainer and its
+    DataCollatorForLanguageModeling, on the same instances, padded to 128. Without --data, English
+    Wikipedia from the data folder (TIDYBERT_DATA, or ../shared/data) or the bundled tickets are
+    made into a corpus with the vocabulary of minilm.
+    """
+    from tidybert.benchmark.pretraining import PretrainingWork, bench_corpus, bench_pretraining
+    from tidybert.benchmark.setting import sides_against
+
+    sides = sides_against(against)
+    with bench_corpus(data) as (source, directory):
+        work = PretrainingWork(
+            size, directory, steps, tokens_per_step, device=device, threads=threads
+        )
+        result = bench_pretraining(work, sides=sides, rounds=rounds, report=note)
+    result = {**_head("pretrain", size, source), **result}
+    if json:
+        print_json(result)
+        return
+    lines = [
+        ("useful tokens/s", "tokens_per_second"),
+        ("seconds a step", "seconds_per_step"),
+        ("peak MiB", "peak_mib"),
+    ]
+    title = f"Pre-training: {size}, {steps} steps of {tokens_per_step:,} tokens of {source}"
+    _print_sides(result, lines, title)
+    for side, losses in result["losses"].items():
+        name = "tidybert" if side == "ours" else side
+        last = losses[-min(10, len(losses)) :]
+        print(f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {_mean(last):.3f}")
+    print(f"share of padding at 128 tokens: {result['share_of_padding']:.1%}")
+    _print_foot(result)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _head(bench: str, model: str, source: str) -> dict[str, Any]:
