@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tidybert.data import instances as module
+from tidybert.data import groups
 from tidybert.data.instances import Places, Position, PretrainingBatch, PretrainingInstances
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.data.shards import TokenCorpus
@@ -75,7 +75,7 @@ def make(directory: Path) -> Callable[..., PretrainingInstances]:
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GROUP_TOKENS", 1500)
+    monkeypatch.setattr(groups, "GROUP_TOKENS", 1500)
 
 
 def epoch_of(instances: PretrainingInstances, epoch: int = 0) -> Places:
@@ -185,7 +185,7 @@ def test_each_sentence_is_in_one_chunk_of_an_epoch(
         assert instances.num_groups > 5
         used: Counter[int] = Counter()
         for group in range(instances.num_groups):
-            cut = instances._cut(0, group)
+            cut = instances._groups.segments(0, group)
             is_random = (cut.label == 1) & (objective == "mlm+nsp")
             after = np.where(is_random, cut.middle, cut.end)
             for begin, end in zip(cut.begin.tolist(), after.tolist(), strict=True):
@@ -199,6 +199,33 @@ def test_each_sentence_is_in_one_chunk_of_an_epoch(
         assert len(missing) < 20
 
 
+def test_a_long_document_is_gone_through_in_stretches(
+    tmp_path: Path, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "STRETCH_TOKENS", 100)
+    documents = some_documents(6, most_sentences=150)
+    directory = write_corpus(tmp_path / "corpus", documents, vocab_size=VOCAB_SIZE)
+    corpus = TokenCorpus(directory)
+    instances = PretrainingInstances(corpus, InstanceOptions("mlm", max_seq_length=40))
+    bounds, counts = corpus.sentence_bounds(np.arange(6))
+    cuts = []
+    for one in np.split(bounds, np.cumsum(counts)[:-1]):
+        # A stretch begins with the first sentence that begins in each hundred tokens.
+        hundreds = (one[:-1] - one[0]) // 100
+        cuts += one[:-1][np.diff(hundreds, prepend=-1) > 0].tolist()
+    assert len(cuts) > 12
+
+    cut = instances._groups.segments(0, 0)
+
+    assert set(cuts) <= set(cut.begin.tolist())
+    order = np.argsort(cut.begin)
+    assert cut.end[order][:-1].tolist() == cut.begin[order][1:].tolist()
+    assert (cut.begin[order][0], cut.end[order][-1]) == (0, corpus.num_tokens)
+    starts = np.append(0, np.cumsum([sum(map(len, document)) for document in documents]))
+    owners = np.searchsorted(starts, cut.begin, "right") - 1
+    assert cut.document.tolist() == owners.tolist()
+
+
 def test_labels_are_as_often_0_as_1_where_there_is_a_choice(
     make: Callable[..., PretrainingInstances],
 ) -> None:
@@ -207,7 +234,7 @@ def test_labels_are_as_often_0_as_1_where_there_is_a_choice(
         end_of_first = sentence_ends(instances)
         labels = []
         for epoch in range(10):
-            cut = instances._cut(epoch, 0)
+            cut = instances._groups.segments(epoch, 0)
             ends = np.array([end_of_first[begin] for begin in cut.begin.tolist()])
             # Where A has several sentences there was a choice; for an order there always is.
             has_choice = (cut.middle > ends) | (objective == "mlm+sop")
@@ -230,7 +257,7 @@ def test_the_share_of_short_targets(
 ) -> None:
     instances = make(short_seq_prob=share)
     documents = np.arange(300)
-    targets = np.concatenate([instances._targets(epoch, documents) for epoch in range(30)])
+    targets = np.concatenate([instances._groups.targets(epoch, documents) for epoch in range(30)])
     room = 32 - 3
 
     # A random target may be the whole room too: one of 2 … room.
@@ -473,9 +500,9 @@ def test_the_first_instances_of_a_corpus_stay_as_they_are(
     batch = instances.build(places)
 
     assert position == Position(0, 0, 3)
-    assert places.document_a.tolist() == [234, 218, 141]
-    assert places.label.tolist() == [1, 1, 1]
-    assert batch.masked_lm_positions.tolist() == [1, 3, 13, 27, 30, 34, 38, 40, 56, 60]
+    assert places.document_a.tolist() == [234, 218, 287]
+    assert places.label.tolist() == [1, 1, 0]
+    assert batch.masked_lm_positions.tolist() == [1, 3, 13, 27, 30, 34, 38, 40, 53, 57]
     became = batch.input_ids[batch.masked_lm_positions]
     assert became.tolist() == [MASK] * 4 + [9837] + [MASK] * 5
 
@@ -522,10 +549,11 @@ def test_any_place_of_a_large_corpus_is_reached_in_under_a_second(
     tmp_path: Path, write_corpus: WriteCorpus
 ) -> None:
     directory = write_corpus(tmp_path / "corpus", [[[5]]])
-    lengths = np.random.default_rng(0).integers(5, 40, 1_200_000)
-    grow(directory, lengths, np.full(60_000, 20))
+    lengths = np.random.default_rng(0).integers(5, 40, 1_300_000)
+    # Short documents, and one of two million tokens.
+    grow(directory, lengths, np.append(np.full(60_000, 20), 100_000))
     instances = PretrainingInstances(TokenCorpus(directory))
-    assert instances.corpus.num_tokens > 25_000_000
+    assert instances.corpus.num_tokens > 28_000_000
     assert instances.num_groups > 2
 
     seconds = []

@@ -4,11 +4,10 @@ Pairs, lengths and what is put back are those of create_pretraining_data.py.  Wh
 they come from.  There, all documents are cut in one pass, and the instances are shuffled and
 written, ten times over with other draws.  Here an epoch is a plan that nobody makes as a whole:
 
-- The documents are visited in an order permuted anew in each epoch, in groups of some 8 million
-  tokens.  The permutation is a formula, so any group's documents are known without the others'.
-- A group's documents are cut into segments, all at once, in some hundredth of a second, and its
-  instances are shuffled.  All draws are hashes of the seed, the epoch and the token that an
-  instance begins with (``random_streams``).
+- The documents are visited in groups, in an order permuted anew in each epoch (``groups``).  Any
+  group is cut without the others, in some hundredth of a second, and its instances are shuffled.
+- All draws are hashes of the seed, the epoch and the token that an instance begins with
+  (``random_streams``).
 - A ``Position`` names the epoch, the group and the place in it.  So to go on from anywhere takes
   the time of one group, at any size of corpus, and no state but these three numbers.
 
@@ -21,31 +20,21 @@ An instance is the same whatever the batch, the order of asking, and the process
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.examples import count_of
+from tidybert.data.groups import Groups
 from tidybert.data.masking import Masking
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions, Objective
-from tidybert.data.random_streams import (
-    Bits,
-    Purpose,
-    below,
-    heads,
-    permuted,
-    random_bits,
-    uniform,
-)
-from tidybert.data.segments import RANDOM_NEXT, SWAPPED, Documents, Segments, cut_documents
+from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.data.random_streams import Bits, Purpose, below, heads, random_bits
+from tidybert.data.segments import RANDOM_NEXT, SWAPPED, Segments
 from tidybert.data.shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
 
 Array = npt.NDArray[np.int64]
-
-GROUP_TOKENS: Final = 2**23
-MAX_GROUP_DOCUMENTS: Final = 2**16
 
 
 @dataclass(frozen=True)
@@ -139,9 +128,8 @@ class PretrainingInstances:
             masking or MaskingOptions(), self.tokenizer, self.options.max_seq_length
         )
         _check_corpus(corpus, self.options.objective)
-        per_document = corpus.num_tokens / corpus.num_documents
-        self._group_size = int(np.clip(GROUP_TOKENS / per_document, 1, MAX_GROUP_DOCUMENTS))
-        self.num_groups = -(-corpus.num_documents // self._group_size)
+        self._groups = Groups(corpus, self.options, seed)
+        self.num_groups = self._groups.number
         self._planned: dict[tuple[int, int], Segments] = {}
 
     def take(self, position: Position, count: int) -> tuple[Places, Position]:
@@ -153,12 +141,12 @@ class PretrainingInstances:
         epoch, group, offset = position.epoch, position.group, position.offset
         while count:
             planned = self._plan(epoch, group)
-            end = min(offset + count, len(planned.begin))
+            end = min(offset + count, len(planned))
             if end > offset:
                 parts.append(self._places(epoch, planned, slice(offset, end)))
             count -= end - offset
             offset = end
-            if end == len(planned.begin):
+            if end == len(planned):
                 group, offset = group + 1, 0
             if group == self.num_groups:
                 epoch, group = epoch + 1, 0
@@ -197,14 +185,14 @@ class PretrainingInstances:
 
     def num_instances(self, epoch: int) -> int:
         """How many instances an epoch has; goes through all of its groups."""
-        return sum(self._count(epoch, group) for group in range(self.num_groups))
+        return sum(len(self._groups.segments(epoch, group)) for group in range(self.num_groups))
 
     def position(self, epoch: int, index: int) -> Position:
         """Where the instance of a number, from 0, within an epoch is; goes through the groups
         before it.  Raises UsageError where the epoch has no such number."""
         before = 0
         for group in range(self.num_groups):
-            count = self._count(epoch, group)
+            count = len(self._groups.segments(epoch, group))
             if index < before + count:
                 return Position(epoch, group, index - before)
             before += count
@@ -212,14 +200,11 @@ class PretrainingInstances:
             f"--index {index}: epoch {epoch} has {before:,} instances, and the first is 0"
         )
 
-    def _count(self, epoch: int, group: int) -> int:
-        return len(self._cut(epoch, group).begin)
-
     def _plan(self, epoch: int, group: int) -> Segments:
         """A group's instances in their order; the last few groups are kept."""
         planned = self._planned.get((epoch, group))
         if planned is None:
-            segments = self._cut(epoch, group)
+            segments = self._groups.segments(epoch, group)
             order = np.argsort(
                 random_bits(self.seed, epoch, Purpose.INSTANCE_ORDER, segments.begin)
             )
@@ -228,47 +213,6 @@ class PretrainingInstances:
                 del self._planned[min(self._planned)]
             self._planned[epoch, group] = planned
         return planned
-
-    def _cut(self, epoch: int, group: int) -> Segments:
-        """A group's documents cut into segments, by the tokens' numbers in the corpus."""
-        size = self.corpus.num_documents
-        first = group * self._group_size
-        places = np.arange(first, min(first + self._group_size, size))
-        documents = permuted(places, size, self.seed, epoch, Purpose.DOCUMENT_ORDER)
-        bounds, counts = self.corpus.sentence_bounds(documents)
-        last = np.cumsum(counts) - 1
-        begin = last - counts + 1
-        # Where the documents would lie if they followed each other in the corpus.
-        num_tokens = bounds[last] - bounds[begin]
-        shift = bounds[begin] - (np.cumsum(num_tokens) - num_tokens)
-        draws = random_bits(self.seed, epoch, Purpose.SEGMENTS, bounds)
-        segments = cut_documents(
-            cast(Objective, self.options.objective),
-            Documents(
-                bounds=bounds - np.repeat(shift, counts),
-                first=begin,
-                last=last,
-                targets=self._targets(epoch, documents),
-                draws=draws,
-                room=self.options.room,
-            ),
-        )
-        shift = shift[segments.document]
-        return Segments(
-            documents[segments.document],
-            segments.begin + shift,
-            segments.middle + shift,
-            segments.end + shift,
-            segments.label,
-        )
-
-    def _targets(self, epoch: int, documents: Array) -> Array:
-        """Tokens that the chunks of each document aim at: all the room, or now and then fewer."""
-        room = self.options.room
-        draws = random_bits(self.seed, epoch, Purpose.TARGET_LENGTH, documents)
-        is_short = uniform(draws) < self.options.short_share
-        lengths = random_bits(self.seed, epoch, Purpose.SHORT_LENGTH, documents)
-        return np.where(is_short, 2 + below(lengths, room - 1), room)
 
     def _places(self, epoch: int, planned: Segments, chosen: slice) -> Places:
         label, document_a = planned.label[chosen], planned.document[chosen]

@@ -46,7 +46,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Segments:
-    """n instances in no particular order: (n,) each.
+    """n instances in no particular order: (n,) int64 each.
 
     Segment A is the tokens from ``begin`` to ``middle``.  Segment B is those from ``middle`` to
     ``end``; but where ``label`` is RANDOM_NEXT it is from another document, and ``end - middle`` is
@@ -59,6 +59,9 @@ class Segments:
     middle: Array
     end: Array
     label: Array
+
+    def __len__(self) -> int:
+        return len(self.begin)
 
 
 def cut_documents(objective: Objective, documents: Documents) -> Segments:
