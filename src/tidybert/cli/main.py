@@ -17,6 +17,7 @@ from tidybert.cli import (
     build_corpus,
     embed,
     evaluate,
+    extend_vocab,
     fill_mask,
     finetune,
     inspect_instances,
@@ -44,6 +45,7 @@ app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
 app.command("train-vocab")(train_vocab.train_vocab)
+app.command("extend-vocab")(extend_vocab.extend_vocab)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

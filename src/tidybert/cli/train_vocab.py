@@ -1,35 +1,27 @@
 """``tidybert train-vocab``: a WordPiece vocabulary from a corpus, measured on held-out text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import note, print_json
+from tidybert.cli.vocabularies import (
+    CorpusArgument,
+    HeldOutOption,
+    count_words,
+    described,
+    print_fits,
+)
 from tidybert.data.corpus import CorpusOptions
 from tidybert.data.examples import count_of
 from tidybert.errors import UsageError
 
 if TYPE_CHECKING:
-    from tidybert.data.held_out import HeldOut
-    from tidybert.tokenization.quality import Fit
     from tidybert.tokenization.training import LearntVocabulary
     from tidybert.tokenization.word_counts import WordCounts
-
-CorpusArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="CORPUS...",
-        help="Files, folders or globs: text with a blank line between documents, JSON lines, "
-        "Parquet; plain, .gz, .xz or .zst.",
-    ),
-]
-HeldOutOption = Annotated[
-    float,
-    typer.Option("--held-out", help="Share of the documents kept apart to measure on."),
-]
 
 
 @takes(read=CorpusOptions)
@@ -71,34 +63,17 @@ def train_vocab(
     gives the same vocabulary.
     """
     from tidybert.checkpoints.files import atomic_directory
-    from tidybert.cli.reading import shown_reading
-    from tidybert.data.corpus import CorpusReport, read_documents
     from tidybert.data.held_out import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.quality import measure_fit
     from tidybert.tokenization.training import check_training, train_vocabulary
-    from tidybert.tokenization.word_counts import WordCounts
 
     if out.exists():
         raise UsageError(f"--out {out} is there already; name a new directory")
     check_training(size, character_coverage)
     held = HeldOut(held_out)
     other = None if compare is None else BertTokenizer.from_pretrained(compare)
-    report = CorpusReport()
-    counts = WordCounts(BasicTokenizer(not cased, strip_accents))
-    with shown_reading(report) as shown:
-        documents = read_documents(
-            corpus,
-            column=read.column,
-            encoding=read.encoding,
-            skip_bad_rows=read.skip_bad_rows,
-            report=report,
-        )
-        for document in held.rest(shown(documents)):
-            counts.add(document)
-    for line in report.lines():
-        note(line)
-    counts.finish()
+    counts, report = count_words(corpus, read, BasicTokenizer(not cased, strip_accents), held)
     note(f"learning from {len(counts.words):,} different words, {counts.num_words:,} in all")
     learnt = train_vocabulary(counts, size, character_coverage=character_coverage)
     tokenizer = BertTokenizer(learnt.vocabulary, not cased, strip_accents=strip_accents)
@@ -106,72 +81,33 @@ def train_vocab(
         tokenizer.save(directory)
     for line in _notes(learnt, counts, size):
         note(line)
-    note_held_out(held)
 
     texts = [line for document in held.documents for line in document]
-    rows = {str(out): (len(learnt.vocabulary), measure_fit(tokenizer, texts))}
+    rows = [(str(out), tokenizer.vocab_size, measure_fit(tokenizer, texts))]
     if compare is not None and other is not None:
-        rows[compare] = other.vocab_size, measure_fit(other, texts)
-    if json:
-        described = [
-            {"vocabulary": name, "size": size, **fit.figures()}
-            for name, (size, fit) in rows.items()
-        ]
-        print_json(
-            {
-                **described[0],
-                "documents": report.num_documents,
-                "held_out_documents": len(held.documents) if held.is_apart else 0,
-                "words": counts.num_words,
-                "different_words": len(counts.words),
-                "words_left_out": learnt.num_left_out,
-                "different_characters": learnt.num_characters,
-                "characters_without_piece": len(learnt.dropped_characters),
-                "compare": described[1] if other else None,
-            }
-        )
+        rows.append((compare, other.vocab_size, measure_fit(other, texts)))
+    if not json:
+        print_fits(rows)
         return
-    print_fits(rows)
-
-
-def print_fits(rows: "Mapping[str, tuple[int, Fit]]") -> None:
-    """Print a line for each vocabulary: its size, and how it fits the held-out text."""
-    columns = ("size", "characters a token", "pieces a word", "unknown words")
-    print_table(
-        {"vocabulary": "left", **dict.fromkeys(columns, "right")},
-        [
-            (
-                name,
-                f"{size:,}",
-                f"{fit.characters_per_token:.3f}",
-                f"{fit.pieces_per_word:.3f}",
-                f"{fit.unknown_rate:.4%}",
-            )
-            for name, (size, fit) in rows.items()
-        ],
+    print_json(
+        {
+            **described(rows[0]),
+            "documents": report.num_documents,
+            "held_out_documents": len(held.documents) if held.is_apart else 0,
+            "words": counts.num_words,
+            "different_words": len(counts.words),
+            "words_left_out": learnt.num_left_out,
+            "different_characters": learnt.num_characters,
+            "characters_without_piece": len(learnt.dropped_characters),
+            "compare": described(rows[1]) if other else None,
+        }
     )
-
-
-def note_held_out(held: "HeldOut") -> None:
-    """Say on what the figures are measured."""
-    if held.is_apart:
-        size = sum(len(line) for document in held.documents for line in document)
-        note(
-            f"measured on {count_of(len(held.documents), 'document')} held out, {size:,} characters"
-        )
-    else:
-        note("the corpus has one document: measured on the text that was learnt from")
 
 
 def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Iterator[str]:
     """What of the text the vocabulary leaves out."""
     from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
-    if counts.num_forgotten:
-        yield (
-            f"words of which at most {counts.max_missed:,} were seen at a time were forgotten to "
-            f"bound the memory: {counts.num_forgotten:,} of {counts.num_words:,}"
-        )
     if counts.num_too_long:
         yield (
             f"{count_of(counts.num_too_long, 'word')} of more than {MAX_CHARS_PER_WORD} characters "
