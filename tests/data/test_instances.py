@@ -522,6 +522,18 @@ def test_epochs_and_seeds_differ(make: Callable[..., PretrainingInstances]) -> N
             assert not set(plans[first].key.tolist()) & set(plans[second].key.tolist())
 
 
+def test_a_group_has_other_documents_in_each_epoch(
+    make: Callable[..., PretrainingInstances], small_groups: None
+) -> None:
+    kinds = [(make(), 0), (make(), 1), (make(seed=2), 0)]
+    groups = [
+        set(instances._groups.segments(epoch, 0).document.tolist()) for instances, epoch in kinds
+    ]
+    assert len(groups[0]) > 20
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert len(groups[first] & groups[second]) < 0.5 * len(groups[first])
+
+
 def test_an_instance_has_masks_of_its_own(make: Callable[..., PretrainingInstances]) -> None:
     places = epoch_of(make())
     assert len(set(places.key.tolist())) == len(places)
