@@ -220,6 +220,13 @@ def write_samples() -> None:
     lines = [json.dumps({"text": f"{text} {n}", "entities": [span]}) for n in range(EXAMPLES)]
     Path("spans.jsonl").write_text("\n".join(lines))
     choices_and_label_sets(table)
+    documents = [
+        f"Article {n}. Mr smith is late.\nIt is a long text {n}. No." for n in range(EXAMPLES)
+    ]
+    Path("articles").mkdir()
+    Path("articles/part-00.txt").write_text("\n\n".join(documents) + "\n")
+    lines = [json.dumps({"text": text.replace("smith", "jones")}) for text in documents]
+    Path("articles/part-01.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
 
 
 def choices_and_label_sets(table: Callable[..., None]) -> None:
