@@ -90,6 +90,8 @@ def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
         ("tidybert.data.checks", HEAVY),
         ("tidybert.data.splits", HEAVY),
         ("tidybert.data.features", HEAVY),
+        ("tidybert.data.instances", HEAVY),
+        ("tidybert.building.corpus", HEAVY),
         ("tidybert.finetuning", ("sklearn", "pyarrow", "transformers")),
     ],
 )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tidybert.building.duplicates import DIGEST_BYTES, SeenDigests, digests_of, shares
+from tidybert.data.held_out import share_of
 
 
 def test_equal_texts_have_equal_hashes_of_16_bytes() -> None:
@@ -61,3 +62,9 @@ def test_shares_follow_from_the_text_and_are_uniform() -> None:
     assert 0.0 <= drawn.min() < drawn.max() < 1.0
     assert stats.kstest(drawn, "uniform").pvalue > 1e-4
     assert drawn[7] == shares(digests_of([["7"]])[0])[0]
+
+
+def test_a_vocabulary_is_measured_on_what_a_corpus_holds_out() -> None:
+    documents = [[str(number), "ä"] for number in range(100)]
+
+    assert shares(digests_of(documents)[0]).tolist() == [share_of(each) for each in documents]
