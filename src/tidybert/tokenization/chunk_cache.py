@@ -1,8 +1,11 @@
-"""The fast path from text to ids: a dictionary from raw chunks of text to the bytes of their ids.
+"""The path from a few short texts to ids: a dictionary from raw chunks to the bytes of their ids.
 
 A text is cut at spaces, each chunk is looked up as it stands, and the values are joined; a chunk is
 normalised and cut into WordPieces on its first sight only.  An unseen chunk is first cut into its
 pieces (see ``basic``), which are looked up in the same way: of "tokens;" only "tokens" is new.
+
+A sentence takes a few microseconds here, where ``block_encoder`` takes a hundred to start at all,
+and then goes through many texts three times as fast.
 """
 
 import numpy as np
@@ -12,8 +15,8 @@ from tidybert.tokenization.basic import BasicTokenizer
 from tidybert.tokenization.vocabulary import Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece
 
-#: Of each of the two generations: together about 80 MB of English, or 150 MB of other scripts.
-MAX_ENTRIES = 2**18
+#: Of each of the two generations: together about 20 MB of English, or 40 MB of other scripts.
+MAX_ENTRIES = 2**16
 #: Longer chunks (addresses, lines of Chinese) seldom come twice, so they are worked out each time.
 MAX_CHUNK_LENGTH = 32
 
