@@ -44,7 +44,7 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, cap
         (True, 42),
         (False, 3),
     ]
-    assert "1 of 2 texts were cut to 16 tokens" in err
+    assert "1 of 2 examples were cut to --max-seq-length" in err
 
 
 def test_a_stream_is_answered_before_it_ends(tiny_score_run: Path) -> None:

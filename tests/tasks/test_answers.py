@@ -13,7 +13,6 @@ from tidybert.tasks.answers import (
     MeasuredAnswers,
     best_answer,
     fit_span_temperature,
-    official_predictions,
     prediction,
     probability_of_right,
 )
@@ -191,9 +190,3 @@ def test_questions_of_a_kind_that_is_not_there_have_no_metrics(
     }
     # Of all questions, a choice of one kind alone has the keys of both.
     assert set(every.metrics(0.0, np.array([0, 1]))) == set(every.metrics(0.0))
-
-
-def test_the_official_form() -> None:
-    answers = [predict(scores_of(elan=1.0)), {**predict(scores_of()), "id": "r"}]
-
-    assert official_predictions(answers) == {"q": "Élan", "r": ""}

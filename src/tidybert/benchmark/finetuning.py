@@ -49,6 +49,8 @@ class FinetuningWork:
     learning_rate: float = 5e-5
     num_train_epochs: int = 1
     max_steps: int | None = None
+    freeze_layers: int = 0
+    """The lowest so many layers, and the embeddings, stay as they are."""
     seed: int = 1
     threads: int | None = None
     """Of each process; None: PyTorch's choice."""
@@ -77,10 +79,16 @@ def bench_finetuning(
 ) -> dict[str, Any]:
     """Time so many steps of the work, after UNTIMED_STEPS; a round measures every side once.
 
+    With frozen layers it is the second epoch of so many steps that is timed.
+
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
     examples_per_second, seconds_per_step and peak_mib.  Nothing is scored.
     """
-    num_steps = steps + UNTIMED_STEPS
+    untimed = UNTIMED_STEPS
+    if work.freeze_layers:
+        # The first epoch fills what the later ones are spared.
+        untimed, work = steps, replace(work, num_examples=steps * work.train_batch_size)
+    num_steps = steps + untimed
     # However few the examples, so many epochs have steps enough.
     work = replace(work, dev=None, num_train_epochs=num_steps, max_steps=num_steps)
     samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
@@ -104,7 +112,7 @@ def bench_finetuning(
     return {
         "work": asdict(work),
         "steps": steps,
-        "untimed_steps": UNTIMED_STEPS,
+        "untimed_steps": untimed,
         "rounds": rounds,
         "threads": threads,
         "step_seconds": all_seconds,
@@ -147,6 +155,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         max_steps=work.max_steps,
         train_batch_size=work.train_batch_size,
         learning_rate=work.learning_rate,
+        freeze_layers=work.freeze_layers,
         seed=work.seed,
     )
     ends: list[float] = []
@@ -188,6 +197,9 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
     task, train, dev = _read(work)
     transformers.set_seed(work.seed)
     model, encode, collate = (_choices if work.task == "choose" else _texts)(task, work)
+    if work.freeze_layers:
+        for part in (model.bert.embeddings, *model.bert.encoder.layer[: work.freeze_layers]):
+            part.requires_grad_(False)
     trained = train_with_transformers(model, train, encode, collate, work)
     metrics = _score_transformers(model, encode(dev), collate, task, dev) if dev else {}
     return {"metrics": metrics, **trained}

@@ -157,6 +157,9 @@ def finetune(
     steps: Annotated[
         int, typer.Option("--steps", metavar="N", min=1, help="Timed steps of 32 texts.")
     ] = 40,
+    freeze_layers: Annotated[
+        int, typer.Option("--freeze-layers", metavar="K", min=0, help="As finetune has it.")
+    ] = 0,
     rounds: RoundsOption = 3,
     threads: ThreadsOption = None,
     json: JsonOption = False,
@@ -164,8 +167,9 @@ def finetune(
     """Time steps of fine-tuning a classifier, 32 texts each.
 
     The other side is transformers' Trainer with dynamic padding, on the same examples in the same
-    order. Each measurement is a process of its own. SST-2 is read from the data folder
-    (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
+    order. Each measurement is a process of its own. With --freeze-layers the second epoch of so
+    many steps is timed, for which tidybert has kept the frozen layers' states. SST-2 is read from
+    the data folder (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
     """
     from tidybert.benchmark.finetuning import FinetuningWork, bench_finetuning
     from tidybert.benchmark.setting import max_seq_length_for, sides_against, sst2_or_tickets
@@ -181,6 +185,7 @@ def finetune(
         dev=None,
         options=options,
         max_seq_length=max_seq_length,
+        freeze_layers=freeze_layers,
         threads=threads,
     )
     result = bench_finetuning(work, sides=sides, steps=steps, rounds=rounds, report=note)

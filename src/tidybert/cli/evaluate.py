@@ -64,8 +64,8 @@ def evaluate(
     metrics = examination.metrics()
     if metrics["num_truncated"]:
         note(
-            f"{metrics['num_truncated']:,} of {metrics['num_examples']:,} examples were cut to "
-            f"{predictor.max_seq_length} tokens"
+            f"{metrics['num_truncated']:,} of {metrics['num_examples']:,} examples "
+            f"{task.truncation}"
         )
     if json:
         print_json(metrics)

@@ -1,5 +1,6 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @takes(read=ReadOptions, options=TaskOptions, arguments=TrainingArguments)
 def finetune(
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="classify, regress, …: what to learn.")
+        str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
     ],
     model: Annotated[str, typer.Argument(metavar="MODEL", help="As tidybert models lists.")],
     *,
@@ -33,8 +34,11 @@ def finetune(
         float, typer.Option("--dev-fraction", help="Share of --train held out without --dev.")
     ] = 0.1,
     max_seq_length: Annotated[
-        int, typer.Option("--max-seq-length", help="Tokens an example is cut to.")
-    ] = 128,
+        int | None,
+        typer.Option(
+            "--max-seq-length", help="Tokens of a sequence; 384 for answer, else 128, if not set."
+        ),
+    ] = None,
     seeds: Annotated[
         int,
         typer.Option("--seeds", metavar="N", min=1, help="Runs from --seed on; the best stays."),
@@ -118,7 +122,8 @@ def finetune(
                 examples,
                 held_out,
                 given,
-                max_seq_length=max_seq_length,
+                max_seq_length=max_seq_length or chosen.default_max_seq_length,
+                settings=_given(read, options),
                 vocab=vocab,
                 run=run,
                 resume=resumed,
@@ -171,6 +176,11 @@ def finetune(
         f"weights are those of step {result.best_step}"
     )
     note(f"the model is in {out}; next: tidybert predict {out} FILE")
+
+
+def _given(*groups: Any) -> dict[str, Any]:
+    """What was said of files and task, for arguments.json."""
+    return {name: value for group in groups for name, value in asdict(group).items()}
 
 
 def _read(task: "type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool) -> list[Any]:

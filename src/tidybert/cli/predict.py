@@ -33,6 +33,12 @@ def predict(
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
     ] = False,
+    official_format: Annotated[
+        bool,
+        typer.Option(
+            "--official-format", help="answer: one object from ids to answers, as SQuAD's has it."
+        ),
+    ] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read weights from a pickle of RUN.")
@@ -41,7 +47,8 @@ def predict(
 ) -> None:
     """Answer each text with one JSON line, in the order given, in constant memory.
 
-    A line is {"label", "score", "scores", "num_tokens", "truncated"}, or {"value", …}.
+    A line holds what the task answers (a label, a value, a choice, an answer, entities), its
+    scores, num_tokens and truncated.
     """
     from tidybert.data.examples import ReadReport
     from tidybert.inference.predictor import Predictor
@@ -51,6 +58,11 @@ def predict(
     predictor = Predictor(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )
+    if official_format and predictor.task.name != "answer":
+        raise UsageError(
+            f"--official-format is for answers to questions, and {run} was trained to "
+            f"{predictor.task.name}"
+        )
     report = ReadReport()
     examples = predictor.task.read(
         file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
@@ -58,15 +70,22 @@ def predict(
     answered = truncated = 0
     with _output(out) as stream:
         for answer in predictor.predict_stream(examples):
-            stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            if official_format:
+                # One object, written as it grows: memory stays constant.
+                item = f"{json.dumps(answer['id'])}: {json.dumps(answer['answer'])}"
+                stream.write(("{" if answered == 0 else ", ") + item)
+            else:
+                stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
             if answered == 0 or file == "-":
                 stream.flush()
             answered += 1
             truncated += answer["truncated"]
+        if official_format:
+            stream.write("}\n")
     for line in report.lines():
         note(line)
     if truncated:
-        note(f"{truncated:,} of {answered:,} texts were cut to {predictor.max_seq_length} tokens")
+        note(f"{truncated:,} of {answered:,} examples {predictor.task.truncation}")
 
 
 @contextmanager

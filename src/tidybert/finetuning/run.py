@@ -6,7 +6,7 @@ The shell and the scikit-learn estimators both end up here.  config, then build,
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ def finetune(
     device: str = "auto",
     allow_pickle: bool = False,
     example_weights: Sequence[float] | None = None,
+    settings: Mapping[str, Any] | None = None,
     callbacks: Callbacks | None = None,
 ) -> FinetunedModel:
     """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
@@ -81,6 +82,7 @@ def finetune(
         run: the directory to write; None keeps everything in memory.
         resume: go on from the last checkpoint in ``run``.
         example_weights: one a training example, its share in the loss.
+        settings: what else arguments.json is to hold.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
@@ -156,6 +158,7 @@ def finetune(
                 "task": task.name,
                 "model": str(model),
                 "max_seq_length": max_seq_length,
+                **(settings or {}),
                 **arguments.to_dict(),
             },
         )

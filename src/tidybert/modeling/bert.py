@@ -88,8 +88,10 @@ class BertModel(nn.Module):
             raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
         hidden_states: list[Tensor] | None = [] if output_hidden_states else None
         attentions: list[Tensor] | None = [] if output_attentions else None
+        if rows.num_layers_done and output_hidden_states:
+            raise ValueError("rows with hidden_states have no lower ones to put out")
         last = self.encoder(
-            self.embeddings(rows),
+            self.embeddings(rows) if rows.hidden_states is None else rows.hidden_states,
             rows,
             output_rows=output_rows,
             causal=causal,
@@ -105,6 +107,14 @@ class BertModel(nn.Module):
             None if hidden_states is None else tuple(hidden_states),
             None if attentions is None else tuple(attentions),
         )
+
+    def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
+        """(T, H): what the embeddings and the lowest layers make of the rows."""
+        self._check(rows)
+        hidden = self.embeddings(rows)
+        for layer in self.encoder.layers[:num_layers]:
+            hidden = layer(hidden, rows)
+        return hidden
 
     def pooled(self, rows: Rows) -> Tensor:
         """(B, H): the pooler's output alone, for which the last layer works on [CLS] rows only."""

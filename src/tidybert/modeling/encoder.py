@@ -136,6 +136,8 @@ class BertEncoder(nn.Module):
         if hidden_states is not None:
             hidden_states.append(hidden)
         for place, layer in enumerate(self.layers):
+            if place < rows.num_layers_done:
+                continue
             run = partial(
                 layer,
                 rows=rows,
@@ -149,4 +151,6 @@ class BertEncoder(nn.Module):
                 hidden = run(hidden)
             if hidden_states is not None:
                 hidden_states.append(hidden)
+        if output_rows is not None and rows.num_layers_done == len(self.layers):
+            hidden = hidden[output_rows]
         return hidden

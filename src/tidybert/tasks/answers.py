@@ -171,11 +171,6 @@ def fit_span_temperature(
     return fit_temperature_ragged(logits, labels) if labels else 1.0
 
 
-def official_predictions(answers: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Predictions as SQuAD's evaluation scripts read them: the text of each question's id."""
-    return {one["id"]: one["answer"] for one in answers}
-
-
 def _right_tokens(example: QuestionExample, scores: SpanScores) -> list[tuple[int, int]]:
     found = (scores.tokens.covering(start, start + len(text)) for text, start in example.answers)
     return [each for each in found if each is not None]

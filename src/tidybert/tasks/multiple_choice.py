@@ -50,6 +50,8 @@ class MultipleChoice:
         "accuracy": "share of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
     }
+    default_max_seq_length: ClassVar[int] = 128
+    truncation: ClassVar[str] = "were cut to --max-seq-length"
     takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, temperature: float = 1.0) -> None:

@@ -73,6 +73,8 @@ class QuestionAnswering:
         "best_exact": "exact match with the best threshold for no answer",
         "best_f1": "F1 with the best threshold for no answer",
     }
+    default_max_seq_length: ClassVar[int] = 384
+    truncation: ClassVar[str] = "had their question cut to --max-query-length"
     takes: ClassVar[frozenset[str]] = frozenset(
         {
             "doc_stride",

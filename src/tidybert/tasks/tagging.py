@@ -55,6 +55,8 @@ class Tagging:
         "accuracy": "share of the words with the right tag",
         "macro_f1": "mean F1 of the tags, however rare",
     }
+    default_max_seq_length: ClassVar[int] = 128
+    truncation: ClassVar[str] = "were cut to --max-seq-length"
     takes: ClassVar[frozenset[str]] = frozenset({"doc_stride"})
 
     def __init__(

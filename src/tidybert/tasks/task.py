@@ -89,6 +89,10 @@ class Task(Protocol[E]):
     """What one row of ``outputs`` belongs to."""
     meanings: ClassVar[Mapping[str, str]]
     """What each of the metrics to be shown says, in a few words, in the order of the table."""
+    default_max_seq_length: ClassVar[int]
+    """Tokens of a sequence where nobody says how many."""
+    truncation: ClassVar[str]
+    """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
     takes: ClassVar[frozenset[str]]
     """The fields of TaskOptions that mean something to it."""
 

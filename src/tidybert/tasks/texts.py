@@ -25,6 +25,8 @@ class TextTask:
     """
 
     kind: ClassVar[Kind]
+    default_max_seq_length: ClassVar[int] = 128
+    truncation: ClassVar[str] = "were cut to --max-seq-length"
 
     def __init__(self, long_texts: LongTexts | None = None) -> None:
         self.long_texts = long_texts or LongTexts()

@@ -24,6 +24,7 @@ from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.arguments import TrainingArguments
+from tidybert.training.frozen import FrozenStates
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
@@ -123,6 +124,7 @@ class Trainer:
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
         self.frozen = _freeze(model, arguments)
         self.vocabulary = _used_vocabulary(model, features)
+        self.frozen_states = _frozen_states(model, features, arguments)
         self.optimizer = build_optimizer(model, arguments)
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
         self.state = TrainingState(fingerprint)
@@ -208,6 +210,8 @@ class Trainer:
         loss = 0.0
         for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch):
             batch = collate([self.features[chosen[index]] for index in part]).to(self.device)
+            if self.frozen_states is not None:
+                batch = self.frozen_states.attach(batch, chosen[part])
             if self.vocabulary is not None:
                 batch = self.vocabulary.renumber(batch)
             with self._precision():
@@ -358,6 +362,18 @@ def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
     for module in frozen:
         module.requires_grad_(False)
     return frozen
+
+
+def _frozen_states(
+    model: nn.Module, features: Sequence[Features], arguments: TrainingArguments
+) -> FrozenStates | None:
+    """What the frozen layers make of the data, where it can be kept."""
+    if not arguments.freeze_layers:
+        return None
+    encoder = next(module for module in model.modules() if isinstance(module, BertModel))
+    if not FrozenStates.fit(encoder, features):
+        return None
+    return FrozenStates(encoder, arguments.freeze_layers, features)
 
 
 def _used_vocabulary(model: nn.Module, features: Sequence[Features]) -> UsedVocabulary | None:

@@ -1,0 +1,80 @@
+"""What frozen layers make of the training data, computed once and used in every epoch.
+
+The lowest layers, where they are frozen, run without dropout and give the same states each time.
+They are kept in a file that is mapped into memory, in float32, one row a token.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tidybert.data.batching import Batch, collate, cut_by_tokens
+from tidybert.data.features import Features
+from tidybert.modeling.bert import BertModel
+
+LARGEST_FILE: Final = 16 * 2**30
+"""Bytes; for more states than that they are computed anew in each step."""
+_TOKENS_PER_BLOCK: Final = 4096
+
+
+class FrozenStates:
+    """The states after the lowest ``num_layers`` layers, by feature.
+
+    They are computed in fixed blocks of features when one of a block is first asked for, so that
+    they have the same bits whatever came before.
+    """
+
+    def __init__(self, encoder: BertModel, num_layers: int, features: Sequence[Features]) -> None:
+        self.encoder = encoder
+        self.num_layers = num_layers
+        self.features = features
+        lengths = np.array([len(one.input_ids) for one in features])
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        self._blocks = cut_by_tokens(lengths, _TOKENS_PER_BLOCK)
+        self._block_of = np.empty(len(features), dtype=np.int64)
+        for number, block in enumerate(self._blocks):
+            self._block_of[block] = number
+        self._is_done = np.zeros(len(self._blocks), dtype=np.bool_)
+        # Unlinked at once: nothing is left of it, however the process ends.
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        shape = (int(self._ends[-1]), encoder.config.hidden_size)
+        self._states: npt.NDArray[np.float32] = np.memmap(
+            self._file, dtype=np.float32, mode="w+", shape=shape
+        )
+
+    @staticmethod
+    def fit(encoder: BertModel, features: Sequence[Features]) -> bool:
+        """Whether the states of these features are few enough to be kept."""
+        tokens = sum(len(one.input_ids) for one in features)
+        return tokens * encoder.config.hidden_size * 4 <= LARGEST_FILE
+
+    def attach(self, batch: Batch, numbers: npt.NDArray[Any]) -> Batch:
+        """The batch with the states of its features, which have these numbers."""
+        for block in np.unique(self._block_of[numbers]):
+            if not self._is_done[block]:
+                self._compute(int(block))
+        states = np.concatenate(
+            [self._states[self._starts[number] : self._ends[number]] for number in numbers]
+        )
+        hidden = torch.from_numpy(states).to(batch.rows.input_ids.device)
+        rows = replace(batch.rows, hidden_states=hidden, num_layers_done=self.num_layers)
+        return Batch(rows, batch.features)
+
+    def _compute(self, block: int) -> None:
+        chosen = self._blocks[block]
+        device = next(self.encoder.parameters()).device
+        batch = collate([self.features[index] for index in chosen]).to(device)
+        with torch.no_grad():
+            states = self.encoder.lowest_states(batch.rows, self.num_layers).float().cpu().numpy()
+        start = 0
+        for index in chosen:
+            size = int(self._ends[index] - self._starts[index])
+            self._states[self._starts[index] : self._ends[index]] = states[start : start + size]
+            start += size
+        self._is_done[block] = True

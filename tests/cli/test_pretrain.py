@@ -1,0 +1,70 @@
+"""``tidybert pretrain``: the figures it tells, and what is refused."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.building.corpus import build_corpus
+from tidybert.cli.main import run as shell
+from tidybert.tokenization import BertTokenizer
+
+QUICK = ["--recipe", "fast", "--max-steps", "3", "--tokens-per-step", "256", "--device", "cpu"]
+QUICK += ["--max-seq-length", "32", "--eval-tokens", "256"]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    text = folder / "text.txt"
+    documents = [f"the red cat was near the {n} dog\nand we saw a hen" for n in range(80)]
+    text.write_text("\n\n".join(documents) + "\n")
+    build_corpus([text], BertTokenizer.from_pretrained(tiny_model), folder / "shards", held_out=0.2)
+    return folder / "shards"
+
+
+def command(model: Path, data: Path, out: Path, *more: str) -> list[str]:
+    return ["pretrain", str(model), "--data", str(data), "--out", str(out), *QUICK, *more]
+
+
+def test_figures_are_told_and_printed(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run = tmp_path / "run"
+
+    assert shell(command(tiny_model, shards, run)) == 0
+
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "perplexity" in out
+    assert "step 1 of 3: mlm" in err
+    assert "step 3, held-out text: mlm_loss" in err
+    assert f"the model is in {run}" in err
+    assert shell(command(tiny_model, shards, run, "--resume")) == 0
+    assert "there is nothing to resume" in capsys.readouterr().err
+    assert shell(["next-sentence", str(run), "the red cat", "we saw a hen", "--json"]) == 0
+    assert shell(["fill-mask", str(run), "the [MASK] cat", "--json"]) == 0
+
+
+def test_json_is_one_object(tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any) -> None:
+    assert shell(command(tiny_model, shards, tmp_path / "run", "--json", "--objective", "mlm")) == 0
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["num_steps"] == 3
+    assert printed["num_bad_steps"] == 0
+    assert "nsp_loss" not in printed
+
+
+def test_what_is_wrong_is_said(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell(command(tiny_model, tmp_path, tmp_path / "run")) == 1
+    assert "tidybert build-corpus FILES" in capsys.readouterr().err
+    assert shell(command(tiny_model, shards, shards)) == 2
+    assert "is not empty" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    assert shell(command(tiny_model, shards, tmp_path / "run", "--tensorboard")) == 2
+    assert "pip install 'tidybert[tracking]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
