@@ -41,7 +41,7 @@ NOT_RUN = (
     "mypy",
 )
 # Flags on the pages that belong to other programs.
-FOREIGN_FLAGS = {"--no-deps", "--index-url", "--editable"}
+FOREIGN_FLAGS = {"--no-deps", "--index-url", "--editable", "--nproc-per-node"}
 
 EXAMPLES = 24
 

@@ -18,6 +18,8 @@ MakeTrainer = Callable[..., Trainer]
 
 
 def states_of(trainer: Trainer) -> FrozenStates:
+    """The trainer's states, its model without dropout, as frozen layers are in a step."""
+    trainer.model.eval()
     assert trainer.frozen_states is not None
     return trainer.frozen_states
 
