@@ -11,8 +11,8 @@ from typing import Final
 # Followed by a name, a number or the rest of a sentence far more often than by a new one.
 ABBREVIATIONS: Final = """
     mr mrs ms messrs dr prof gen col maj capt cpt cdr cmdr lt sgt adm rev fr hon gov sen rep pres
-    st mt ft jr sr esq inc ltd co corp bros dept univ assn est ave blvd rd hwy
-    vs cf viz etc al approx ca resp incl excl ed eds trans repr dist orig
+    st ste mt ft jr sr esq inc ltd co corp bros dept univ assn est ave blvd rd hwy
+    vs cf viz etc al esp lit approx ca resp incl excl ed eds trans repr dist orig
     jan feb mar apr jun jul aug sept sep oct nov dec
     ph.d e.g i.e a.m p.m
     nr bzw usw ggf evtl inkl bspw vgl geb gest hrsg str sog
@@ -20,7 +20,7 @@ ABBREVIATIONS: Final = """
 """
 # Words too: abbreviations only before a number, as in "No. 5" and "p. 12".
 BEFORE_NUMBERS: Final = """
-    no nos art arts fig figs sect sec ch chap vol vols pp p n eq eqs par para op pt pts ver abs kap
+    no nos art arts fig figs sect sec ch chap vol vols pp eq eqs par para op pt pts ver abs kap
 """
 # After an abbreviation these begin a sentence: "in the U.S. He left" against "the U.S. Army".
 STARTERS: Final = """
@@ -28,7 +28,7 @@ STARTERS: Final = """
     In On At By For From With After Before During When While Where Since As If Although Though But
     And Or However Then Thus Also Both Each All Some Many Most Other Another One Two No Not Nobody
     Who What Why How Is Are Was Were Do Does Did To Of Only Such So Yet Now Today Later
-    Der Die Das Ein Eine Er Sie Es Wir Im Am Bei Nach Als Le La Les Un Une Il Elle Ils El Los Las En
+    Der Die Das Ein Eine Er Sie Es Wir Im Am Bei Nach Als Il Elle Ils
 """
 # German writes the day of a date as an ordinal: "am 3. Oktober".
 GERMAN_MONTHS: Final = """
@@ -52,12 +52,15 @@ _END = re.compile(
     rf"(?<=[。！？｡])[{_TERMINATORS}]{_FEW}[{_CLOSERS}]{_FEW}(?!と)"
     rf"|(?<=[!?])[!?]{_FEW}(?=[{_JAPANESE_OR_CHINESE}])"
     rf"|[{_TERMINATORS}]{_FEW}(?:[{_CLOSERS}]|\s»|\[\d+\]){_FEW}\s++"
-    rf"(?={_BEFORE_SENTENCE}(?:[a-z][A-Z]|[^a-z,;:{_TERMINATORS}{_CLOSERS}]))"
+    # A number in brackets belongs to what stands before it, as a year or a reference does.
+    rf"(?!\(\d)(?={_BEFORE_SENTENCE}(?:[a-z][A-Z]|[^a-z,;:{_TERMINATORS}{_CLOSERS}]))"
     ")"
 )
 # No abbreviation, initials or number of an item is longer; it bounds the look back.
 _LONGEST_WORD: Final = 20
 _NEXT_WORD = re.compile(rf"{_BEFORE_SENTENCE}(\w*)")
+_NO_WORD = re.compile(r"[^\w.'’]+")
+_NUMBER = re.compile(r"\d|[IVX]{2,}\Z")
 _INITIALS = re.compile(r"[^\W\d](?:\.[^\W\d])*")
 
 
@@ -92,9 +95,11 @@ def _is_in_sentence(paragraph: str, start: int, stop: int, end: int) -> bool:
     """
     start = max(start, stop - _LONGEST_WORD)
     begin = max(start, paragraph.rfind(" ", start, stop) + 1)
-    word = paragraph[begin:stop].lstrip(_OPENERS).lower()
+    word = paragraph[begin:stop].lower()
+    if not word.isalnum():
+        word = _NO_WORD.split(word)[-1].lstrip(".'’")
     if word in _BEFORE_NUMBERS:
-        return _next_word(paragraph, end)[:1].isdigit()
+        return _NUMBER.match(_next_word(paragraph, end)) is not None
     if word in _ABBREVIATIONS or _INITIALS.fullmatch(word):
         return (
             paragraph[stop + 1] not in _TERMINATORS and _next_word(paragraph, end) not in _STARTERS
