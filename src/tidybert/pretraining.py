@@ -17,12 +17,10 @@ import torch
 from torch import nn
 
 from tidybert.checkpoints.directory import ModelMetadata, save_model_directory
-from tidybert.checkpoints.files import file_sha256
-from tidybert.checkpoints.metadata import VOCABULARY_FILE
 from tidybert.configuration import BertConfig
 from tidybert.data.instances import Position, PretrainingInstances
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
-from tidybert.data.shards import TokenCorpus
+from tidybert.data.shards import TokenCorpus, vocabulary_sha256
 from tidybert.errors import UsageError
 from tidybert.inference.loading import build_with_weights, choose_device
 from tidybert.pretrained import is_size, model_directory
@@ -33,6 +31,7 @@ from tidybert.tasks.pretraining import (
     build_pretraining_model,
     loss_parts,
 )
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.distributed import Processes
 from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
 from tidybert.training.pretraining_arguments import PretrainingArguments, check_lengths
@@ -273,8 +272,8 @@ def _build(
         note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
     directory = model_directory(model)
-    vocabulary = directory / VOCABULARY_FILE
-    if file_sha256(vocabulary) != corpus.manifest.vocabulary["sha256"]:
+    vocabulary = BertTokenizer.from_pretrained(directory).vocabulary
+    if vocabulary_sha256(vocabulary) != corpus.manifest.vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {corpus.directory} have different vocabularies; build the "
             f"corpus with --vocab {model}"

@@ -198,7 +198,7 @@ def _run_transformers(
         transformers.BertConfig(**config.to_dict(), attn_implementation="sdpa")
     )
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    dataset = []
+    dataset: list[dict[str, Any]] = []
     numbers: list[list[int]] = []
     for places in batches:
         numbers.append(list(range(len(dataset), len(dataset) + len(places))))

@@ -111,7 +111,7 @@ class BertModel(nn.Module):
     def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
         """(T, H): what the embeddings and the lowest layers make of the rows."""
         self._check(rows)
-        hidden = self.embeddings(rows)
+        hidden: Tensor = self.embeddings(rows)
         for layer in self.encoder.layers[:num_layers]:
             hidden = layer(hidden, rows)
         return hidden

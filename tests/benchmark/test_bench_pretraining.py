@@ -1,0 +1,55 @@
+"""Pre-training timed: both sides take the same instances, and what is counted is useful tokens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork, bench_pretraining
+from tidybert.building.corpus import build_corpus
+from tidybert.cli.main import run as shell
+from tidybert.tokenization import BertTokenizer
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> str:
+    folder = tmp_path_factory.mktemp("corpus")
+    text = folder / "text.txt"
+    documents = [f"the red cat was near the {n} dog\nand we saw a hen" for n in range(120)]
+    text.write_text("\n\n".join(documents) + "\n")
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    build_corpus([text], tokenizer, folder / "shards", held_out=0.2)
+    return str(folder / "shards")
+
+
+def test_both_sides_learn_the_same_instances(shards: str) -> None:
+    notes: list[str] = []
+    work = PretrainingWork("tiny", shards, steps=6, tokens_per_step=512, max_seq_length=48)
+
+    result = bench_pretraining(work, rounds=1, report=notes.append)
+
+    assert [note.split(":")[1].split()[0] for note in notes] == ["ours", "transformers"]
+    assert 0 < result["share_of_padding"] < 1
+    for side in ("ours", "transformers"):
+        assert len(result["losses"][side]) == 6
+        assert result["medians"][side]["tokens_per_second"] > 0
+    # Both begin at ln(V) for the words and ln 2 for the pairs.
+    first = [result["losses"][side][0] for side in ("ours", "transformers")]
+    assert first[0] == pytest.approx(first[1], abs=0.4)
+    medians = result["medians"]
+    assert result["ratios"]["tokens_per_second"] == pytest.approx(
+        medians["ours"]["tokens_per_second"] / medians["transformers"]["tokens_per_second"]
+    )
+
+
+def test_the_command_tells_its_figures(shards: str, capsys: Any) -> None:
+    arguments = ["bench", "pretrain", "--size", "tiny", "--data", shards, "--rounds", "1"]
+    arguments += ["--steps", str(UNTIMED_STEPS + 1), "--tokens-per-step", "256"]
+
+    assert shell([*arguments, "--json"]) == 0
+
+    result = json.loads(capsys.readouterr().out)
+    assert result["bench"] == "pretrain"
+    assert result["ratios"] == {}
+    assert result["work"]["tokens_per_step"] == 256
