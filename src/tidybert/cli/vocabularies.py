@@ -1,6 +1,7 @@
 """What ``train-vocab`` and ``extend-vocab`` share: counting a corpus's words, and the figures."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,13 +76,13 @@ def described(measured: Measured) -> dict[str, Any]:
 
 
 def print_fits(rows: Sequence[Measured]) -> None:
-    """Print a line for each vocabulary."""
+    """Print a line for each vocabulary, under the last part of its path."""
     columns = ("size", "characters a token", "pieces a word", "unknown words")
     print_table(
         {"vocabulary": "left", **dict.fromkeys(columns, "right")},
         [
             (
-                name,
+                Path(name).name,
                 f"{size:,}",
                 f"{fit.characters_per_token:.3f}",
                 f"{fit.pieces_per_word:.3f}",
