@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,41 @@ def test_a_corpus_that_needs_no_piece(
 
     assert extend(model, tmp_path / "corpus.txt", tmp_path / "out", "--add", "9") == 1
     assert "no piece would shorten this corpus" in capsys.readouterr().err
+
+
+@pytest.mark.real_data
+@pytest.mark.weights
+def test_real_weights_and_real_text(
+    minilm_directory: Path, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    from tidybert.data.corpus import read_documents
+    from tidybert.modeling import Rows
+
+    corpus = real_data / "corpus/wiki-short-00.txt.xz"
+    documents = list(islice(read_documents([corpus]), 2000))
+    path, out = tmp_path / "corpus.txt", tmp_path / "out"
+    path.write_text("\n\n".join("\n".join(one) for one in documents), encoding="utf-8")
+    flags = ("--add", "1200", "--held-out", "0.1", "--json")
+    assert extend(minilm_directory, path, out, *flags) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["added"], found["appended"]) == (1200, 1200 - 994)
+    assert found["pieces_per_word"] < found["before"]["pieces_per_word"]
+
+    lines = [line for document in documents for line in document][:1000]
+    encoder, tokenizer = load(out)
+    old_encoder, old_tokenizer = load(minilm_directory)
+    ids = tokenizer.encode_batch(lines)
+    theirs = transformers.AutoTokenizer.from_pretrained(out)
+    assert theirs(lines)["input_ids"] == [one.tolist() for one in ids]
+    unchanged = [
+        new
+        for new, old in zip(ids, old_tokenizer.encode_batch(lines), strict=True)
+        if new.tolist() == old.tolist() and len(new) < 32
+    ][:8]
+    assert len(unchanged) == 8
+    with torch.inference_mode():
+        outputs = [model(Rows.from_lists(unchanged)) for model in (encoder, old_encoder)]
+    assert torch.equal(outputs[0].last_hidden_state, outputs[1].last_hidden_state)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import TextError
-from tidybert.tokenization import BasicTokenizer
+from tidybert.tokenization import BasicTokenizer, word_counts
 from tidybert.tokenization.word_counts import WordCounts
 
 TEXTS = ["The cat, the CAT-dog.", "Café café\tthé", "", "中国 中国人", "x" * 101]
@@ -60,6 +60,15 @@ def test_forgetting_is_bounded_and_told(words: list[str]) -> None:
     first, inner = counts.characters()
     assert first == Counter(word[0] for word in words)
     assert inner == Counter("".join(word[1:] for word in words))
+
+
+def test_raw_text_is_held_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_counts, "MAX_RAW_CHARACTERS", 7)
+    counts = WordCounts(BasicTokenizer())
+    counts.add(["one two"])
+    assert counts.words == {}
+    counts.add(["x"])
+    assert counts.words == {"one": 1, "two": 1, "x": 1}
 
 
 def test_a_lone_surrogate_is_no_text() -> None:

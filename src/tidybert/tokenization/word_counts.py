@@ -16,6 +16,7 @@ from tidybert.tokenization.chunk_cache import chunks
 from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
 MAX_RAW_CHUNKS: Final = 2**19
+MAX_RAW_CHARACTERS: Final = 2**27
 #: Longer chunks on average (English has 5 characters) mean a script without spaces, in which hardly
 #: a chunk would come twice.
 MAX_MEAN_CHUNK: Final = 12
@@ -44,6 +45,7 @@ class WordCounts:
         self._max_words = max_words
         self._max_raw_chunks = max_raw_chunks
         self._raw: Counter[str] = Counter()
+        self._num_raw_characters = 0
         # Characters of what is in words no longer: where first in a word, and elsewhere.
         self._first: Counter[str] = Counter()
         self._inner: Counter[str] = Counter()
@@ -54,11 +56,12 @@ class WordCounts:
         """
         raw = self._raw
         for text in texts:
+            self._num_raw_characters += len(text)
             found = chunks(text)
             if len(text) > MAX_MEAN_CHUNK * len(found):
                 found = self._basic.pieces(text)
             raw.update(found)
-        if len(raw) > self._max_raw_chunks:
+        if len(raw) > self._max_raw_chunks or self._num_raw_characters > MAX_RAW_CHARACTERS:
             self.finish()
 
     def finish(self) -> None:
@@ -72,6 +75,7 @@ class WordCounts:
                 else:
                     words[word] = words.get(word, 0) + count
         self._raw.clear()
+        self._num_raw_characters = 0
         if len(words) > self._max_words:
             self._forget()
 
