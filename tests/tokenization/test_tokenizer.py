@@ -4,6 +4,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidybert.errors import TextError, UsageError, VocabularyError
 from tidybert.tokenization import BertTokenizer, Vocabulary
+from tidybert.tokenization import tokenizer as tokenizer_module
 
 Reference = Callable[..., Any]
 TEXT = "UNwantéd,running"
@@ -117,16 +119,18 @@ def test_any_cased_text_has_the_ids_of_the_reference(
     assert cased.encode_batch([text], add_special_tokens=False)[0].tolist() == oracle.ids
 
 
+@pytest.mark.parametrize("few_characters", [0, 10**6], ids=["many", "few"])
 @given(batch=st.lists(texts, max_size=5), add_special_tokens=st.booleans())
 def test_a_batch_is_its_texts(
-    batch: list[str], add_special_tokens: bool, tokenizer: BertTokenizer
+    batch: list[str], add_special_tokens: bool, few_characters: int, tokenizer: BertTokenizer
 ) -> None:
     expected = [
         tokenizer.encode(text, add_special_tokens=add_special_tokens).input_ids for text in batch
     ]
-    arrays = tokenizer.encode_batch(batch, add_special_tokens)
+    with mock.patch.object(tokenizer_module, "_FEW_CHARACTERS", few_characters):
+        arrays = tokenizer.encode_batch(batch, add_special_tokens)
+        flat, offsets = tokenizer.encode_flat(batch, add_special_tokens)
     assert [array.tolist() for array in arrays] == expected
-    flat, offsets = tokenizer.encode_flat(batch, add_special_tokens)
     assert flat.tolist() == [index for ids in expected for index in ids]
     assert offsets.tolist() == np.cumsum([0, *map(len, expected)]).tolist()
     assert flat.dtype == np.uint16
@@ -136,15 +140,18 @@ def test_a_batch_is_its_texts(
 def test_a_large_vocabulary_takes_wider_ids(vocabulary: Vocabulary) -> None:
     tokens = [*vocabulary.tokens, *(f"[unused{number}]" for number in range(2**16)), "zz"]
     large = BertTokenizer(tokens)
-    (ids,) = large.encode_batch(["zz un"])
-    assert ids.dtype == np.int32
-    assert large.convert_ids_to_tokens(ids) == ["[CLS]", "zz", "un", "[SEP]"]
+    for num_texts in (1, 10_000):
+        ids = large.encode_batch(["zz un"] * num_texts)[-1]
+        assert ids.dtype == np.int32
+        assert large.convert_ids_to_tokens(ids) == ["[CLS]", "zz", "un", "[SEP]"]
 
 
-def test_arrays_can_be_written_to(tokenizer: BertTokenizer) -> None:
-    (ids,) = tokenizer.encode_batch(["un"])
-    ids[1] = tokenizer.mask_token_id
-    assert tokenizer.decode(ids, skip_special_tokens=False) == "[CLS] [MASK] [SEP]"
+@pytest.mark.parametrize("num_texts", [1, 10_000])
+def test_arrays_can_be_written_to(tokenizer: BertTokenizer, num_texts: int) -> None:
+    arrays = tokenizer.encode_batch(["un"] * num_texts)
+    arrays[-1][1] = tokenizer.mask_token_id
+    decoded = [tokenizer.decode(ids, skip_special_tokens=False) for ids in arrays[-2:]]
+    assert decoded == ["[CLS] un [SEP]", "[CLS] [MASK] [SEP]"][-num_texts:]
 
 
 def test_decode(tokenizer: BertTokenizer) -> None:
@@ -169,6 +176,21 @@ def test_what_is_no_text_is_refused(
     batch = call.startswith("encode_")
     with pytest.raises(TextError, match=("text 1 .*" if batch else "text .*") + message):
         getattr(tokenizer, call)(["un", text] if batch else text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("ab \ud800", r"U\+D800 at position 3"), (b"ab", "of type bytes"), (None, "of type NoneType")],
+)
+def test_what_is_no_text_is_refused_among_many(
+    tokenizer: BertTokenizer, text: Any, message: str
+) -> None:
+    batch = ["the good"] * 3000
+    expected = tokenizer.encode_flat(batch)[0].tolist()
+    for _ in range(2):
+        with pytest.raises(TextError, match=f"text 2999 .*{message}"):
+            tokenizer.encode_batch([*batch[1:], text])
+        assert tokenizer.encode_flat(batch)[0].tolist() == expected
 
 
 def test_a_string_is_no_batch(tokenizer: BertTokenizer) -> None:

@@ -30,40 +30,40 @@ class PieceTrie:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        entries = [(_FIRST, token, index) for index, token in enumerate(vocabulary.tokens)]
-        entries += [
-            (_REST, token.removeprefix(CONTINUATION), index)
-            for _, token, index in entries
+        tokens = vocabulary.tokens
+        endings = [
+            index
+            for index, token in enumerate(tokens)
             if token.startswith(CONTINUATION) and token != CONTINUATION
         ]
-        # Sorted, the edges of each level come out in the order in which children are numbered.
-        strings = sorted(
-            (root, token.encode("utf-8", "surrogatepass"), index) for root, token, index in entries
-        )
-        text = np.frombuffer(b"".join([string for _, string, _ in strings]), np.uint8)
-        lengths = np.array([len(string) for _, string, _ in strings])
+        strings = [token.encode("utf-8", "surrogatepass") for token in tokens]
+        strings += [strings[index].removeprefix(CONTINUATION.encode()) for index in endings]
+        text = np.frombuffer(b"".join(strings), np.uint8)
+        lengths = np.fromiter(map(len, strings), np.int64, len(strings))
         starts = np.cumsum(lengths) - lengths
-        nodes = np.array([root for root, _, _ in strings])
+        nodes = np.repeat([_FIRST, _REST], [len(tokens), len(endings)])
         edges = []
         num_nodes = 2
         level = 0
         longer = np.flatnonzero(lengths)
         while len(longer):
-            steps = nodes[longer] << 8 | text[starts[longer] + level]
-            is_new = np.diff(steps, prepend=-1) != 0
-            nodes[longer] = num_nodes - 1 + np.cumsum(is_new)
-            edges.append(steps[is_new])
-            num_nodes += len(edges[-1])
+            # Sorted by parent, then byte: the order in which children are numbered.
+            new, which = np.unique(
+                nodes[longer] << 8 | text[starts[longer] + level], return_inverse=True
+            )
+            nodes[longer] = num_nodes + which
+            edges.append(new)
+            num_nodes += len(new)
             level += 1
             longer = longer[lengths[longer] > level]
         self._unknown = vocabulary.token_to_id(UNK_TOKEN)
         self._tokens = np.full(num_nodes, _NO_TOKEN, np.int32)
-        self._tokens[nodes] = [index for _, _, index in strings]
+        self._tokens[nodes] = [*range(len(tokens)), *endings]
         groups, bits = _group_and_bit(np.concatenate(edges))
         self._present = np.zeros(4 * num_nodes, np.uint64)
         np.bitwise_or.at(self._present, groups, bits)
-        earlier = np.searchsorted(groups, np.arange(4 * num_nodes))
-        self._first_child = (2 + earlier).astype(np.int32)
+        num_children = np.bincount(groups, minlength=4 * num_nodes)
+        self._first_child = (2 + np.cumsum(num_children) - num_children).astype(np.int32)
 
     @property
     def nbytes(self) -> int:
@@ -73,7 +73,7 @@ class PieceTrie:
     def split(self, text: Bytes, starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
         """(ids (T,), counts (N,)) of the pieces of N words; word i is text[starts[i]:ends[i]].
 
-        ``text`` has at least one more byte after the last word.
+        No word is empty; ``text`` has at least one more byte after the last.
         """
         is_unknown = _too_long(text, starts, ends)
         counts = np.zeros(len(starts), np.int64)
