@@ -462,3 +462,78 @@ def test_the_embedded_weights_fine_tuned_are_opened_by_transformers(
     scores = torch.tensor([list(answer["scores"].values()) for answer in answers])
     torch.testing.assert_close(scores, expected, atol=1e-5, rtol=0)
     assert finished.result.num_steps == 2
+
+
+def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
+    tiny_model: Path,
+    toy_examples: Examples,
+    tmp_path: Path,
+    tiny_config: Callable[..., Any],
+) -> None:
+    import transformers
+
+    from tidybert.data.batching import epoch_order
+    from tidybert.tokenization import BertTokenizer
+
+    directory = tmp_path / "model"
+    shutil.copytree(tiny_model, directory)
+    config = tiny_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (directory / "config.json").write_text(json.dumps({"model_type": "bert", **config.to_dict()}))
+    train = toy_examples(60)
+    arguments = TrainingArguments(learning_rate=1e-3, train_batch_size=8, num_train_epochs=2)
+    losses: list[float] = []
+    finetune(
+        Classification(NAMES),
+        directory,
+        train,
+        None,
+        arguments,
+        max_seq_length=16,
+        run=tmp_path / "run",
+        callbacks=Callbacks(step=lambda done: losses.append(done.loss)),
+    )
+    # The same head: a run of no steps to speak of has the seed's first weights.
+    finetune(
+        Classification(NAMES),
+        directory,
+        train,
+        None,
+        replace(arguments, learning_rate=1e-30, max_steps=1),
+        max_seq_length=16,
+        run=tmp_path / "first",
+    )
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "first")
+    theirs.train()
+    decayed, rest = [], []
+    for name, parameter in theirs.named_parameters():
+        (rest if "bias" in name or "LayerNorm" in name else decayed).append(parameter)
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}],
+        lr=1e-3,
+        eps=1e-6,
+    )
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, 1, len(losses))
+    tokenizer = BertTokenizer.from_pretrained(directory)
+    expected = []
+    for epoch in range(2):
+        order = epoch_order(len(train), arguments.seed, epoch)
+        for start in range(0, len(train), 8):
+            batch = [train[index] for index in order[start : start + 8]]
+            encoded = tokenizer.encode_batch([one.text for one in batch])
+            longest = max(map(len, encoded))
+            ids = torch.zeros(len(batch), longest, dtype=torch.int64)
+            mask = torch.zeros_like(ids)
+            for row, each in enumerate(encoded):
+                ids[row, : len(each)] = torch.from_numpy(each.astype(np.int64))
+                mask[row, : len(each)] = 1
+            labels = torch.tensor([NAMES.index(one.label or "") for one in batch])
+            loss = theirs(ids, mask, labels=labels).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            expected.append(loss.item())
+
+    assert len(losses) == 16
+    assert losses == pytest.approx(expected, abs=1e-5)
