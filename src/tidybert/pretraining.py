@@ -125,6 +125,13 @@ def pretrain(
         values = {**asdict(instances), **asdict(masking), **arguments.to_dict()}
         write_arguments(run, {"task": "pretrain", "model": str(model), "data": str(data), **values})
     result = trainer.train()
+    peak = peak_flops() if chosen.type == "cuda" else None
+    if peak is not None and processes.is_first:
+        each = flops_per_token(config, instances.max_seq_length, masking.masked_lm_prob)
+        share = each * result.num_tokens / result.seconds / (peak * processes.size)
+        callbacks.note(
+            f"{share:.1%} of the peak of {processes.size} x {torch.cuda.get_device_name()}"
+        )
     if processes.is_first:
         save_model_directory(
             run,
