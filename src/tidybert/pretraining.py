@@ -83,6 +83,9 @@ def pretrain(
     callbacks = callbacks or PretrainingCallbacks()
     instances, masking = instances or InstanceOptions(), masking or MaskingOptions()
     processes = processes or Processes()
+    if not processes.is_first:
+        # What all would say alike is said once.
+        callbacks = PretrainingCallbacks()
     check_run(run, resume)
     # All processes have looked at the directory before the first one writes to it.
     processes.wait()
@@ -108,8 +111,8 @@ def pretrain(
         first_position=[0, 0, 0, 0],
         fingerprint=_fingerprint(corpus, network, instances, masking, arguments),
         processes=processes,
-        report=callbacks.step if processes.is_first else None,
-        report_metrics=callbacks.metrics if processes.is_first else None,
+        report=callbacks.step,
+        report_metrics=callbacks.metrics,
         tensorboard=callbacks.tensorboard,
     )
     if resume:

@@ -352,3 +352,17 @@ def test_an_error_of_the_background_writer_is_not_lost(
 
     with pytest.raises(TrainingError, match="the disk is full"):
         small(tmp_path / "run")
+
+
+def test_too_little_memory_names_a_smaller_micro_batch(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr("tidybert.pretraining.loss_parts", full)
+
+    with pytest.raises(
+        TrainingError, match=r"too small for \d+ tokens .* --micro-batch-tokens \d+,"
+    ):
+        small(tmp_path / "run")

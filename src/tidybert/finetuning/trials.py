@@ -134,10 +134,10 @@ def run_trials(
                 result.result.seconds,
                 collapsed_to(result.result.metrics, result.task.label_names),
             )
+            _write(path, list(finished.values()))
             shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
         done.append(finished[name])
         note(_line(done[-1], metric))
-        _write(path, done)
         _keep_best_weights(run, done, metric)
     best = _best(done, metric)
     _take(run / "trials" / best.name, run)

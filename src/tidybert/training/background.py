@@ -18,11 +18,6 @@ class BackgroundWriter:
         self.wait()
         self._running = self._pool.submit(lambda: (write(), None)[1])
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is being written."""
-        return self._running is not None and not self._running.done()
-
     def wait(self) -> None:
         """Until all is written; raises what the write raised."""
         running, self._running = self._running, None

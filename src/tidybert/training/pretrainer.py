@@ -243,14 +243,7 @@ class Pretrainer:
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
             with nullcontext() if is_last else self.processes.apart(shared):
-                with self._precision():
-                    parts = self.loss(shared, batch.to(self.device))
-                # DDP divides the sum of the gradients by the number of processes.
-                scaled = [
-                    each.total * (self.processes.size / taken.counts[name])
-                    for name, each in parts.items()
-                ]
-                self._backward(torch.stack(scaled).sum(), batch)
+                parts = self._forward_backward(shared, batch, taken.counts)
             for name, each in parts.items():
                 sums[name] += each.total.detach()
                 correct[name] += each.correct
@@ -291,9 +284,18 @@ class Pretrainer:
             self._log_step(done)
         return done
 
-    def _backward(self, loss: Tensor, batch: Any) -> None:
+    def _forward_backward(
+        self, shared: nn.Module, batch: Any, counts: Mapping[str, int]
+    ) -> Mapping[str, Part]:
+        """Add a batch's gradients; TrainingError where the device's memory is too small."""
         try:
-            loss.backward()  # type: ignore[no-untyped-call]
+            with self._precision():
+                parts = self.loss(shared, batch.to(self.device))
+            # DDP divides the sum of the gradients by the number of processes.
+            scaled = [
+                each.total * (self.processes.size / counts[name]) for name, each in parts.items()
+            ]
+            torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
         except torch.cuda.OutOfMemoryError as error:
             tokens = batch.rows.num_tokens
             raise TrainingError(
@@ -301,6 +303,7 @@ class Pretrainer:
                 f"--micro-batch-tokens {tokens // 2}, or --checkpoint-activations. The result is "
                 "the same but for rounding"
             ) from error
+        return parts
 
     def _precision(self) -> "torch.autocast | nullcontext[None]":
         return torch.autocast("cuda", torch.bfloat16) if self.is_mixed else nullcontext()
