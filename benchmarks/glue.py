@@ -42,6 +42,7 @@ TASKS = {
         "glue/RTE/dev.tsv",
         PUBLISHED_LAYOUTS["glue/RTE/*.tsv"],
         ("accuracy",),
+        num_train_epochs=3,
     ),
 }
 

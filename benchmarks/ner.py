@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from tidybert.benchmark.finetuning import FinetuningWork, measure, train_with_transformers
 from tidybert.benchmark.processes import answer, run_apart
+from tidybert.benchmark.setting import machine
 from tidybert.data.options import ReadOptions
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
@@ -238,7 +239,9 @@ def main() -> None:
                         name, arguments.model, seed, arguments.num_examples, Path(folder)
                     )
                     found = measured(side, work)
-                results.append({"data": name, "side": side, "seed": seed, **found})
+                results.append(
+                    {"data": name, "side": side, "seed": seed, **found, "machine": machine()}
+                )
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 print(name, side, seed, f"{found['seconds']:.0f} s", flush=True)

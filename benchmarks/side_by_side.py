@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.benchmark.finetuning import SIDES, FinetuningWork, measure
+from tidybert.benchmark.setting import machine
 from tidybert.data.options import ReadOptions
 
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
@@ -135,7 +136,9 @@ def run(
                 work = jobs[name].work(arguments.model, seed, arguments.max_steps)
                 with tempfile.TemporaryDirectory() as folder:
                     measured = measure(side, prepare(name, work, Path(folder)))
-                results.append({"task": name, "side": side, "seed": seed, **measured})
+                results.append(
+                    {"task": name, "side": side, "seed": seed, **measured, "machine": machine()}
+                )
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 print(name, side, seed, f"{measured['seconds']:.0f} s", flush=True)

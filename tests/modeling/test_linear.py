@@ -1,5 +1,8 @@
 """Linear layers: PyTorch's own results and gradients, by whichever library they are computed."""
 
+from collections.abc import Iterator
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +13,16 @@ from tidybert.modeling import linear as module
 from tidybert.modeling.linear import Linear, linear
 
 SIZES = st.integers(1, 70)
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+@pytest.fixture(scope="module", autouse=True, params=["PyTorch's choice", "oneDNN"])
+def operator(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways, whatever this processor's own is."""
+    if request.param == "oneDNN" and ONEDNN is None:
+        pytest.skip("this build of PyTorch has no oneDNN")
+    with mock.patch.object(module, "_PRODUCT", ONEDNN if request.param == "oneDNN" else None):
+        yield
 
 
 @settings(max_examples=40)
@@ -75,8 +88,23 @@ def test_the_same_product_has_the_same_bits() -> None:
     assert torch.equal(linear(hidden, weight, None), linear(hidden, weight, None))
 
 
-def test_without_the_operator_pytorchs_own_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PRODUCT", None)
-    hidden, weight = torch.randn(5, 4), torch.randn(3, 4)
+@pytest.mark.parametrize(
+    ("described", "is_amd"),
+    [("vendor_id\t: AuthenticAMD\n", True), ("vendor_id\t: GenuineIntel\n", False)],
+)
+def test_the_vendor_of_the_processor_decides(
+    described: str, is_amd: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pathlib.Path.read_text", lambda *_given, **_named: described)
 
-    assert torch.equal(linear(hidden, weight, None), functional.linear(hidden, weight))
+    assert module._is_amd() is is_amd
+
+
+def test_without_the_file_the_processors_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_given: object, **_named: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("pathlib.Path.read_text", missing)
+    monkeypatch.setattr("platform.processor", lambda: "AMD64 Family 25, AuthenticAMD")
+
+    assert module._is_amd()
