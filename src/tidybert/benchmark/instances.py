@@ -1,31 +1,177 @@
-"""How many tokens a second pre-training instances are made at, on one thread."""
+"""Pre-training's instances timed: how fast they are made, beside how fast a model trains on them.
 
+One side makes steps as training asks for them: pairs drawn and cut, masks drawn, and the sequences
+laid end to end in micro-batches of tensors.  The other trains a model on such steps, all of which
+lie in memory before its clock starts.  Every measurement is a process of its own::
+
+    python -m tidybert.benchmark.instances instances '{"size": "mini", …}'
+"""
+
+import statistics
+import tempfile
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.data.instances import Position, PretrainingInstances
+from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork
+from tidybert.benchmark.processes import answer, run_apart
+from tidybert.benchmark.setting import in_turn
+
+if TYPE_CHECKING:
+    from tidybert.tasks.pretraining import InstanceStream
+
+SIDES: Final = ("instances", "training")
+_INSTANCES_SECONDS: Final = 2.0
+# What pre-training takes where --micro-batch-tokens is not given, on a CPU and on CUDA.
+_MICRO_BATCH_TOKENS: Final = (4096, 32_768)
 
 
 def bench_instances(
-    instances: PretrainingInstances, *, batch_size: int = 256, seconds: float = 2.0
+    work: PretrainingWork,
+    *,
+    rounds: int = 3,
+    report: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Make batches from the beginning for so many seconds.
+    """Time both sides in turn; the model trains the work's steps, of which UNTIMED_STEPS only run.
 
-    Returns ``tokens_per_second`` and ``instances_per_second`` of masked batches, special tokens
-    counted, and ``seek_seconds``, what the first batch of another epoch took.
+    ``samples`` have by side and quantity (tokens_per_second, seconds_per_step) a value a round,
+    ``medians`` their medians, and ``ratios`` the medians of instances by training over the rounds.
+    ``seek_seconds`` is what the first step of another epoch takes to make.
     """
+    samples: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
+    seeks: list[float] = []
+    threads = 0
+    for number in range(rounds):
+        for side in in_turn(SIDES, number):
+            found = run_apart("tidybert.benchmark.instances", side, asdict(work), work.threads)
+            for name in ("tokens_per_second", "seconds_per_step"):
+                samples[side].setdefault(name, []).append(found[name])
+            seeks += [found["seek_seconds"]] if side == "instances" else []
+            threads = found["threads"]
+            report(
+                f"round {number + 1} of {rounds}: {side} {found['tokens_per_second']:,.0f} tokens/s"
+            )
+    return {
+        "work": asdict(work),
+        "rounds": rounds,
+        "threads": threads,
+        "samples": samples,
+        "medians": {
+            side: {name: statistics.median(values) for name, values in quantities.items()}
+            for side, quantities in samples.items()
+        },
+        "ratios": {
+            name: statistics.median(
+                made / trained
+                for made, trained in zip(values, samples["training"][name], strict=True)
+            )
+            for name, values in samples["instances"].items()
+        },
+        "seek_seconds": statistics.median(seeks),
+    }
+
+
+def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from tidybert.data.instances import PretrainingInstances
+    from tidybert.data.pretraining_options import InstanceOptions
+    from tidybert.data.shards import TokenCorpus
+    from tidybert.tasks.pretraining import InstanceStream
+
+    work = PretrainingWork(**given)
+    options = InstanceOptions(max_seq_length=work.max_seq_length)
+    instances = PretrainingInstances(TokenCorpus(work.data), options, seed=work.seed)
+    micro = _MICRO_BATCH_TOKENS[work.device.startswith("cuda")]
+    stream = InstanceStream(instances, work.tokens_per_step, micro)
+    result = make_steps(stream) if side == "instances" else _train(work, stream)
+    return {**result, "threads": torch.get_num_threads()}
+
+
+def make_steps(stream: "InstanceStream", seconds: float = _INSTANCES_SECONDS) -> dict[str, float]:
+    """Take steps of an InstanceStream from its beginning, for so many seconds and one at least.
+
+    Returns tokens_per_second (special tokens counted), seconds_per_step, and seek_seconds, what the
+    first step from the second epoch on took, before all others.
+    """
+    from tidybert.data.instances import Position
+
     begun = time.perf_counter()
-    places, _ = instances.take(Position(epoch=1, group=instances.num_groups - 1), batch_size)
-    instances.build(places)
+    stream.take(Position(epoch=1))
     seek_seconds = time.perf_counter() - begun
-    position, num_tokens, num_instances = Position(), 0, 0
+    position, num_tokens, num_steps, passed = Position(), 0, 0, 0.0
     begun = time.perf_counter()
-    while (passed := time.perf_counter() - begun) < seconds or not num_instances:
-        places, position = instances.take(position, batch_size)
-        num_tokens += len(instances.build(places).input_ids)
-        num_instances += batch_size
+    while passed < seconds:
+        taken = stream.take(position)
+        position = taken.position
+        num_tokens += taken.num_tokens
+        num_steps += 1
+        passed = time.perf_counter() - begun
     return {
         "tokens_per_second": num_tokens / passed,
-        "instances_per_second": num_instances / passed,
+        "seconds_per_step": passed / num_steps,
         "seek_seconds": seek_seconds,
     }
+
+
+def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
+    import torch
+
+    from tidybert.configuration import BertConfig
+    from tidybert.data.instances import Position
+    from tidybert.tasks.pretraining import StepBatches, build_pretraining_model, loss_parts
+    from tidybert.training.pretrainer import Pretrainer
+    from tidybert.training.pretraining_arguments import PretrainingArguments
+
+    position, steps = Position(), []
+    for _ in range(work.steps):
+        steps.append(stream.take(position))
+        position = steps[-1].position
+
+    class Prepared:
+        """The steps that lie ready."""
+
+        def take(self, step: int, position: Any) -> StepBatches:
+            return steps[step]
+
+    arguments = PretrainingArguments(
+        recipe="bert",
+        max_steps=work.steps,
+        tokens_per_step=work.tokens_per_step,
+        learning_rate=work.learning_rate,
+        warmup_steps=work.warmup_steps,
+        long_share=0.0,
+        # Neither is part of a step.
+        eval_steps=work.steps + 1,
+        save_steps=work.steps + 1,
+        seed=work.seed,
+    )
+    corpus = stream.instances.corpus
+    config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
+    torch.manual_seed(work.seed)
+    model = build_pretraining_model("mlm+nsp")(config).to(torch.device(work.device))
+    ends: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        Pretrainer(
+            model,
+            Prepared(),
+            loss_parts,
+            arguments,
+            evaluate=lambda _model: {"loss": 0.0},
+            run=Path(folder),
+            first_position=[],
+            fingerprint="",
+            report=lambda _done: ends.append(time.perf_counter()),
+        ).train()
+    timed = steps[UNTIMED_STEPS:]
+    seconds = ends[-1] - ends[UNTIMED_STEPS - 1]
+    return {
+        "tokens_per_second": sum(step.num_tokens for step in timed) / seconds,
+        "seconds_per_step": seconds / len(timed),
+    }
+
+
+if __name__ == "__main__":
+    answer(_run)

@@ -1,13 +1,20 @@
-"""``tidybert bench``: time tokenising, inference and fine-tuning, alone or beside transformers."""
+"""``tidybert bench``: time tokenising, inference and training, alone or beside transformers."""
 
-from collections.abc import Mapping, Sequence
-from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tidybert.cli.bench_output import (
+    figure,
+    head,
+    mean,
+    note_fallback,
+    print_foot,
+    print_sides,
+    print_titled,
+)
 from tidybert.cli.flags import takes
-from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
+from tidybert.cli.output import note, print_json
 from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
 
@@ -30,14 +37,26 @@ ThreadsOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, with every sample.")
 ]
-
-# What a table shows: a line's name, and the quantity of the result that stands in it.
-Lines = Sequence[tuple[str, str]]
+# Of the two that pre-train.
+SizeOption = Annotated[
+    str, typer.Option("--size", metavar="SIZE", help="Of the model, with random weights.")
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="What build-corpus wrote; else a small corpus."),
+]
+PretrainingStepsOption = Annotated[
+    int, typer.Option("--steps", metavar="N", min=4, help="Steps, of which 3 are not timed.")
+]
+TokensPerStepOption = Annotated[
+    int, typer.Option("--tokens-per-step", metavar="N", min=128, help="Tokens of a step.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N.")]
 
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Time tokenize, infer or finetune, alone or beside transformers."""
+    """Time tokenize, infer, finetune or pretrain, alone or beside transformers; or instances."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -60,7 +79,7 @@ def tokenize(
 
     source, lines = find_lines()
     result = bench_tokenization(model, lines, repeats=rounds, against=against)
-    result = {**_head("tokenize", model, source), **result, "rounds": rounds}
+    result = {**head("tokenize", model, source), **result, "rounds": rounds}
     if json:
         print_json(result)
         return
@@ -70,14 +89,14 @@ def tokenize(
         cells = [result[f"{state}_mb_per_second"]]
         if against:
             cells += [result["against_mb_per_second"], result[f"{state}_ratio"]]
-        rows.append((f"MB/s, {state}", *map(_figure, cells)))
+        rows.append((f"MB/s, {state}", *map(figure, cells)))
     title = (
         f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread"
     )
-    _print_table(title, columns, rows)
+    print_titled(title, columns, rows)
     if against:
         print(f"lines whose ids differ: {result['lines_differing']:,}")
-    _print_foot(result)
+    print_foot(result)
 
 
 @app.command("infer")
@@ -110,7 +129,7 @@ def infer(
     max_seq_length = max_seq_length_for(model)
     if texts is None:
         source, path, read = sst2_or_tickets("dev")
-        _note_fallback(source)
+        note_fallback(source)
     else:
         source = path = texts
     report = ReadReport()
@@ -134,7 +153,7 @@ def infer(
             f"{result['num_truncated']:,} of {len(examples):,} texts were cut to {max_seq_length} "
             "tokens, on every side"
         )
-    result = {**_head("infer", model, source), **result}
+    result = {**head("infer", model, source), **result}
     if json:
         print_json(result)
         return
@@ -144,10 +163,10 @@ def infer(
         ("peak MiB", "peak_mib"),
     ]
     title = f"Inference: {len(examples):,} texts of {source}, {model}, float32"
-    _print_sides(result, lines, title)
+    print_sides(result, lines, title)
     if against:
         print(f"largest difference of logits: {result['largest_difference_of_logits']:.1e}")
-    _print_foot(result)
+    print_foot(result)
 
 
 @app.command("finetune")
@@ -177,7 +196,7 @@ def finetune(
     sides = sides_against(against)
     max_seq_length = max_seq_length_for(model)
     source, path, options = sst2_or_tickets("train")
-    _note_fallback(source)
+    note_fallback(source)
     work = FinetuningWork(
         task="classify",
         model=model,
@@ -189,7 +208,7 @@ def finetune(
         threads=threads,
     )
     result = bench_finetuning(work, sides=sides, steps=steps, rounds=rounds, report=note)
-    result = {**_head("finetune", model, source), **result}
+    result = {**head("finetune", model, source), **result}
     if json:
         print_json(result)
         return
@@ -199,29 +218,20 @@ def finetune(
         ("peak MiB", "peak_mib"),
     ]
     title = f"Fine-tuning: {steps} steps of 32 texts of {source}, {model}, float32"
-    _print_sides(result, lines, title)
-    _print_foot(result)
+    print_sides(result, lines, title)
+    print_foot(result)
 
 
 @app.command("pretrain")
 def pretrain(
-    size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="Of the model, with random weights.")
-    ] = "mini",
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DIR", help="What build-corpus wrote; else a small corpus."),
-    ] = None,
+    size: SizeOption = "mini",
+    data: DataOption = None,
     against: AgainstOption = None,
-    steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=4, help="Steps, of which 3 are not timed.")
-    ] = 20,
-    tokens_per_step: Annotated[
-        int, typer.Option("--tokens-per-step", metavar="N", min=128, help="Tokens of a step.")
-    ] = 8192,
+    steps: PretrainingStepsOption = 20,
+    tokens_per_step: TokensPerStepOption = 8192,
     rounds: RoundsOption = 3,
     threads: ThreadsOption = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N.")] = "cpu",
+    device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Time steps of pre-training, masked words and next sentence, in tokens that are no padding.
@@ -236,11 +246,12 @@ def pretrain(
 
     sides = sides_against(against)
     with bench_corpus(data) as (source, directory):
+        device = _checked(size, directory, device)
         work = PretrainingWork(
             size, directory, steps, tokens_per_step, device=device, threads=threads
         )
         result = bench_pretraining(work, sides=sides, rounds=rounds, report=note)
-    result = {**_head("pretrain", size, source), **result}
+    result = {**head("pretrain", size, source), **result}
     if json:
         print_json(result)
         return
@@ -250,79 +261,60 @@ def pretrain(
         ("peak MiB", "peak_mib"),
     ]
     title = f"Pre-training: {size}, {steps} steps of {tokens_per_step:,} tokens of {source}"
-    _print_sides(result, lines, title)
+    print_sides(result, lines, title)
     for side, losses in result["losses"].items():
         name = "tidybert" if side == "ours" else side
         last = losses[-min(10, len(losses)) :]
-        print(f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {_mean(last):.3f}")
+        print(f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {mean(last):.3f}")
     print(f"share of padding at 128 tokens: {result['share_of_padding']:.1%}")
-    _print_foot(result)
+    print_foot(result)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+@app.command("instances")
+def instances(
+    size: SizeOption = "mini",
+    data: DataOption = None,
+    steps: PretrainingStepsOption = 20,
+    tokens_per_step: TokensPerStepOption = 8192,
+    rounds: RoundsOption = 3,
+    threads: ThreadsOption = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Time how fast pre-training's instances are made, beside how fast a model trains on them.
 
+    Instances are pairs with their masks, in the micro-batches of a step, made for two seconds on
+    one thread. Training takes steps that lie in memory before its clock starts. Without --data the
+    corpus is that of tidybert bench pretrain.
+    """
+    from tidybert.benchmark.instances import SIDES, bench_instances
+    from tidybert.benchmark.pretraining import PretrainingWork, bench_corpus
 
-def _head(bench: str, model: str, source: str) -> dict[str, Any]:
-    from tidybert.benchmark.setting import machine, versions
-
-    return {
-        "bench": bench,
-        "model": model,
-        "data": source,
-        "machine": machine(),
-        "versions": versions(),
-    }
-
-
-def _note_fallback(source: str) -> None:
-    if not source.startswith("SST-2"):
-        note(
-            "SST-2 is not in the data folder (TIDYBERT_DATA, or ../shared/data): the bundled "
-            "tickets are timed"
+    with bench_corpus(data) as (source, directory):
+        device = _checked(size, directory, device)
+        work = PretrainingWork(
+            size, directory, steps, tokens_per_step, device=device, threads=threads
         )
+        result = bench_instances(work, rounds=rounds, report=note)
+    result = {**head("instances", size, source), **result}
+    if json:
+        print_json(result)
+        return
+    lines = [("tokens/s", "tokens_per_second"), ("seconds a step", "seconds_per_step")]
+    title = (
+        f"Instances: steps of {tokens_per_step:,} tokens of {source}, and training {size} on them"
+    )
+    print_sides(result, lines, title, SIDES)
+    print(f"the first step of another epoch: {figure(result['seek_seconds'])} s")
+    print_foot(result)
 
 
-def _print_sides(result: Mapping[str, Any], lines: Lines, title: str) -> None:
-    """A line a quantity: each side's median, and with two sides their ratio."""
-    medians, ratios = result["medians"], result["ratios"]
-    columns = ["tidybert", *(["transformers", "ratio"] if ratios else [])]
-    rows = []
-    for name, quantity in lines:
-        cells = [values[quantity] for values in medians.values()]
-        if ratios:
-            cells.append(ratios[quantity])
-        rows.append((name, *map(_figure, cells)))
-    _print_table(title, columns, rows)
+def _checked(size: str, directory: str, device: str) -> str:
+    """The device that is meant; raises what the processes would raise with a traceback."""
+    from tidybert.configuration import BertConfig
+    from tidybert.data.shards import TokenCorpus
+    from tidybert.inference.loading import choose_device
 
-
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    # The table's own title would be folded to the width of the columns.
-    print(_folded(title))
-    print_table({"": "left", **dict.fromkeys(columns, "right")}, rows)
-
-
-def _print_foot(result: Mapping[str, Any]) -> None:
-    """Where it was measured: rounds, threads, processor, versions."""
-    from tidybert.data.examples import count_of
-
-    # Python's own version would not fit the line; --json has it.
-    found = {
-        name: number for name, number in result["versions"].items() if number and name != "python"
-    }
-    machine = result["machine"]
-    how = [f"medians of {count_of(result['rounds'], 'round')}"]
-    if "threads" in result:
-        how.append(count_of(result["threads"], "thread"))
-    how.append(f"{machine['cpu']}, {count_of(machine['cores'], 'core')}")
-    print(_folded("; ".join(how)))
-    print(_folded(", ".join(f"{name} {number}" for name, number in found.items())))
-
-
-def _folded(text: str) -> str:
-    return fill(text, MAX_WIDTH, break_on_hyphens=False)
-
-
-def _figure(number: float) -> str:
-    """Three significant digits, or all before the point."""
-    return f"{number:,.0f}" if number >= 99.95 else f"{number:#.3g}"
+    BertConfig.from_name(size)
+    TokenCorpus(directory)
+    return str(choose_device(device))
