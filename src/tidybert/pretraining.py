@@ -34,7 +34,11 @@ from tidybert.tasks.pretraining import (
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.distributed import Processes
 from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
-from tidybert.training.pretraining_arguments import PretrainingArguments, check_lengths
+from tidybert.training.pretraining_arguments import (
+    PretrainingArguments,
+    check_lengths,
+    tokens_at,
+)
 from tidybert.training.runs import check_run, write_arguments
 from tidybert.training.state import checkpoints_directory
 from tidybert.training.trainer import is_mixed
@@ -101,6 +105,8 @@ def pretrain(
     micro = arguments.micro_batch_tokens or _MICRO_BATCH_TOKENS[chosen.type]
     stream = _Phases(corpus, instances, masking, arguments, micro, processes)
     held_out = _HeldOut(data, instances, masking, arguments, micro, chosen)
+    peak = peak_flops() if chosen.type == "cuda" else None
+    flops = flops_per_token(config, instances.max_seq_length, masking.masked_lm_prob)
     trainer = Pretrainer(
         network,
         stream,
@@ -114,6 +120,7 @@ def pretrain(
         report=callbacks.step,
         report_metrics=callbacks.metrics,
         tensorboard=callbacks.tensorboard,
+        peak_tokens_per_second=peak * processes.size / flops if peak else None,
     )
     if resume:
         for line in trainer.resume():
@@ -128,10 +135,8 @@ def pretrain(
         values = {**asdict(instances), **asdict(masking), **arguments.to_dict()}
         write_arguments(run, {"task": "pretrain", "model": str(model), "data": str(data), **values})
     result = trainer.train()
-    peak = peak_flops() if chosen.type == "cuda" else None
     if peak is not None and processes.is_first:
-        each = flops_per_token(config, instances.max_seq_length, masking.masked_lm_prob)
-        share = each * result.num_tokens / result.seconds / (peak * processes.size)
+        share = flops * result.num_tokens / result.seconds / (peak * processes.size)
         callbacks.note(
             f"{share:.1%} of the peak of {processes.size} x {torch.cuda.get_device_name()}"
         )
@@ -189,6 +194,7 @@ class _Phases:
         micro_batch_tokens: int,
         processes: Processes,
     ) -> None:
+        self.arguments = arguments
         num_steps = arguments.setting("max_steps")
         self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
         lengths = [options.max_seq_length]
@@ -214,7 +220,7 @@ class _Phases:
         if phase != position[0]:
             # Longer sequences begin with a new order of the documents.
             place = Position(epoch=place.epoch + 1)
-        taken = self.streams[phase].take(place)
+        taken = self.streams[phase].take(place, tokens_at(step, self.arguments))
         after = taken.position
         return replace(taken, position=[phase, after.epoch, after.group, after.offset])
 

@@ -26,7 +26,7 @@ from tidybert.tasks.pretraining import InstanceStream, loss_parts
 from tidybert.training import pretrainer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.pretrainer import PretrainingReport
-from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
 
 Small = Callable[..., Any]
 
@@ -148,6 +148,20 @@ def test_a_stopped_run_ends_with_the_same_bits(step: int, small: Small, tmp_path
         for name in ("run", "whole")
     )
     assert logged == whole
+
+
+def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
+    small: Small, tmp_path: Path
+) -> None:
+    given = {"optimizer": "muon", "ramp_share": 0.7}
+    small(tmp_path / "whole", **given)
+
+    stop = at_step(5, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        small(tmp_path / "run", callbacks=stop, **given)
+    small(tmp_path / "run", resume=True, **given)
+
+    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
 
 
 def test_the_size_of_micro_batches_and_kept_activations_change_only_rounding(
@@ -295,6 +309,8 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         ({"recipe": "slow"}, "--recipe is slow; expected bert or fast"),
         ({"learning_rate": -1.0}, "--learning-rate is -1"),
         ({"schedule": "cosine"}, "--schedule is cosine"),
+        ({"optimizer": "sgd"}, "--optimizer is sgd; expected adamw or muon"),
+        ({"ramp_share": 0.5, "tokens_per_step": 64}, "--ramp-share 0.5 begins with 16 tokens"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_written(
@@ -329,6 +345,32 @@ def test_schedules() -> None:
     assert [rate_at(step, level) for step in (90, 99)] == pytest.approx([0.5, 0.05])
     # A warm-up of ten thousand steps would be the whole of a short run.
     assert rate_at(10, PretrainingArguments(max_steps=100, learning_rate=1.0)) == 1.0
+
+
+def test_a_ramp_begins_with_a_quarter() -> None:
+    ramp = PretrainingArguments(max_steps=100, tokens_per_step=4096, ramp_share=0.2)
+
+    assert [tokens_at(step, ramp) for step in (0, 10, 20, 99)] == [1024, 2560, 4096, 4096]
+    assert tokens_at(0, replace(ramp, ramp_share=0.0)) == 4096
+
+
+def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    def build(*args: Any, **named: Any) -> Any:
+        given.append(named)
+        return pretrainer.Pretrainer(*args, **{**named, "peak_tokens_per_second": 1e6})
+
+    monkeypatch.setattr("tidybert.pretraining.Pretrainer", build)
+    small(tmp_path / "run", max_steps=2)
+
+    # A CPU's peak is not known.
+    assert given[0]["peak_tokens_per_second"] is None
+    for line in lines_of(tmp_path / "run" / "metrics.jsonl"):
+        if "loss" in line:
+            assert line["mfu"] == pytest.approx(line["tokens_per_second"] / 1e6, abs=1e-4)
 
 
 def test_operations_of_base_are_about_six_a_parameter() -> None:

@@ -95,9 +95,9 @@ class InstanceStream:
         self.rank = rank
         self.num_processes = num_processes
 
-    def take(self, position: Position) -> StepBatches:
-        """The step that begins at a position."""
-        places, after = self._places(position)
+    def take(self, position: Position, tokens: int | None = None) -> StepBatches:
+        """The step that begins at a position; ``tokens`` stands for ``tokens_per_step``."""
+        places, after = self._places(position, tokens or self.tokens_per_step)
         lengths = self.instances.lengths(places)
         built = self.instances.build(places)
         # Where another process has other sequences, each must still know the count of all.
@@ -114,16 +114,16 @@ class InstanceStream:
         ]
         return StepBatches(batches, counts, int(lengths.sum()), len(places), after)
 
-    def _places(self, position: Position) -> tuple[Places, Position]:
+    def _places(self, position: Position, tokens_per_step: int) -> tuple[Places, Position]:
         longest = self.instances.options.max_seq_length
-        count = -(-self.tokens_per_step // longest)
+        count = -(-tokens_per_step // longest)
         while True:
             places, _ = self.instances.take(position, count)
             tokens = np.cumsum(self.instances.lengths(places))
-            if tokens[-1] > self.tokens_per_step:
+            if tokens[-1] > tokens_per_step:
                 break
             count *= 2
-        fitting = max(1, int(np.searchsorted(tokens, self.tokens_per_step, "right")))
+        fitting = max(1, int(np.searchsorted(tokens, tokens_per_step, "right")))
         # A process without a sequence would have no gradient to share.
         fitting = max(fitting, self.num_processes)
         return self.instances.take(position, fitting)

@@ -1,9 +1,12 @@
-"""AdamW without decay on biases and LayerNorm, and the linear schedule (optimization.py)."""
+"""AdamW without decay on biases and LayerNorm, Muon, and the linear schedule (optimization.py)."""
+
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from tidybert.training.arguments import TrainingArguments
+from tidybert.training.muon import MuonAdamW, muon_matrices
 
 
 def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:
@@ -29,7 +32,38 @@ def adamw(
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
     """
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return _adamw_over(model.parameters(), learning_rate, betas, epsilon, weight_decay)
+
+
+def muon(
+    model: nn.Module,
+    encoder: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float,
+) -> MuonAdamW:
+    """Muon over the matrices of ``encoder``, a part of the model, and ``adamw`` over the rest."""
+    stacked = muon_matrices(encoder)
+    taken = {id(matrix) for matrices, _ in stacked for matrix in matrices}
+    rest = (parameter for parameter in model.parameters() if id(parameter) not in taken)
+    return MuonAdamW(
+        stacked,
+        _adamw_over(rest, learning_rate, betas, epsilon, weight_decay),
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+    )
+
+
+def _adamw_over(
+    parameters: Iterable[nn.Parameter],
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float,
+) -> torch.optim.AdamW:
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
     decayed = [parameter for parameter in trained if parameter.dim() > 1]
     rest = [parameter for parameter in trained if parameter.dim() <= 1]
     return torch.optim.AdamW(

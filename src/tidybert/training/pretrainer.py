@@ -28,7 +28,7 @@ from tidybert.training.background import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
-from tidybert.training.optimization import adamw
+from tidybert.training.optimization import adamw, muon
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
 from tidybert.training.state import (
     Checkpoint,
@@ -77,7 +77,10 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class PretrainingReport:
-    """What a step did.  ``losses`` and ``accuracies`` are means over its predictions, by part."""
+    """What a step did.  ``losses`` and ``accuracies`` are means over its predictions, by part.
+
+    ``mfu`` is the share of the devices' peak that it reached, None where that is not known.
+    """
 
     step: int
     num_steps: int
@@ -89,6 +92,7 @@ class PretrainingReport:
     num_tokens: int
     seconds: float
     updated: bool
+    mfu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,8 @@ class Pretrainer:
         run: directory for checkpoints and metrics.jsonl, written by the first process.
         first_position: where the stream begins.
         tensorboard: called with a name, a value and a step for each figure that is logged.
+        peak_tokens_per_second: what all devices could do by their makers' figures; where it is
+            known, the share of it that a step reaches is logged as "mfu".
     """
 
     def __init__(
@@ -131,6 +137,7 @@ class Pretrainer:
         report: Callable[[PretrainingReport], None] | None = None,
         report_metrics: Callable[[int, dict[str, Any]], None] | None = None,
         tensorboard: Callable[[str, float, int], None] | None = None,
+        peak_tokens_per_second: float | None = None,
     ) -> None:
         self.model = model
         self.stream = stream
@@ -145,19 +152,29 @@ class Pretrainer:
         self.num_steps: int = arguments.setting("max_steps")
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
-        self.optimizer = adamw(
-            model,
-            learning_rate=arguments.setting("learning_rate"),
-            betas=(arguments.adam_beta1, arguments.setting("adam_beta2")),
-            epsilon=arguments.adam_epsilon,
-            weight_decay=arguments.weight_decay,
-        )
+        self.peak_tokens_per_second = peak_tokens_per_second
+        self.optimizer = self._optimizer()
         self.trained = [each for each in model.parameters() if each.requires_grad]
         counted = {"num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
         self.state = TrainingState(fingerprint, progress={"position": first_position, **counted})
         self.log = MetricsLog(run if self.processes.is_first else None)
         self._bad_in_a_row = 0
         self._saved_at = time.perf_counter()
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        arguments = self.arguments
+        build = (
+            partial(muon, encoder=self.model.get_submodule("bert.encoder"))
+            if arguments.optimizer == "muon"
+            else adamw
+        )
+        return build(
+            self.model,
+            learning_rate=arguments.setting("learning_rate"),
+            betas=(arguments.adam_beta1, arguments.setting("adam_beta2")),
+            epsilon=arguments.adam_epsilon,
+            weight_decay=arguments.weight_decay,
+        )
 
     def resume(self) -> list[str]:
         """Go on from the last valid checkpoint; returns notes on any that was passed over."""
@@ -276,6 +293,7 @@ class Pretrainer:
             num_tokens=taken.num_tokens,
             seconds=seconds,
             updated=is_finite,
+            mfu=self._mfu(taken.num_tokens / seconds),
         )
         if not is_finite:
             progress["num_bad_steps"] += 1
@@ -283,6 +301,10 @@ class Pretrainer:
         if self.state.step % arguments.logging_steps == 0 or self.state.step == self.num_steps:
             self._log_step(done)
         return done
+
+    def _mfu(self, tokens_per_second: float) -> float | None:
+        peak = self.peak_tokens_per_second
+        return tokens_per_second / peak if peak else None
 
     def _forward_backward(
         self, shared: nn.Module, batch: Any, counts: Mapping[str, int]
@@ -353,6 +375,8 @@ class Pretrainer:
             "gradient_norm": done.gradient_norm,
             "tokens_per_second": round(done.num_tokens / done.seconds),
         }
+        if done.mfu is not None:
+            figures["mfu"] = round(done.mfu, 4)
         finite = {name: each for name, each in figures.items() if math.isfinite(each)}
         self.log.write(
             {"step": done.step, "num_tokens": self.state.progress["num_tokens"], **finite}

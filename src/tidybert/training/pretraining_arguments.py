@@ -11,6 +11,8 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     "bert": {
         "max_steps": 1_000_000,
         "tokens_per_step": 32_768,
+        "ramp_share": 0.0,
+        "optimizer": "adamw",
         "learning_rate": 1e-4,
         "warmup_steps": 10_000,
         "schedule": "linear",
@@ -23,6 +25,8 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     "fast": {
         "max_steps": 10_000,
         "tokens_per_step": 16_384,
+        "ramp_share": 0.0,
+        "optimizer": "adamw",
         "learning_rate": 1e-3,
         "warmup_steps": 200,
         "schedule": "trapezoid",
@@ -47,6 +51,10 @@ class PretrainingArguments:
     """Updates of the weights; the recipe's where not set, as all that follows without a default."""
     tokens_per_step: int | None = None
     """Tokens of an update, over all processes; as many whole sequences as fit."""
+    ramp_share: float | None = None
+    """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
+    optimizer: str | None = None
+    """adamw, or muon for the encoder's matrices with AdamW for the rest."""
     micro_batch_tokens: int | None = None
     """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
     4,096 on a CPU and 32,768 on CUDA where not set."""
@@ -121,11 +129,12 @@ class PretrainingArguments:
         for name in ("adam_beta1", "adam_beta2", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
-        for name in ("long_share", "decay_share"):
+        for name in ("long_share", "decay_share", "ramp_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise bad_value(name, getattr(self, name), "a share from 0 to 1")
         for name, allowed in (
             ("schedule", ("linear", "trapezoid")),
+            ("optimizer", ("adamw", "muon")),
             ("precision", ("auto", "float32", "bfloat16")),
         ):
             if getattr(self, name) not in allowed:
@@ -156,6 +165,13 @@ def rate_at(step: int, arguments: PretrainingArguments) -> float:
     return float(peak * (num_steps - step) / max(1, num_steps - start))
 
 
+def tokens_at(step: int, arguments: PretrainingArguments) -> int:
+    """The tokens of step 0, 1, …: a rise from a quarter over the ramp, then all of them."""
+    tokens: int = arguments.setting("tokens_per_step")
+    ramp = int(arguments.setting("max_steps") * arguments.setting("ramp_share"))
+    return tokens if step >= ramp else int(tokens * (0.25 + 0.75 * step / ramp))
+
+
 def check_lengths(arguments: PretrainingArguments, max_seq_length: int, positions: int) -> None:
     """Raise UsageError where sequences are longer than a micro-batch or the model's positions."""
     longest = max(max_seq_length, arguments.long_seq_length if arguments.long_share else 0)
@@ -166,3 +182,8 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
         value = getattr(arguments, name)
         if value is not None and value < longest:
             raise bad_value(name, value, f"at least {longest}, the longest sequence")
+    if tokens_at(0, arguments) < max_seq_length:
+        raise UsageError(
+            f"--ramp-share {arguments.ramp_share} begins with {tokens_at(0, arguments)} tokens a "
+            f"step, a quarter of --tokens-per-step; give at least {4 * max_seq_length} of those"
+        )

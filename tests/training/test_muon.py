@@ -1,0 +1,137 @@
+"""Muon: PyTorch's own as the oracle, singular values, and one optimizer over both kinds."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
+from tidybert.training.optimization import adamw, muon
+from tidybert.training.state import load_optimizer, optimizer_tensors
+
+SETTINGS = {"learning_rate": 0.01, "betas": (0.9, 0.98), "epsilon": 1e-6, "weight_decay": 0.1}
+
+
+def optimizer_of(stacked: list[tuple[list[Tensor], int]]) -> MuonAdamW:
+    other = torch.optim.AdamW([nn.Parameter(torch.zeros(3))])
+    return MuonAdamW(stacked, other, learning_rate=0.01, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 24), (3, 40, 16), (1, 16, 40)])
+def test_singular_vectors_stay_and_values_go_through_the_polynomial(
+    shape: tuple[int, int, int],
+) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    values = values / values.norm(dim=1, keepdim=True)
+    for _ in range(5):
+        values = 3.4445 * values - 4.775 * values**3 + 2.0315 * values**5
+
+    expected = left @ torch.diag_embed(values) @ right
+    torch.testing.assert_close(orthogonalized(matrices), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_matrix_of_any_size_comes_near_an_orthogonal_one() -> None:
+    torch.manual_seed(0)
+
+    values = torch.linalg.svdvals(orthogonalized(1e-4 * torch.randn(4, 96, 32)))
+
+    assert 0.6 < values.min() <= values.max() < 1.3
+
+
+def test_its_steps_are_pytorchs() -> None:
+    torch.manual_seed(0)
+    ours = [nn.Parameter(torch.randn(24, 16)), nn.Parameter(torch.randn(16, 24))]
+    theirs = copy.deepcopy(ours)
+    optimizer = optimizer_of([(list(ours), 1)])
+    expected = torch.optim.Muon(
+        theirs, lr=0.01, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    for _ in range(3):
+        for mine, other in zip(ours, theirs, strict=True):
+            mine.grad = torch.randn_like(mine)
+            # Theirs is a mean of gradients where ours is a sum; what follows is blind to the size.
+            other.grad = mine.grad.clone()
+        optimizer.step()
+        expected.step()  # type: ignore[no-untyped-call]
+
+    for mine, other in zip(ours, theirs, strict=True):
+        # Theirs iterates in bfloat16.
+        torch.testing.assert_close(mine, other, atol=2e-3, rtol=1e-2)
+
+
+def test_queries_keys_and_values_move_as_if_they_were_apart() -> None:
+    torch.manual_seed(0)
+    whole = nn.Parameter(torch.randn(24, 8))
+    parts = [nn.Parameter(part.clone()) for part in whole.detach().chunk(3)]
+    gradient = torch.randn(24, 8)
+    whole.grad = gradient
+    for part, each in zip(parts, gradient.chunk(3), strict=True):
+        part.grad = each
+
+    optimizer_of([([whole], 3)]).step()
+    optimizer_of([(list(parts), 1)]).step()
+
+    torch.testing.assert_close(whole.detach(), torch.cat([part.detach() for part in parts]))
+
+
+def test_the_encoders_matrices_are_muons_and_all_else_is_adamws(
+    make_model: Callable[..., nn.Module],
+) -> None:
+    torch.manual_seed(0)
+    model = make_model()
+    encoder = model.get_submodule("bert.encoder")
+    twin = copy.deepcopy(model)
+    optimizer, expected = muon(model, encoder, **SETTINGS), adamw(twin, **SETTINGS)  # type: ignore[arg-type]
+    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
+        mine.grad = torch.randn_like(mine)
+        other.grad = mine.grad.clone()
+    optimizer.step()
+    expected.step()
+
+    of_muon = {id(each) for matrices, _ in muon_matrices(encoder) for each in matrices}
+    assert len(of_muon) == 4 * len(encoder.get_submodule("layers"))  # type: ignore[arg-type]
+    for (name, mine), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert torch.equal(mine, other) == (id(mine) not in of_muon), name
+    grouped = [id(each) for group in optimizer.param_groups for each in group["params"]]
+    assert sorted(grouped) == sorted(map(id, model.parameters()))
+
+
+def test_the_rate_of_the_groups_holds_for_both_kinds(make_model: Callable[..., nn.Module]) -> None:
+    model = make_model()
+    optimizer = muon(model, model.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+    before = copy.deepcopy(model.state_dict())
+    for each in model.parameters():
+        each.grad = torch.ones_like(each)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    optimizer.step()
+
+    for name, after in model.state_dict().items():
+        assert torch.equal(after, before[name])
+
+
+def test_its_state_comes_back(make_model: Callable[..., nn.Module]) -> None:
+    model = make_model()
+    optimizer = muon(model, model.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        torch.manual_seed(seed)
+        for each in model.parameters():
+            each.grad = torch.randn_like(each)
+        optimizer.step()
+
+    step(model, optimizer, 1)
+    twin = copy.deepcopy(model)
+    restored = muon(twin, twin.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+    saved = {name: each.clone() for name, each in optimizer_tensors(model, optimizer).items()}
+    load_optimizer(twin, restored, saved)
+    step(model, optimizer, 2)
+    step(twin, restored, 2)
+
+    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(mine, other)
