@@ -1,11 +1,14 @@
 """BertClassifier: fitting, predicting, weights, the part held out, and scikit-learn's tools."""
 
 import inspect
+import pickle
 import re
 import signal
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -345,3 +348,68 @@ def test_a_signal_ends_more_than_one_fit(
     with pytest.raises(error) as caught:
         cross_val_score(BertClassifier(**quick), *toy(16), cv=2)
     assert str(caught.value) in ("stopped after step 1 of 8", "143")
+
+
+@pytest.mark.parametrize("long", ["truncate", "head-tail", "windows"])
+def test_long_texts(long: str, quick: Quick, toy: Data, tmp_path: Path) -> None:
+    X, y = toy(16)
+    X = [f"{text} {'the old and new ' * 4}" for text in X]
+    scores = [float(name == "colour") for name in y]
+    given = {**quick, "max_seq_length": 12, "max_steps": 1, "long": long}
+    for estimator, target in ((BertClassifier(**given), y), (BertRegressor(**given), scores)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted = estimator.fit(X, target)
+            fitted.predict(X)
+        told = [str(each.message) for each in caught]
+        lost = {"truncate": "their end", "head-tail": "their middle"}.get(long)
+        if lost is None:
+            assert not told
+        else:
+            assert len(told) == 2
+            assert all(
+                f"16 of 16 examples are longer than max_seq_length=12 tokens and lose {lost}"
+                in each
+                for each in told
+            )
+        assert clone(fitted).get_params()["long"] == long
+        fitted.save(tmp_path / type(fitted).__name__)
+        loaded = type(fitted).load(tmp_path / type(fitted).__name__)
+        assert (loaded.long, loaded.doc_stride) == (long, None)
+        again = pickle.loads(pickle.dumps(fitted))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = fitted._outputs(X)
+            for other in (loaded, again):
+                np.testing.assert_array_equal(other._outputs(X), expected)
+
+
+def test_windows_answer_as_the_mean_of_their_texts(quick: Quick, toy: Data) -> None:
+    X, y = toy(16)
+    given = {**quick, "max_seq_length": 12, "max_steps": 1}
+    fitted = BertClassifier(**given, long="windows", doc_stride=10).fit(X, y)
+    words = [f"{color} {animal}" for color in ("red", "green") for animal in ("cat", "hen")]
+    text = " ".join(words * 5)
+    parts = [" ".join(text.split()[start : start + 10]) for start in range(0, 40, 10)]
+    np.testing.assert_allclose(
+        fitted._outputs([text]), fitted._outputs(parts).mean(0, keepdims=True), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"long": "middle"}, "^long is 'middle'; expected truncate or head-tail or windows"),
+        ({"doc_stride": 5}, "^doc_stride 5 has no meaning without long windows"),
+        ({"long": "windows", "doc_stride": 0}, "^doc_stride is 0; expected a number above 0"),
+    ],
+)
+def test_what_long_texts_cannot_be(params: Quick, message: str, quick: Quick, toy: Data) -> None:
+    for estimator in (BertClassifier, BertRegressor):
+        with pytest.raises(UsageError, match=message):
+            estimator(**quick, **params).fit(["red", "cat"], [0, 1])
+
+
+def test_ends_of_pairs_cannot_be_kept(quick: Quick) -> None:
+    with pytest.raises(UsageError, match="long head-tail is for single texts"):
+        BertClassifier(**quick, long="head-tail").fit([("red", "cat"), ("cat", "red")], [0, 1])

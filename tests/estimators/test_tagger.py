@@ -63,7 +63,7 @@ def test_parameters_are_the_training_arguments() -> None:
     }
     assert {name: parameters[name].default for name in expected} == expected
     ours, theirs = (set(each()._get_param_names()) for each in (BertTagger, BertClassifier))
-    assert ours ^ theirs == {"doc_stride", "class_weight"}
+    assert ours ^ theirs == {"long", "class_weight"}
 
 
 def test_learns_and_predicts(tagger: BertTagger, toy_tags: Data) -> None:

@@ -334,3 +334,14 @@ def test_through_the_shell(
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(answers) == 60
     assert set(answers[0]) == {"labels", "scores", "num_tokens", "truncated"}
+
+
+def test_a_label_that_would_only_be_measured_is_learned_instead() -> None:
+    # Each text counts for one label; both texts of "b" count for others, and both may be held out.
+    sets = [("a",), ("a", "b"), ("c",), ("c", "b"), ("a",), ("c",)]
+    for seed in range(20):
+        train, dev = MultiLabelClassification.hold_out(examples_of(*sets), 0.5, seed=seed)
+
+        assert dev
+        learned = {label for one in train for label in one.labels or ()}
+        assert {label for one in dev for label in one.labels or ()} <= learned

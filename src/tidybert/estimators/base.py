@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: parameters, fitting, running, pickling, saving.
+"""What the estimators that train share: parameters, fitting, running, pickling, saving.
 
 After scikit-learn's developer guide (develop.rst): no logic in __init__, checks in fit, fitted
 attributes end in an underscore.
@@ -21,18 +21,9 @@ from torch import nn
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig, read_json_object
 from tidybert.data.checks import DataReport
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
-from tidybert.data.splits import random_split, stratified_split
 from tidybert.errors import DataError, UsageError, WeightsError
-from tidybert.estimators.inputs import (
-    Text,
-    check_width,
-    read_column,
-    read_texts,
-    read_weights,
-    text_tags,
-)
+from tidybert.estimators.inputs import text_tags
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.loading import choose_device, load_finished
@@ -40,7 +31,7 @@ from tidybert.inference.running import run_features
 from tidybert.pretrained import model_directory
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
-from tidybert.tasks.texts import example_outputs
+from tidybert.tasks.texts import TextTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.trainer import StepReport, TrainingResult
@@ -49,13 +40,18 @@ RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
 """The training arguments that are about files alone, of which fit writes none."""
 
 _STEPS_PER_LINE = 10
-_ESTIMATORS = {"classify": "BertClassifier", "regress": "BertRegressor", "tag": "BertTagger"}
+_ESTIMATORS = {
+    "classify": "BertClassifier",
+    "multi-label": "BertClassifier",
+    "regress": "BertRegressor",
+    "tag": "BertTagger",
+}
 
 
 class BertEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; see BertClassifier for the parameters."""
 
-    _task_name: str
+    _task_names: tuple[str, ...]
     task_: AnyTask
     model_: nn.Module
     tokenizer_: BertTokenizer
@@ -69,6 +65,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         vocab: str | Path | None = None,
         max_seq_length: int = 128,
+        doc_stride: int | None = None,
         num_train_epochs: float = 3.0,
         max_steps: int | None = None,
         train_batch_size: int = 32,
@@ -93,6 +90,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         self.model = model
         self.vocab = vocab
         self.max_seq_length = max_seq_length
+        self.doc_stride = doc_stride
         self.num_train_epochs = num_train_epochs
         self.max_steps = max_steps
         self.train_batch_size = train_batch_size
@@ -122,7 +120,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         directory = Path(directory)
-        values = {"task": self._task_name, **self._stored()}
+        values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -143,18 +141,21 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         metrics are known.  Raises what ``Predictor`` raises, and UsageError for another task.
         """
         task, model, tokenizer, metadata = load_finished(run)
-        if task.name != cls._task_name:
+        if task.name not in cls._task_names:
             other = _ESTIMATORS.get(task.name)
             raise UsageError(
-                f"{run} was trained to {task.name}, {cls.__name__} is to {cls._task_name}: load it "
-                f"with {f'{other}.load' if other else 'Predictor'}"
+                f"{run} was trained to {task.name}, {cls.__name__} is to "
+                f"{' or '.join(cls._task_names)}: load it with "
+                f"{f'{other}.load' if other else 'Predictor'}"
             )
         path = model_directory(run) / "arguments.json"
         stored: dict[str, Any] = {"model": str(run)}
         if path.is_file():
             stored = read_json_object(path)
         known = {*cls._get_param_names()} - {"device"}
-        estimator = cls(**{name: value for name, value in stored.items() if name in known})
+        # The shell writes null for a flag that was not given.
+        given = {name: value for name, value in stored.items() if value is not None}
+        estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator.device = device
         estimator.task_, estimator.model_, estimator.tokenizer_ = task, model, tokenizer
         estimator.max_seq_length_ = metadata.max_seq_length
@@ -174,36 +175,6 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     def _restore(self, stored: dict[str, Any]) -> None:
         """Set the attributes that only one estimator has, from what ``_stored`` gave."""
 
-    def _read(
-        self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[list[tuple[int, Text]], npt.NDArray[Any], npt.NDArray[np.float64]]:
-        """Texts with their places in X, y, and weights, without the examples of weight 0."""
-        texts = read_texts(X)
-        if y is None:
-            raise DataError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        column = read_column(y, len(texts))
-        weights = read_weights(sample_weight, len(texts))
-        kept = np.flatnonzero(weights)
-        return [(index, texts[index]) for index in kept.tolist()], column[kept], weights[kept]
-
-    def _finetune(
-        self,
-        task: AnyTask,
-        texts: Sequence[tuple[int, Text]],
-        labels: Sequence[str],
-        weights: npt.NDArray[np.float64],
-    ) -> Self:
-        """Train on texts, and set the fitted attributes."""
-        examples = [
-            TextExample(text[0], text[1] if len(text) == 2 else None, label, index)
-            for (index, text), label in zip(texts, labels, strict=True)
-        ]
-        self._train(task, examples, weights)
-        self.n_features_in_ = len(texts[0][1])
-        return self
-
     def _train(
         self, task: AnyTask, examples: Sequence[Any], weights: npt.NDArray[np.float64]
     ) -> None:
@@ -222,26 +193,11 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 vocab=self.vocab,
                 device=str(device),
                 example_weights=weights[train].tolist(),
-                callbacks=self._callbacks(),
+                callbacks=self._callbacks(task),
             )
         self.task_, self.model_ = finished.task, finished.model
         self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
-
-    def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
-        """The model's outputs for each example, (n, C), in order."""
-        check_is_fitted(self)
-        texts = read_texts(X)
-        expected = getattr(self, "n_features_in_", len(texts[0]))
-        check_width(texts, expected, type(self).__name__)
-        examples = [
-            TextExample(text[0], text[1] if len(text) == 2 else None, None, index)
-            for index, text in enumerate(texts)
-        ]
-        features, outputs = self._run(examples)
-        truncated = [one.num_tokens for one in features if one.truncated]
-        warn_of_truncation(truncated, len(features), self.max_seq_length_)
-        return example_outputs(outputs, features)
 
     def _run(self, examples: Sequence[Any]) -> tuple[list[Features], Outputs]:
         """The features of examples, and what the model says of each."""
@@ -264,30 +220,26 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     def _split(
         self, task: AnyTask, examples: Sequence[Any]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Indices of the examples to train on and of those held out."""
+        """Places among the examples, whose rows differ, of those to train on and those held out."""
         fraction, everything = self.validation_fraction, np.arange(len(examples))
         if not fraction:
             return everything, everything[:0]
         if not 0 < fraction < 1:
             raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
         try:
-            return self._hold_out(task, examples)
+            parts = task.hold_out(examples, fraction, self.seed)
         except DataError as error:
             raise DataError(
                 f"validation_fraction is {fraction}, but none of {len(examples)} examples can be "
                 "spared: give more examples, or validation_fraction=0"
             ) from error
+        places = {one.row: place for place, one in enumerate(examples)}
+        train, dev = (np.array([places[one.row] for one in part]) for part in parts)
+        return train, dev
 
-    def _hold_out(
-        self, task: AnyTask, examples: Sequence[Any]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        texts = [(one.text, one.text_pair) for one in examples]
-        if task.label_names is None:
-            return random_split(len(examples), self.validation_fraction, self.seed, texts=texts)
-        labels = [one.label or "" for one in examples]
-        return stratified_split(labels, self.validation_fraction, self.seed, texts=texts)
+    def _callbacks(self, task: AnyTask) -> Callbacks:
+        mode = task.long_texts.mode if isinstance(task, TextTask) else "truncate"
 
-    def _callbacks(self) -> Callbacks:
         def step(done: StepReport) -> None:
             if done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps:
                 speed = done.num_examples / done.seconds
@@ -306,7 +258,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             for part, count in report.num_truncated.items():
                 longest = [report.num_tokens[part]["max"]] * count
                 total = report.num_train if part == "train" else report.num_dev
-                warn_of_truncation(longest, total or 0, self.max_seq_length)
+                warn_of_truncation(longest, total or 0, self.max_seq_length, mode)
 
         if not self.verbose:
             return Callbacks(data=data)

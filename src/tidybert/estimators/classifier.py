@@ -1,6 +1,6 @@
 """BertClassifier: fine-tuning to classes behind scikit-learn's interface."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,14 +10,16 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 
-from tidybert.errors import ConfigError, DataError
-from tidybert.estimators.base import BertEstimator
-from tidybert.estimators.inputs import label_names, read_labels
+from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.estimators.indicators import is_matrix, read_indicators
+from tidybert.estimators.inputs import Text, label_names, read_column, read_labels
+from tidybert.estimators.texts import TextEstimator, example_of
 from tidybert.tasks.classification import Classification, softmax
+from tidybert.tasks.multi_label import MultiLabelClassification, sigmoid
 
 
-class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
-    """Classify texts, or pairs of texts.
+class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
+    """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
 
     The parameters have the names and defaults of TrainingArguments, so of ``tidybert finetune`` and
     arguments.json; so ``seed``, which scikit-learn would call random_state.  It is always a number:
@@ -27,6 +29,10 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
         vocab: a MODEL whose vocabulary is used, with a size.
         max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
+        long: what becomes of an example that is longer: truncate keeps the beginning, head-tail the
+            beginning and the end, windows reads it all and averages.
+        doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
+            of a window that is shorter than twice that.
         num_train_epochs: passes over the training data; a part of one is allowed.
         max_steps: stop after so many steps, whatever num_train_epochs says.
         train_batch_size: examples a step.
@@ -49,17 +55,18 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         verbose: above 0, tell on stderr what was found in the data and how training goes.
 
     Attributes:
-        classes_: the labels, sorted, (C,), of y's type.
+        classes_: the labels, sorted, (C,), of y's type; of a matrix y its columns, 0 to C - 1, or
+            their names in a DataFrame.
         n_features_in_: 1 for single texts, 2 for pairs.
         model_: the BertForSequenceClassification, in evaluation mode.
         tokenizer_: its BertTokenizer.
-        task_: its Classification.
+        task_: its Classification, or the MultiLabelClassification, whose ``thresholds`` decide.
         max_seq_length_: max_seq_length as it was fitted.
         result_: a TrainingResult: steps, seconds, and the metrics on the part held out.
     """
 
-    _task_name = "classify"
-    task_: Classification
+    _task_names = ("classify", "multi-label")
+    task_: Classification | MultiLabelClassification
     classes_: npt.NDArray[Any]
 
     def __init__(
@@ -68,6 +75,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         *,
         vocab: str | Path | None = None,
         max_seq_length: int = 128,
+        long: str = "truncate",
+        doc_stride: int | None = None,
         num_train_epochs: float = 3.0,
         max_steps: int | None = None,
         train_batch_size: int = 32,
@@ -94,6 +103,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
             model,
             vocab=vocab,
             max_seq_length=max_seq_length,
+            long=long,
+            doc_stride=doc_stride,
             num_train_epochs=num_train_epochs,
             max_steps=max_steps,
             train_batch_size=train_batch_size,
@@ -122,43 +133,89 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
 
         Args:
             X: n texts: a list, array or Series of str; or n pairs, as (text, text_pair) or (n, 2).
-            y: n labels: strings, integers, booleans, or other values that can be sorted.
+            y: n labels: strings, integers, booleans, or other values that can be sorted; or for any
+                number of labels an example (n, L) of 0 and 1, an array, DataFrame or sparse matrix.
             sample_weight: (n,) the examples' shares in the loss of a step; 0 leaves one out.
 
         Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
         parameter's value, and what loading ``model`` raises.
         """
-        texts, column, weights = self._read(X, y, sample_weight)
+        texts, kept, weights = self._read(X, y, sample_weight)
+        if is_matrix(y):
+            return self._fit_matrix(texts, y, kept, weights)
+        column = read_column(y, len(texts))[kept]
         classes, ids = read_labels(column)
         names = label_names(classes)
         weights = weights * self._class_weights(classes, column)[ids]
-        self._finetune(Classification(names), texts, [names[each] for each in ids], weights)
+        examples = [
+            example_of(place, texts[place], names[each])
+            for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
+        ]
+        task = Classification(names, long_texts=self._long_texts())
+        self._finetune(task, examples, weights)
+        self.classes_ = classes
+        return self
+
+    def _fit_matrix(
+        self,
+        texts: Sequence[Text],
+        y: Any,
+        kept: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+    ) -> Self:
+        if self.class_weight is not None:
+            raise UsageError(
+                "class_weight has no meaning for y of several columns, whose labels are decided "
+                "one by one: leave it out"
+            )
+        indicators, classes = read_indicators(y, len(texts))
+        names = label_names(classes)
+        examples = [
+            example_of(
+                place,
+                texts[place],
+                labels=tuple(names[at] for at in np.flatnonzero(indicators[place])),
+            )
+            for place in kept.tolist()
+        ]
+        task = MultiLabelClassification(names, long_texts=self._long_texts())
+        self._finetune(task, examples, weights)
         self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most probable label of each example, (n,) of y's type."""
+        """The most probable label of each example, (n,) of y's type.
+
+        After a matrix y, (n, L) of 0 and 1: whether each probability reaches its label's threshold.
+        """
         outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return self.task_.decisions(sigmoid(outputs)).astype(np.int64)
         return np.asarray(self.classes_[outputs.argmax(1)])
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Probabilities (n, C), in the order of ``classes_``."""
-        return softmax(self._scaled(X))
+        """Probabilities (n, C), in the order of ``classes_``; after a matrix y each by itself."""
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return sigmoid(outputs)
+        return softmax(outputs / np.float32(self.task_.temperature))
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities, (n, C)."""
-        outputs = self._scaled(X).astype(np.float64)
-        shifted = outputs - outputs.max(1, keepdims=True)
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return -np.logaddexp(0.0, -outputs.astype(np.float64))
+        # Where no part held out asked for a temperature it is 1.
+        scaled = (outputs / np.float32(self.task_.temperature)).astype(np.float64)
+        shifted = scaled - scaled.max(1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
-
-    def _scaled(self, X: Any) -> npt.NDArray[np.float32]:
-        """Logits (n, C) divided by the temperature that the part held out asked for, if any was."""
-        return self._outputs(X) / np.float32(self.task_.temperature)
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """Logits (n, C); of two classes the second's logit less the first's, (n,)."""
         outputs = self._outputs(X).astype(np.float64)
-        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+        if isinstance(self.task_, MultiLabelClassification) or outputs.shape[1] != 2:
+            return outputs
+        return np.asarray(outputs[:, 1] - outputs[:, 0])
 
     def _class_weights(
         self, classes: npt.NDArray[Any], column: npt.NDArray[Any]
@@ -187,6 +244,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
         return stored
 
     def _restore(self, stored: dict[str, Any]) -> None:
+        super()._restore(stored)
         names = list(self.task_.label_names or ())
         classes = np.array(stored.get("classes", names))
         if classes.ndim != 1 or label_names(classes) != names:
@@ -199,15 +257,26 @@ class BertClassifier(ClassifierMixin, BertEstimator):  # type: ignore[misc]
             self.class_weight = {
                 by_name.get(name, name): weight for name, weight in self.class_weight.items()
             }
-        # The shell orders classes as numbers where they are; scikit-learn expects them sorted.
-        order = np.argsort(classes, kind="stable")
-        self.classes_ = classes[order]
+        self.classes_ = classes
+        if isinstance(self.task_, Classification):
+            self._sort_classes(self.task_)
+
+    def _sort_classes(self, task: Classification) -> None:
+        """The shell orders classes as numbers where they are; scikit-learn expects them sorted."""
+        order = np.argsort(self.classes_, kind="stable")
+        names = list(task.label_names or ())
+        self.classes_ = self.classes_[order]
         self.task_ = Classification(
             [names[index] for index in order],
-            temperature=self.task_.temperature,
-            long_texts=self.task_.long_texts,
+            temperature=task.temperature,
+            long_texts=task.long_texts,
         )
         head: Any = self.model_.classifier
         with torch.no_grad():
             for parameter in (head.weight, head.bias):
                 parameter.copy_(parameter[torch.from_numpy(order)].clone())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

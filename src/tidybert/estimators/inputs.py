@@ -77,7 +77,7 @@ def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:
         )
     # NumPy would turn the other values of a list with strings into strings: None into "None".
     values = column.tolist() if hasattr(y, "dtype") else np.array(y, dtype=object).ravel().tolist()
-    missing = [index for index, value in enumerate(values) if _is_missing(value)]
+    missing = [index for index, value in enumerate(values) if is_missing(value)]
     if missing:
         raise DataError(
             f"y has {len(missing)} missing values (None or NaN), the first at y[{missing[0]}]: "
@@ -226,7 +226,7 @@ def _check_strings(texts: list[Text]) -> None:
     ]
     if not wrong:
         return
-    missing = [index for index, value in wrong if _is_missing(value)]
+    missing = [index for index, value in wrong if is_missing(value)]
     if missing:
         raise DataError(
             f"X has {len(missing)} missing texts (None or NaN), the first at X[{missing[0]}]: drop "
@@ -239,7 +239,8 @@ def _check_strings(texts: list[Text]) -> None:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or one of pandas' marks for what is not there."""
     if isinstance(value, float):
         return value != value
     # pandas' own marks are known by name, for pandas need not be installed.

@@ -10,6 +10,12 @@ from contextlib import contextmanager
 from tidybert.errors import TidyBertError
 from tidybert.training.interruption import TrainingInterrupted
 
+_LOST = {
+    "truncate": "their end",
+    "head-tail": "their middle",
+    "windows": "the end of their first text",
+}
+
 
 @contextmanager
 def as_in_python() -> Iterator[None]:
@@ -36,11 +42,14 @@ def tell(line: str) -> None:
     print(python_words(line), file=sys.stderr)
 
 
-def warn_of_truncation(lengths: Sequence[int], total: int, max_seq_length: int) -> None:
+def warn_of_truncation(
+    lengths: Sequence[int], total: int, max_seq_length: int, mode: str = "truncate"
+) -> None:
+    """Warn of texts of these lengths, in tokens, that ``mode`` (of LongTexts) has cut."""
     if lengths:
         warnings.warn(
             f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
-            f"tokens and lose their end (the longest has {max(lengths)}); a higher max_seq_length "
-            "keeps them whole, at the cost of time",
+            f"tokens and lose {_LOST[mode]} (the longest has {max(lengths)}); a higher "
+            "max_seq_length keeps them whole, at the cost of time",
             stacklevel=4,
         )

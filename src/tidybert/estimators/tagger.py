@@ -7,14 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tidybert.data.splits import random_split
 from tidybert.data.tagged import TaggedExample
 from tidybert.estimators.base import BertEstimator
 from tidybert.estimators.inputs import read_weights
 from tidybert.estimators.sentences import read_sentences, read_tags
 from tidybert.metrics.entities import TagCounts
 from tidybert.tasks.options import TaskOptions
-from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.tagging import Tagging
 
 
@@ -25,12 +23,9 @@ class BertTagger(BertEstimator):
     has a prefix (B-PER) they mark entities; these may be in IOB1, IOB2, IOBES or BILOU, and are
     predicted in IOB2.
 
-    The parameters are those of BertClassifier but for ``class_weight``, and one more.  Sentences
-    longer than ``max_seq_length`` are read in windows, and nothing is cut off.
-
-    Args:
-        doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
-            of a window that is shorter than twice that.
+    The parameters are those of BertClassifier but for ``long`` and ``class_weight``.  Sentences
+    longer than ``max_seq_length`` are read in windows, ``doc_stride`` tokens apart, and nothing is
+    cut off.
 
     Attributes:
         classes_: the tags, in the order of the model's outputs.
@@ -38,7 +33,7 @@ class BertTagger(BertEstimator):
         tokenizer_, task_, max_seq_length_, result_: as BertClassifier has them.
     """
 
-    _task_name = "tag"
+    _task_names = ("tag",)
     task_: Tagging
     classes_: npt.NDArray[Any]
 
@@ -74,6 +69,7 @@ class BertTagger(BertEstimator):
             model,
             vocab=vocab,
             max_seq_length=max_seq_length,
+            doc_stride=doc_stride,
             num_train_epochs=num_train_epochs,
             max_steps=max_steps,
             train_batch_size=train_batch_size,
@@ -95,7 +91,6 @@ class BertTagger(BertEstimator):
             device=device,
             verbose=verbose,
         )
-        self.doc_stride = doc_stride
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fine-tune ``model`` on sentences X and their tags y.
@@ -134,12 +129,6 @@ class BertTagger(BertEstimator):
         tags = read_tags(y, predicted)
         counts = TagCounts.compare(tags, predicted, of_entities=self.task_.of_entities)
         return counts.scores()[self.task_.metric]
-
-    def _hold_out(
-        self, task: AnyTask, examples: Any
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        words = [one.words for one in examples]
-        return random_split(len(examples), self.validation_fraction, self.seed, texts=words)
 
     def _restore(self, stored: dict[str, Any]) -> None:
         self.classes_ = np.array(self.task_.label_names)

@@ -77,7 +77,7 @@ class MultiLabelClassification(TextTask):
     def hold_out(
         cls, examples: Sequence[TextExample], fraction: float, seed: int
     ) -> tuple[list[TextExample], list[TextExample]]:
-        """Every label is on both sides where it has two texts: a text counts for its rarest."""
+        """A text counts for its rarest label; none that is measured is without a text to learn."""
         counts: dict[str, int] = {}
         for example in examples:
             for label in example.labels or ():
@@ -85,7 +85,22 @@ class MultiLabelClassification(TextTask):
         rarest = [min(e.labels, key=counts.__getitem__) if e.labels else "" for e in examples]
         texts = [(one.text, one.text_pair) for one in examples]
         train, dev = stratified_split(rarest, fraction, seed, texts=texts)
-        return [examples[index] for index in train], [examples[index] for index in dev]
+        known = {label for index in train for label in examples[index].labels or ()}
+        needed: set[tuple[str, str | None]] = set()
+        for index in dev:
+            if not known.issuperset(labels := examples[index].labels or ()):
+                known.update(labels)
+                needed.add(texts[index])
+        if all(texts[index] in needed for index in dev):
+            raise DataError(
+                f"{len(examples)} texts cannot be split: each of those that could be held out has "
+                "a label of its own; add examples, or name a dev file with --dev"
+            )
+        held_out = {index for index in dev.tolist() if texts[index] not in needed}
+        return (
+            [each for index, each in enumerate(examples) if index not in held_out],
+            [each for index, each in enumerate(examples) if index in held_out],
+        )
 
     @classmethod
     def from_examples(cls, examples: Sequence[TextExample], options: TaskOptions) -> Self:
@@ -160,7 +175,7 @@ class MultiLabelClassification(TextTask):
         probabilities = _probabilities(outputs, features)
         found = multi_label_metrics(
             self._truth(first_features(features)),
-            self._decisions(probabilities),
+            self.decisions(probabilities),
             self._names,
             probabilities,
         )
@@ -178,7 +193,7 @@ class MultiLabelClassification(TextTask):
                 "scores": dict(zip(self._names, scores, strict=True)),
             }
             for scores, decided in zip(
-                probabilities.tolist(), self._decisions(probabilities), strict=True
+                probabilities.tolist(), self.decisions(probabilities), strict=True
             )
         ]
         return self.with_windows(answers, features)
@@ -189,7 +204,7 @@ class MultiLabelClassification(TextTask):
         """An answer is right where all its labels are; its probability is the product of theirs."""
         probabilities = _probabilities(outputs, features)
         firsts = first_features(features)
-        decisions, truth = self._decisions(probabilities), self._truth(firsts)
+        decisions, truth = self.decisions(probabilities), self._truth(firsts)
         sure = np.where(decisions, probabilities, 1 - probabilities).prod(1)
         expected = np.where(truth, probabilities, 1 - probabilities).prod(1)
         return [
@@ -211,7 +226,7 @@ class MultiLabelClassification(TextTask):
     ) -> Scorer:
         probabilities = _probabilities(outputs, features)
         truth = self._truth(first_features(features))
-        return MultiLabelScorer(truth, self._decisions(probabilities), probabilities)
+        return MultiLabelScorer(truth, self.decisions(probabilities), probabilities)
 
     def _truth(self, features: Sequence[Features]) -> npt.NDArray[np.bool_]:
         """(number of features, C)."""
@@ -220,7 +235,8 @@ class MultiLabelClassification(TextTask):
             truth[row, list(one.label)] = True
         return truth
 
-    def _decisions(self, probabilities: Floats) -> npt.NDArray[np.bool_]:
+    def decisions(self, probabilities: Floats) -> npt.NDArray[np.bool_]:
+        """(B, C): whether each probability, (B, C), reaches the threshold of its label."""
         thresholds = [self.thresholds.get(name, DEFAULT_THRESHOLD) for name in self._names]
         return probabilities >= np.array(thresholds)
 
@@ -228,9 +244,13 @@ class MultiLabelClassification(TextTask):
         return [self._names[at] for at in np.flatnonzero(decided)]
 
 
-def _probabilities(outputs: Outputs, features: Sequence[Features]) -> Floats:
-    """(number of examples, C)."""
-    logits = example_outputs(outputs, features).astype(np.float64)
+def sigmoid(logits: npt.NDArray[np.float32]) -> Floats:
+    """Probabilities (B, C) of logits (B, C), each by itself."""
     # Of a large negative logit the exponential overflows to infinity, and 0 is right.
     with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-logits)))
+        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))))
+
+
+def _probabilities(outputs: Outputs, features: Sequence[Features]) -> Floats:
+    """(number of examples, C)."""
+    return sigmoid(example_outputs(outputs, features))
