@@ -33,6 +33,7 @@ from tidybert.tasks.pretraining import (
 )
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.distributed import Processes
+from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
 from tidybert.training.pretraining_arguments import (
     PretrainingArguments,
@@ -41,7 +42,6 @@ from tidybert.training.pretraining_arguments import (
 )
 from tidybert.training.runs import check_run, write_arguments
 from tidybert.training.state import checkpoints_directory
-from tidybert.training.trainer import is_mixed
 
 _MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
 # Dense bfloat16 operations a second, as NVIDIA states them.
@@ -252,7 +252,7 @@ class _HeldOut:
         correct = dict.fromkeys(self.taken.counts, 0.0)
         with (
             torch.inference_mode(),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed),
+            autocast(self.device, self.is_mixed),
         ):
             for batch in self.taken.batches:
                 for name, part in loss_parts(model, batch.to(self.device)).items():

@@ -164,6 +164,21 @@ def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_mixed_precision_learns_alike(optimizer: str, small: Small, tmp_path: Path) -> None:
+    given = {"optimizer": optimizer, "dropout": 0.0}
+    for precision in ("float32", "bfloat16"):
+        small(tmp_path / precision, precision=precision, **given)
+
+    a, b = (
+        [line["loss"] for line in lines_of(tmp_path / name / "metrics.jsonl") if "loss" in line]
+        for name in ("float32", "bfloat16")
+    )
+    assert a != b
+    assert a == pytest.approx(b, rel=0.02)
+    assert {each.dtype for each in read_tensors(tmp_path / "bfloat16").values()} == {torch.float32}
+
+
 def test_the_size_of_micro_batches_and_kept_activations_change_only_rounding(
     small: Small, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tidybert.data.batching import Batch, collate, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, UsageError
 from tidybert.training.arguments import TrainingArguments
+from tidybert.training.precision import is_mixed
 from tidybert.training.trainer import StepReport, Trainer
 
 
@@ -406,10 +407,31 @@ def test_steps_and_evaluations_are_logged(
     assert told == [(7, {"score": 0.25}), (14, {"score": 0.5})]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there bfloat16 can be had")
-def test_half_precision_that_cannot_be_had_is_refused(
+def test_mixed_precision_learns_alike_with_weights_in_float32(
     make_trainer: Callable[..., Trainer],
 ) -> None:
-    assert not make_trainer(precision="auto").is_mixed
-    with pytest.raises(UsageError, match="--precision bfloat16 needs a CUDA device"):
-        make_trainer(precision="bfloat16")
+    losses: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+    for precision, found in losses.items():
+        trainer = make_trainer(
+            precision=precision, report=lambda done, found=found: found.append(done.loss)
+        )
+        assert trainer.is_mixed == (precision == "bfloat16")
+        trainer.train()
+        assert {each.dtype for each in trainer.model.parameters()} == {torch.float32}
+
+    assert losses["bfloat16"] != losses["float32"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "expected"),
+    [("auto", "cpu", False), ("float32", "cpu", False), ("bfloat16", "cpu", True)],
+)
+def test_a_cpu_is_mixed_only_where_it_is_asked(precision: str, device: str, expected: bool) -> None:
+    assert is_mixed(precision, torch.device(device)) is expected
+
+
+def test_half_precision_that_cannot_be_had_is_refused() -> None:
+    assert not is_mixed("auto", torch.device("mps"))
+    with pytest.raises(UsageError, match="--precision bfloat16 needs a CPU or a CUDA device"):
+        is_mixed("bfloat16", torch.device("mps"))

@@ -29,6 +29,7 @@ from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import adamw, muon
+from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
 from tidybert.training.state import (
     Checkpoint,
@@ -40,7 +41,6 @@ from tidybert.training.state import (
     write_best,
     write_checkpoint,
 )
-from tidybert.training.trainer import is_mixed
 
 
 class Part(Protocol):
@@ -311,7 +311,7 @@ class Pretrainer:
     ) -> Mapping[str, Part]:
         """Add a batch's gradients; TrainingError where the device's memory is too small."""
         try:
-            with self._precision():
+            with autocast(self.device, self.is_mixed):
                 parts = self.loss(shared, batch.to(self.device))
             # DDP divides the sum of the gradients by the number of processes.
             scaled = [
@@ -326,9 +326,6 @@ class Pretrainer:
                 "the same but for rounding"
             ) from error
         return parts
-
-    def _precision(self) -> "torch.autocast | nullcontext[None]":
-        return torch.autocast("cuda", torch.bfloat16) if self.is_mixed else nullcontext()
 
     def _save_is_due(self) -> bool:
         if self.state.step % self.arguments.save_steps == 0:

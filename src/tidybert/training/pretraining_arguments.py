@@ -100,7 +100,7 @@ class PretrainingArguments:
     """Stop after so many steps in a row whose loss or gradient was not finite; such steps update
     nothing."""
     precision: str = "auto"
-    """float32, or bfloat16 (autocast, on CUDA); auto: bfloat16 on CUDA, float32 elsewhere."""
+    """float32, or bfloat16 (autocast); auto: bfloat16 on CUDA, float32 elsewhere."""
     compile: bool = False
     """torch.compile the encoder (CUDA)."""
     checkpoint_activations: bool = False

@@ -28,6 +28,7 @@ from tidybert.training.frozen import FrozenStates
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
+from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.state import (
     Checkpoint,
     TrainingState,
@@ -214,7 +215,7 @@ class Trainer:
                 batch = self.frozen_states.attach(batch, chosen[part])
             if self.vocabulary is not None:
                 batch = self.vocabulary.renumber(batch)
-            with self._precision():
+            with autocast(self.device, self.is_mixed):
                 part_loss = self.loss(self.model, batch) / total_weight
             part_loss.backward()
             loss += part_loss.item()
@@ -247,9 +248,6 @@ class Trainer:
             self._order_of_epoch = epoch
         size = self.arguments.train_batch_size
         return self._order[place * size : (place + 1) * size]
-
-    def _precision(self) -> torch.autocast | nullcontext[None]:
-        return torch.autocast("cuda", torch.bfloat16) if self.is_mixed else nullcontext()
 
     def _is_due(self, every: int | None) -> bool:
         step = self.state.step
@@ -335,17 +333,6 @@ class Trainer:
             "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
             "resumed only with the same arguments"
         )
-
-
-def is_mixed(precision: str, device: torch.device) -> bool:
-    """Whether steps run in bfloat16 under autocast; UsageError where it is asked for in vain."""
-    can = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    if precision == "bfloat16" and not can:
-        raise UsageError(
-            f"--precision bfloat16 needs a CUDA device that has it, and the model is on {device}: "
-            "use float32, or auto"
-        )
-    return can and precision != "float32"
 
 
 def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
