@@ -1,8 +1,10 @@
-"""Jobs fine-tuned beside transformers, measured in turn, and the table of them.
+"""Jobs fine-tuned on several sides, measured in turn, and the table of them.
 
-What glue.py, text.py and choice.py share.  The sides take turns, each measurement in a process of
-its own and on one line of --out; a run that was stopped goes on from there.  The dev metric is that
-of the last weights on both sides: neither chooses its best step on the data that it is measured on.
+What glue.py, text.py and choice.py share, whose sides are tidybert and transformers, and
+own_model.py and adaptation.py, whose sides are weights to begin with.  The sides take turns, each
+measurement in a process of its own and on one line of --out; a run that was stopped goes on from
+there.  The dev metric is that of the last weights on all sides: none chooses its best step on the
+data that it is measured on.
 """
 
 import argparse
@@ -34,6 +36,7 @@ class Job:
     num_examples: int | None = None
     """Only the first so many training examples; None for all."""
     num_train_epochs: int = 1
+    learning_rate: float = 1e-4
 
     def work(self, model: str, seed: int, max_steps: int | None) -> FinetuningWork:
         """What both sides do with one seed, in at most so many steps."""
@@ -46,7 +49,7 @@ class Job:
             num_examples=self.num_examples,
             num_train_epochs=self.num_train_epochs,
             max_steps=max_steps,
-            learning_rate=1e-4,
+            learning_rate=self.learning_rate,
             seed=seed,
         )
 
@@ -93,11 +96,49 @@ def _rows(
     for metric in metrics:
         cells = []
         for side in SIDES:
-            values = [100 * by_side[side][seed]["metrics"][metric] for seed in seeds]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.mean(values):.1f}{spread}")
+            cells.append(percent([by_side[side][seed]["metrics"][metric] for seed in seeds]))
         yield "| " + " | ".join([first[0], metric, *cells, *first[1:]]) + " |"
         first = [""] * len(first)
+
+
+def table_of_scores(
+    jobs: Mapping[str, Job],
+    results: Sequence[Mapping[str, Any]],
+    sides: Sequence[str],
+    published: Mapping[str, Mapping[tuple[str, str], float]] | None = None,
+) -> list[str]:
+    """Markdown rows: each metric on every side, over the seeds that all of them have.
+
+    ``published`` are further columns: by name, the percent of (task, metric).
+    """
+    others = published or {}
+    columns = ["task", "metric", *sides, "seeds", *others]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for name, job in jobs.items():
+        by_side = {
+            side: {
+                each["seed"]: each["metrics"]
+                for each in results
+                if (each["task"], each["side"]) == (name, side)
+            }
+            for side in sides
+        }
+        seeds = sorted(set.intersection(*(set(found) for found in by_side.values())))
+        first = [name, str(len(seeds))]
+        for metric in job.metrics if seeds else ():
+            cells = [percent([by_side[side][seed][metric] for seed in seeds]) for side in sides]
+            known = [found.get((name, metric)) for found in others.values()]
+            cells += [first[1], *("" if value is None else f"{value:.1f}" for value in known)]
+            lines.append("| " + " | ".join([first[0], metric, *cells]) + " |")
+            first = ["", ""]
+    return lines
+
+
+def percent(values: Sequence[float]) -> str:
+    """Mean and standard deviation of shares, in percent."""
+    values = [100 * value for value in values]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
 
 
 def run(
@@ -113,6 +154,13 @@ def run(
     a job's name, its work, and an empty folder for what has to be made before it is measured;
     ``measure`` is given a side and the work.
     """
+    arguments = flags(description, jobs, mark).parse_args()
+    results = measured_in_turn(arguments, jobs, SIDES, prepare, measure)
+    show(table(jobs, results), arguments.write, mark)
+
+
+def flags(description: str | None, jobs: Mapping[str, Job], mark: str) -> argparse.ArgumentParser:
+    """What every such measurement is told."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -122,7 +170,17 @@ def run(
     parser.add_argument("--max-steps", type=int, help="train so many steps at most, to try it")
     parser.add_argument("--out", type=Path, default=Path(f"{mark}.jsonl"))
     parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
-    arguments = parser.parse_args()
+    return parser
+
+
+def measured_in_turn(
+    arguments: argparse.Namespace,
+    jobs: Mapping[str, Job],
+    sides: Sequence[str],
+    prepare: Callable[[str, FinetuningWork, Path], FinetuningWork],
+    measure: Callable[[str, FinetuningWork], Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """All lines of --out, once it holds every job on every side with every seed."""
     results: list[Mapping[str, Any]] = []
     if arguments.out.exists():
         results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
@@ -130,7 +188,7 @@ def run(
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.tasks:
             # Who goes first changes with the seed, as the machine may grow slower or faster.
-            for side in SIDES if seed % 2 else reversed(SIDES):
+            for side in sides if seed % 2 else reversed(sides):
                 if (name, side, seed) in done:
                     continue
                 work = jobs[name].work(arguments.model, seed, arguments.max_steps)
@@ -142,10 +200,14 @@ def run(
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 print(name, side, seed, f"{measured['seconds']:.0f} s", flush=True)
-    lines = table(jobs, results)
+    return results
+
+
+def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
+    """Print a table, and put it between its marks in a page if there is one."""
     print("\n".join(lines))
-    if arguments.write:
-        put_between(arguments.write, mark, lines)
+    if page:
+        put_between(page, mark, lines)
 
 
 def put_between(path: Path, mark: str, lines: Sequence[str]) -> None:

@@ -1,0 +1,77 @@
+"""Pack a pre-trained RUN as the weights that tidybert carries, and check them.
+
+    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini
+
+The weights become float16.  They must answer as the RUN does, in tidybert and in transformers, and
+all files together must stay under 25 MB; otherwise nothing is left of them.  The sha256 that is
+printed belongs into src/tidybert/pretrained.py.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tidybert.checkpoints.files import atomic_directory
+from tidybert.checkpoints.packing import check_logits, pack, probe_inputs, probe_logits
+from tidybert.errors import TidyBertError
+
+
+def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
+    """Pack the RUN into ``directory``, which is replaced only once both programs agree."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "packed"
+        packed = pack(run, made)
+        difference = compare_with_transformers(run, made)
+        with atomic_directory(directory) as partial:
+            shutil.copytree(made, partial, dirs_exist_ok=True)
+    return {**asdict(packed), "difference_in_transformers": difference}
+
+
+def compare_with_transformers(run: Path, directory: Path) -> float:
+    """The largest difference between transformers' logits of what was packed and ours of the RUN.
+
+    As a share of the largest logit; raises WeightsError where it is above what rounding explains.
+    """
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    theirs, info = transformers.BertForPreTraining.from_pretrained(
+        directory, dtype=torch.float32, output_loading_info=True
+    )
+    for key in ("missing_keys", "unexpected_keys"):
+        if info[key]:
+            raise SystemExit(f"transformers finds {key}: {', '.join(info[key])}")
+    theirs.eval()
+    words, pairs = [], []
+    with torch.inference_mode():
+        for input_ids, token_type_ids in probe_inputs(run):
+            found = theirs(torch.tensor([input_ids]), token_type_ids=torch.tensor([token_type_ids]))
+            words.append(found.prediction_logits[0])
+            pairs.append(found.seq_relationship_logits[0])
+    return check_logits(
+        probe_logits(run), [torch.cat(words), torch.stack(pairs)], f"{directory} in transformers"
+    )
+
+
+def main() -> None:
+    """Pack, check, and print what was written as one JSON object."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="what tidybert pretrain wrote")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where the packed model goes")
+    arguments = parser.parse_args()
+    try:
+        print(json.dumps(packed_and_checked(arguments.run, arguments.directory)))
+    except TidyBertError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()
