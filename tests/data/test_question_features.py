@@ -1,5 +1,6 @@
 """Windows of questions: beside transformers' tokenizer, and answers as characters of the text."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,11 @@ def test_a_question_without_an_answer_points_at_the_first_row() -> None:
 def test_answers_must_be_known_to_be_learned() -> None:
     one = example("j", "a b")
 
-    with pytest.raises(DataError, match="line 7: question q has no right answer; give one, or say"):
+    with pytest.raises(DataError, match="id q: the question has no right answer; give one, or say"):
         add_answers(features_of(one), [one])
+    unnamed = replace(one, id="7")
+    with pytest.raises(DataError, match="line 7: the question has no right answer"):
+        add_answers(features_of(unnamed), [unnamed])
 
 
 @pytest.mark.parametrize(

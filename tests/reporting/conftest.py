@@ -56,7 +56,13 @@ def classified() -> Make:
             "model": "runs/model",
             "data": "data/dev.tsv",
             "date": "2026-01-02 03:04",
-            "metrics": {**metrics, "num_examples": count, "num_truncated": 0},
+            "metrics": {
+                **metrics,
+                "num_examples": count,
+                "num_truncated": 0,
+                "num_windowed": 0,
+                "num_windows": 0,
+            },
             "judgements": judgements,
             "max_seq_length": 64,
             "meanings": {"accuracy": "share that is right", "f1": "F1 of {positive}"},
@@ -88,6 +94,8 @@ def scored() -> Make:
             **regression_metrics(expected, predicted),
             "num_examples": count,
             "num_truncated": 0,
+            "num_windowed": 0,
+            "num_windows": 0,
         }
         given: dict[str, Any] = {
             "task": "regress",
@@ -119,7 +127,8 @@ def answered() -> Make:
                 confidence=0.3 + share * 0.6,
                 expected_probability=None,
                 num_tokens=at + 20,
-                row=at,
+                row=1,
+                id=f"q{at}",
             )
             for at, share in enumerate(shares)
         ]
@@ -128,7 +137,13 @@ def answered() -> Make:
             "model": "runs/answers",
             "data": "dev.json",
             "date": "2026-01-02",
-            "metrics": {"f1": float(np.mean(shares)), "num_examples": count, "num_truncated": 1},
+            "metrics": {
+                "f1": float(np.mean(shares)),
+                "num_examples": count,
+                "num_truncated": 1,
+                "num_windowed": 3,
+                "num_windows": 7,
+            },
             "judgements": judgements,
             "max_seq_length": 384,
             "metric": "f1",

@@ -43,6 +43,8 @@ def four() -> Evaluation:
             "confusion_matrix": [[1, 1], [0, 2]],
             "num_examples": 4,
             "num_truncated": 1,
+            "num_windowed": 0,
+            "num_windows": 0,
         },
         judgements=judgements,
         max_seq_length=8,
@@ -86,6 +88,7 @@ def test_a_literal_example(four: Evaluation) -> None:
     assert found["errors"]["total"] == 1
     assert found["errors"]["shown"][0] == {
         "row": 3,
+        "id": None,
         "text": "text 3",
         "expected": "no",
         "predicted": "yes",

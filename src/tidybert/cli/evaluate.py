@@ -9,6 +9,7 @@ import typer
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
 from tidybert.data.options import ReadOptions
+from tidybert.errors import DataError
 
 if TYPE_CHECKING:
     from tidybert.inference.predictor import Examination
@@ -60,12 +61,20 @@ def evaluate(
     )
     for line in found.lines():
         note(line)
-    examination = predictor.examine(examples)
+    try:
+        examination = predictor.examine(examples)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from error
     metrics = examination.metrics()
     if metrics["num_truncated"]:
         note(
             f"{metrics['num_truncated']:,} of {metrics['num_examples']:,} examples "
             f"{task.truncation}"
+        )
+    if metrics["num_windowed"]:
+        note(
+            f"{metrics['num_windowed']:,} of {metrics['num_examples']:,} examples were read in "
+            f"windows, {metrics['num_windows']:,} in all"
         )
     if json:
         print_json(metrics)

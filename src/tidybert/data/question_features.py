@@ -156,9 +156,10 @@ def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample
         window: ContextWindow = one.place
         example = examples[one.example]
         if not example.answers and not example.is_impossible:
+            place = f"id {example.own_id}" if example.own_id else f"line {example.row}"
             raise DataError(
-                f"line {example.row}: question {example.id} has no right answer; give one, or say "
-                "that there is none (is_impossible)"
+                f"{place}: the question has no right answer; give one, or say that there is none "
+                "(is_impossible)"
             )
         found = answer_tokens(example, window.tokens)
         one.label = (found and window.rows_of(*found)) or (0, 0)

@@ -40,6 +40,11 @@ class QuestionExample:
     row: int = 0
     title: str = ""
 
+    @property
+    def own_id(self) -> str | None:
+        """The id that the file gives; None for a question that only its line names."""
+        return None if self.id == str(self.row) else self.id
+
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
@@ -123,7 +128,7 @@ def _examples(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[QuestionExample | Problem]:
     places: dict[str, str] = {}
-    ambiguous: list[int] = []
+    ambiguous: list[str] = []
     with formats.open_bytes(report.path) as stream:
         for raw in _raw_questions(stream, options, report):
             if isinstance(raw, Problem):
@@ -137,11 +142,13 @@ def _examples(
                     places[example.id] = raw.place()
             yield example
     if ambiguous:
-        rows = ", ".join(map(str, ambiguous[:SHOWN_ROWS]))
+        # All of a published SQuAD file is one line.
+        kind = "id" if report.format == "json" else "line"
+        shown = ", ".join(ambiguous[:SHOWN_ROWS])
         more = f" and {len(ambiguous) - SHOWN_ROWS:,} more" if len(ambiguous) > SHOWN_ROWS else ""
         report.notes.append(
             f"{count_of(len(ambiguous), 'answer')} without answer_start that the context has more "
-            f"than once, of which the first is taken (line {rows}{more})"
+            f"than once, of which the first is taken ({kind} {shown}{more})"
         )
 
 
@@ -240,8 +247,8 @@ def _paragraph(cursor: JsonCursor) -> _Paragraph:
     return paragraph
 
 
-def _example(raw: _Raw, ambiguous: list[int], *, need_label: bool) -> QuestionExample | Problem:
-    """The question that an object holds; the line goes into ``ambiguous`` for each such answer."""
+def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionExample | Problem:
+    """The question that an object holds; ``ambiguous`` gets its id or line for such answers."""
     record = raw.value
     if not isinstance(record, dict):
         return raw.problem(f"{json_type(record)} where an object is expected")
@@ -266,7 +273,8 @@ def _example(raw: _Raw, ambiguous: list[int], *, need_label: bool) -> QuestionEx
             found = gold_answers(given, given["context"])
         except AnswerError as error:
             return raw.problem(str(error))
-        ambiguous += [raw.row] * found.num_ambiguous
+        place = raw.row if raw.context is None else name
+        ambiguous += [str(place)] * found.num_ambiguous
         answers, is_impossible = found.answers, found.is_impossible
     return QuestionExample(
         id=str(raw.row if name is None else name),

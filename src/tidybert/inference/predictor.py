@@ -9,6 +9,7 @@ import numpy as np
 
 from tidybert.configuration import BertConfig
 from tidybert.data.features import Features, first_features
+from tidybert.data.long_texts import window_counts
 from tidybert.errors import DataError
 from tidybert.inference.inputs import check_texts, fitting_length
 from tidybert.inference.loading import choose_device, load_finished
@@ -68,7 +69,7 @@ class Predictor:
             yield from self._answers(chunk)
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
-        """The task's metrics on labelled examples, with num_examples and num_truncated.
+        """The task's metrics on labelled examples, with the counts of an Examination.
 
         Raises DataError for a label that the model does not know, or no examples.
         """
@@ -106,9 +107,17 @@ class Examination:
     outputs: Outputs
 
     def metrics(self) -> dict[str, Any]:
-        """The task's metrics, with num_examples and num_truncated."""
+        """The task's metrics, and how the examples were read, as counts.
+
+        num_truncated of the num_examples lost a part; num_windowed were read in several windows,
+        which are num_windows together.
+        """
+        counts = window_counts(self.features)
+        windowed = counts[counts > 1]
         return {
             **self.task.metrics(self.outputs, self.features, self.examples),
             "num_examples": len(self.examples),
             "num_truncated": sum(one.truncated for one in first_features(self.features)),
+            "num_windowed": len(windowed),
+            "num_windows": int(windowed.sum()),
         }

@@ -19,7 +19,7 @@ REPORT_VERSION: Final = 1
 SHOWN_CONFUSIONS: Final = 30
 FEW_EXAMPLES: Final = 200
 
-_COUNTS: Final = ("num_examples", "num_truncated")
+_COUNTS: Final = ("num_examples", "num_truncated", "num_windowed", "num_windows")
 
 
 def report_contents(evaluation: Evaluation) -> dict[str, Any]:
@@ -92,12 +92,14 @@ def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
     """What a reader should know before the figures."""
     notes = []
-    count, cut = (evaluation.metrics[key] for key in _COUNTS)
+    count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if cut:
         notes.append(
             f"{cut:,} of {count:,} examples were cut to {evaluation.max_seq_length} tokens: of "
             "these the model did not see everything"
         )
+    if windowed:
+        notes.append(f"{windowed:,} of {count:,} examples were read in windows, {windows:,} in all")
     if count < FEW_EXAMPLES:
         notes.append(
             f"{count:,} examples are few: read the intervals before the figures, and single "

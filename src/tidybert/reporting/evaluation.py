@@ -30,6 +30,8 @@ class Judgement(Protocol):
     def num_tokens(self) -> int: ...
     @property
     def row(self) -> int: ...
+    @property
+    def id(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Evaluation:
         model: the RUN, as it was named.
         data: the file, as it was named.
         date: when it was measured, as it is to be shown.
-        metrics: as the task gives them, numbers and tables, with num_examples and num_truncated.
+        metrics: as the task gives them, numbers and tables, with the counts of an Examination.
         judgements: one an example.  Those without ``correct`` are of scores, and their expected
             and predicted spell numbers.
         max_seq_length: tokens that an example was cut to.

@@ -84,6 +84,7 @@ def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
 def _example(one: Judgement) -> dict[str, Any]:
     return {
         "row": one.row,
+        "id": one.id,
         "text": one.text,
         "expected": one.expected,
         "predicted": one.predicted,

@@ -98,8 +98,13 @@ def _item(example: Mapping[str, Any]) -> Markup:
             ),
         ),
         tag("div", shortened(example["text"], LONGEST_TEXT), class_="text"),
-        tag("p", f"row {example['row']:,} · {' · '.join(numbers)}", class_="facts"),
+        tag("p", " · ".join([_place(example), *numbers]), class_="facts"),
     )
+
+
+def _place(example: Mapping[str, Any]) -> str:
+    """The id, where the file has one: all of a published SQuAD file is one line."""
+    return f"row {example['row']:,}" if example["id"] is None else f"id {example['id']}"
 
 
 def _number(key: str, value: float) -> str:

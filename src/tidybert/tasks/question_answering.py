@@ -291,6 +291,7 @@ class QuestionAnswering:
                     ),
                     num_tokens=first.num_tokens,
                     row=example.row,
+                    id=example.own_id,
                 )
             )
         return judged

@@ -44,6 +44,7 @@ class Judgement:
         expected_probability: the one it gives the right answer, where there are classes.
         num_tokens: of the whole example.
         row: its line in the file.
+        id: the file's own name for it, where there is one.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Judgement:
     expected_probability: float | None
     num_tokens: int
     row: int
+    id: str | None = None
 
 
 class Example(Protocol):
@@ -91,10 +93,13 @@ class Task(Protocol[E]):
     """What each of the metrics to be shown says, in a few words, in the order of the table."""
     default_max_seq_length: ClassVar[int]
     """Tokens of a sequence where nobody says how many."""
-    truncation: ClassVar[str]
-    """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
     takes: ClassVar[frozenset[str]]
     """The fields of TaskOptions that mean something to it."""
+
+    @property
+    def truncation(self) -> str:
+        """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
+        ...
 
     @classmethod
     def read(

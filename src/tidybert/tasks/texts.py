@@ -26,10 +26,14 @@ class TextTask:
 
     kind: ClassVar[Kind]
     default_max_seq_length: ClassVar[int] = 128
-    truncation: ClassVar[str] = "were cut to --max-seq-length"
 
     def __init__(self, long_texts: LongTexts | None = None) -> None:
         self.long_texts = long_texts or LongTexts()
+
+    @property
+    def truncation(self) -> str:
+        where = {"head-tail": " in the middle", "windows": " in their first text"}
+        return f"were cut{where.get(self.long_texts.mode, '')} to --max-seq-length"
 
     @classmethod
     def read(

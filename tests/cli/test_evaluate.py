@@ -1,0 +1,187 @@
+"""``tidybert evaluate``: what it tells of long texts for every task, and how examples are named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.cli.main import run as shell
+
+LONG = "red near the old and the new cow was the " * 4
+FILES: dict[str, tuple[str, str]] = {
+    "classify": (
+        "a.csv",
+        "text,label\n" + "".join(f"a red {n} {LONG if n % 2 else ''},{n % 2}\n" for n in range(8)),
+    ),
+    "multi-label": (
+        "a.csv",
+        "text,x,y\n"
+        + "".join(f"a red {n} {LONG if n % 2 else ''},{n % 2},{n // 2 % 2}\n" for n in range(8)),
+    ),
+    "regress": (
+        "a.csv",
+        "text,label\n" + "".join(f"a red {n} {LONG if n % 2 else ''},{n}\n" for n in range(8)),
+    ),
+    "choose": (
+        "a.jsonl",
+        "".join(
+            json.dumps(
+                {"context": LONG if n % 2 else "we saw", "choices": ["red", "cat"], "label": n % 2}
+            )
+            + "\n"
+            for n in range(8)
+        ),
+    ),
+    "tag": (
+        "a.conll",
+        "".join(
+            "".join(f"{word} O\n" for word in (LONG if n % 2 else "we saw").split()) + "cat B-X\n\n"
+            for n in range(8)
+        ),
+    ),
+    "answer": (
+        "a.json",
+        json.dumps(
+            {
+                "data": [
+                    {
+                        "title": "t",
+                        "paragraphs": [
+                            {
+                                "context": f"cat {n} {LONG if n % 2 else ''}",
+                                "qas": [
+                                    {
+                                        "id": f"q{n}",
+                                        "question": "the red " * (8 if n == 1 else 1),
+                                        "answers": [{"text": "cat", "answer_start": 0}],
+                                    }
+                                ],
+                            }
+                            for n in range(8)
+                        ],
+                    }
+                ]
+            }
+        ),
+    ),
+}
+WINDOWS = ["--long", "windows", "--doc-stride", "7"]
+
+
+def finetune(tmp_path: Path, model: Path, task: str, *flags: str) -> tuple[str, str, list[str]]:
+    """The RUN and the file of a task, and the flags with which its files are read."""
+    name, content = FILES[task]
+    file, run = tmp_path / name, tmp_path / "run"
+    file.write_text(content)
+    read = {"multi-label": ["--label", "x,y"], "tag": ["--format", "conll"]}.get(task, [])
+    given = ["--train", str(file), "--dev", str(file), "--out", str(run), "--max-steps", "1"]
+    given += ["--max-seq-length", "16", *read, *flags]
+    if task == "multi-label":
+        given.append("--multi-label")
+    if task == "answer":
+        given += ["--max-query-length", "6", "--doc-stride", "4"]
+    name = "classify" if task == "multi-label" else task
+    assert shell(["finetune", name, str(model), *given]) == 0
+    return str(run), str(file), read
+
+
+@pytest.mark.parametrize(
+    ("task", "flags", "cut", "windowed", "told"),
+    [
+        ("classify", [], 4, 0, "4 of 8 examples were cut to --max-seq-length"),
+        ("classify", ["--long", "head-tail"], 4, 0, "4 of 8 examples were cut in the middle to"),
+        ("classify", WINDOWS, 0, 4, "4 of 8 examples were read in windows, "),
+        ("multi-label", WINDOWS, 0, 4, "4 of 8 examples were read in windows, "),
+        ("regress", WINDOWS, 0, 4, "4 of 8 examples were read in windows, "),
+        ("regress", [], 4, 0, "4 of 8 examples were cut to --max-seq-length"),
+        ("choose", [], 4, 0, "4 of 8 examples were cut to --max-seq-length"),
+        ("tag", [], 0, 4, "4 of 8 examples were read in windows, "),
+        ("answer", [], 1, 4, "1 of 8 examples had their question cut to --max-query-length"),
+        ("answer", [], 1, 4, "4 of 8 examples were read in windows, "),
+    ],
+)
+def test_it_tells_what_was_cut_and_what_was_read_in_windows(
+    task: str,
+    flags: list[str],
+    cut: int,
+    windowed: int,
+    told: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    run, file, read = finetune(tmp_path, tiny_model, task, *flags)
+    capsys.readouterr()
+
+    assert shell(["evaluate", run, file, *read, "--json"]) == 0
+
+    out, err = capsys.readouterr()
+    metrics = json.loads(out)
+    assert (metrics["num_truncated"], metrics["num_windowed"]) == (cut, windowed)
+    assert metrics["num_windows"] >= 2 * windowed
+    assert told in err
+    assert ("read in windows" in err) == bool(windowed)
+    assert shell(["evaluate", run, file, *read]) == 0
+    assert told in capsys.readouterr().err
+
+
+def test_a_report_names_questions_by_their_ids(
+    tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run, file, _ = finetune(tmp_path, tiny_model, "answer")
+
+    assert shell(["evaluate", run, file, "--report", str(tmp_path / "report")]) == 0
+
+    contents = json.loads((tmp_path / "report" / "report.json").read_text())
+    places = {(one["row"], one["id"]) for one in contents["uncertain"]["shown"]}
+    assert places == {(1, f"q{n}") for n in range(8)}
+    assert any("were read in windows" in note for note in contents["notes"])
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "id q3 ·" in page
+    assert "row 1" not in page
+
+
+def test_questions_that_only_their_lines_name_keep_these(
+    tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run, _, _ = finetune(tmp_path, tiny_model, "answer")
+    file = tmp_path / "b.jsonl"
+    one = {"question": "the red", "context": "we saw a cat", "answers": ["cat"]}
+    file.write_text("".join(json.dumps(one) + "\n" for _ in range(3)))
+
+    assert shell(["evaluate", run, str(file), "--report", str(tmp_path / "report")]) == 0
+
+    contents = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert {(each["row"], each["id"]) for each in contents["uncertain"]["shown"]} == {
+        (1, None),
+        (2, None),
+        (3, None),
+    }
+    assert "row 3 ·" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_what_the_model_does_not_know_is_named_with_its_file(
+    tiny_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "dev.csv"
+    file.write_text("text,label\na red,colour\na cat,beast\n")
+
+    assert shell(["evaluate", str(tiny_run), str(file)]) == 1
+
+    assert f"{file}: line 3: the label 'beast' is none of the 2" in capsys.readouterr().err
+
+
+def test_answers_that_occur_twice_are_named_by_their_ids(
+    tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    file, run = tmp_path / "twice.json", tmp_path / "run"
+    qas = [{"id": f"q{n}", "question": "the red", "answers": [{"text": "cat"}]} for n in range(4)]
+    paragraphs = [{"context": f"cat and cat {n}", "qas": [each]} for n, each in enumerate(qas)]
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    flags = ["--max-seq-length", "16", "--max-query-length", "6", "--max-steps", "1"]
+
+    command = ["finetune", "answer", str(tiny_model), "--train", str(file), "--out", str(run)]
+    assert shell([*command, *flags]) == 0
+
+    assert "of which the first is taken (id q0, q1, q2, q3)" in capsys.readouterr().err
