@@ -1,8 +1,6 @@
 """``tidybert build-corpus``: files of text into token shards, from which pre-training reads."""
 
-import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,6 @@ from tidybert.data.corpus import CorpusOptions
 if TYPE_CHECKING:
     from tidybert.building.corpus import Built
 
-LINE_SECONDS: Final = 30.0
 # Below this the start of other processes costs more than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
 
@@ -119,46 +116,30 @@ def _num_cores() -> int:
 
 @contextmanager
 def _shown() -> "Iterator[Callable[[Built], None]]":
-    """Shows how far a build is, its rate and the time left: a bar, or a line now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    """Shows how far a build is, its rate and the time left."""
+    from tidybert.cli.reading import Share, shown_share
 
-    from tidybert.cli.output import MAX_WIDTH
-
-    console = Console(stderr=True)
-    console.width = min(console.width, MAX_WIDTH)
-    begun = told = time.monotonic()
     first: int | None = None
-    with Progress(
-        TextColumn("building", markup=False),
-        BarColumn(bar_width=None),
-        TextColumn("{task.percentage:.0f}% {task.fields[figures]}", markup=False),
-        console=console,
-        disable=not console.is_terminal,
-        expand=True,
-    ) as bar:
-        shown = bar.add_task("building", total=None, figures="")
+    with shown_share("building") as show:
 
-        def show(built: "Built") -> None:
-            nonlocal told, first
-            now = time.monotonic()
+        def follow(built: "Built") -> None:
+            nonlocal first
             if first is None:
                 # What an earlier run had read took this one no time.
                 first = built.bytes_read
-            figures = _figures(built, now - begun, built.bytes_read - first)
-            bar.update(shown, completed=built.bytes_read, total=built.total_bytes, figures=figures)
-            if not console.is_terminal and now - told > LINE_SECONDS:
-                told = now
-                share = built.bytes_read / built.total_bytes
-                note(f"{share:.0%} read, {built.num_documents:,} documents; {figures}")
+            new = built.bytes_read - first
+            show(
+                lambda seconds: Share(
+                    built.bytes_read, built.total_bytes, new, _figures(built, seconds)
+                )
+            )
 
-        yield show
+        yield follow
 
 
-def _figures(built: "Built", seconds: float, bytes_read: int) -> str:
+def _figures(built: "Built", seconds: float) -> str:
     rate = built.num_bytes / 1e6 / seconds
-    figures = f"{built.num_tokens / 1e6:,.1f} M tokens, {rate:.1f} MB/s"
-    if bytes_read:
-        left = math.ceil((built.total_bytes - built.bytes_read) * seconds / bytes_read)
-        figures += f", {left // 60}:{left % 60:02} left"
-    return figures
+    return (
+        f"{built.num_documents:,} documents, {built.num_tokens / 1e6:,.1f} M tokens, "
+        f"{rate:.1f} MB/s"
+    )

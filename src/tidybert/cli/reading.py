@@ -1,9 +1,10 @@
-"""Reading a corpus as a person at the terminal follows it: a bar, or a line now and then."""
+"""How far the reading of a corpus is, at the terminal: a bar, or a line now and then."""
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidybert.cli.output import MAX_WIDTH, note
@@ -15,56 +16,77 @@ LINE_SECONDS: Final = 30.0
 BAR_SECONDS: Final = 0.2
 
 
-@contextmanager
-def shown_reading(
-    report: "CorpusReport",
-) -> "Iterator[Callable[[Iterable[Document]], Iterator[Document]]]":
-    """Gives a function that hands documents on, and shows on stderr how far their reading is.
+@dataclass(frozen=True)
+class Share:
+    """``read`` of ``total`` bytes are read, ``new`` of them by this process; and other figures."""
 
-    Shown are the text read, the rate and the time left; where stderr is no terminal, as a line
-    every half minute.
+    read: int
+    total: int
+    new: int
+    figures: str
+
+
+Show = Callable[[Callable[[float], Share]], None]
+"""Is given what tells the share after so many seconds, and asks for it only now and then."""
+
+
+@contextmanager
+def shown_share(title: str) -> Iterator[Show]:
+    """Gives a function that shows on stderr how much of a corpus is read, and the time left.
+
+    Where stderr is no terminal, that is a line every half minute.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
     console.width = min(console.width, MAX_WIDTH)
+    begun = told = time.monotonic()
+    pause = BAR_SECONDS if console.is_terminal else LINE_SECONDS
     with Progress(
-        TextColumn("reading", markup=False),
+        TextColumn(title, markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.percentage:.0f}% {task.fields[figures]}", markup=False),
         console=console,
         disable=not console.is_terminal,
         expand=True,
     ) as bar:
-        shown = bar.add_task("reading", total=None, figures="")
+        shown = bar.add_task(title, total=None, figures="")
+
+        def show(look: Callable[[float], Share]) -> None:
+            nonlocal told
+            now = time.monotonic()
+            if now - told < pause:
+                return
+            told = now
+            share = look(now - begun)
+            figures = share.figures
+            if share.new:
+                left = math.ceil((share.total - share.read) * (now - begun) / share.new)
+                figures += f", {left // 60}:{left % 60:02} left"
+            bar.update(shown, completed=share.read, total=share.total, figures=figures)
+            if not console.is_terminal:
+                note(f"{share.read / share.total:.0%} read: {figures}")
+
+        yield show
+
+
+@contextmanager
+def shown_reading(
+    report: "CorpusReport",
+) -> "Iterator[Callable[[Iterable[Document]], Iterator[Document]]]":
+    """Gives a function that hands documents on, and shows on stderr how far their reading is."""
+
+    def look(seconds: float) -> Share:
+        millions, read = report.num_characters / 1e6, report.bytes_read()
+        figures = f"{millions:,.1f} M characters, {millions / seconds:.1f} M/s"
+        return Share(read, report.total_bytes, read, figures)
+
+    with shown_share("reading") as show:
 
         def follow(documents: "Iterable[Document]") -> "Iterator[Document]":
-            begun = told = time.monotonic()
-            pause = BAR_SECONDS if console.is_terminal else LINE_SECONDS
             for document in documents:
                 yield document
-                now = time.monotonic()
-                if now - told < pause:
-                    continue
-                told = now
-                figures = _figures(report, now - begun)
-                bar.update(
-                    shown,
-                    completed=report.bytes_read(),
-                    total=report.total_bytes,
-                    figures=figures,
-                )
-                if not console.is_terminal:
-                    note(f"{report.bytes_read() / report.total_bytes:.0%} read: {figures}")
+                show(look)
 
         yield follow
-
-
-def _figures(report: "CorpusReport", seconds: float) -> str:
-    millions = report.num_characters / 1e6
-    figures = f"{millions:,.1f} M characters, {millions / seconds:.1f} M/s"
-    if done := report.bytes_read():
-        left = math.ceil((report.total_bytes - done) * seconds / done)
-        figures += f", {left // 60}:{left % 60:02} left"
-    return figures
