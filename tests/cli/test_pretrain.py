@@ -1,6 +1,7 @@
 """``tidybert pretrain``: the figures it tells, and what is refused."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
+from tidybert.reporting import pretraining_curves
 from tidybert.tokenization import BertTokenizer
 
 QUICK = ["--recipe", "fast", "--max-steps", "3", "--tokens-per-step", "256", "--device", "cpu"]
@@ -46,6 +48,44 @@ def test_figures_are_told_and_printed(
     assert "there is nothing to resume" in capsys.readouterr().err
     assert shell(["next-sentence", str(run), "the red cat", "we saw a hen", "--json"]) == 0
     assert shell(["fill-mask", str(run), "the [MASK] cat", "--json"]) == 0
+
+
+def test_curves_are_drawn_at_each_measurement_and_at_the_end(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    write = pretraining_curves.write_curves
+
+    def written(run: Path) -> Path | None:
+        path = write(run)
+        seen.append((run / "curves.svg").read_text())
+        return path
+
+    monkeypatch.setattr(pretraining_curves, "write_curves", written)
+    run = tmp_path / "run"
+    more = ("--eval-steps", "1", "--logging-steps", "1")
+    assert shell(command(tiny_model, shards, run, *more)) == 0
+
+    assert [re.findall(r"up to step (\d)", each)[0] for each in seen] == ["1", "2", "3", "3"]
+    assert "held-out text" in seen[0]
+    assert f"the losses are drawn in {run / 'curves.svg'}" in capsys.readouterr().err
+
+
+def test_a_run_does_without_curves_that_cannot_be_written(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run = tmp_path / "run"
+    # No file can take the place of a folder.
+    (run / "curves.svg").mkdir(parents=True)
+    (run / "curves.svg" / "other").touch()
+    (run / "checkpoints" / "step-1").mkdir(parents=True)
+
+    assert shell(command(tiny_model, shards, run, "--resume")) == 0
+
+    err = capsys.readouterr().err
+    assert err.count(f"{run / 'curves.svg'} cannot be written: ") == 2
+    assert "the losses are drawn" not in err
+    assert f"the model is in {run}" in err
 
 
 def test_json_is_one_object(tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any) -> None:

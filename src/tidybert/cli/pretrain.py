@@ -64,7 +64,7 @@ def pretrain(
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     writer = _tensorboard(out) if tensorboard else None
-    with processes(device) as group, _shown(arguments, writer) as callbacks:
+    with processes(device) as group, _shown(out, writer) as callbacks:
         result = run_pretraining(
             model,
             data,
@@ -80,6 +80,7 @@ def pretrain(
         is_first = group.is_first
     if not is_first:
         return
+    is_drawn = _draw_curves(out)
     if json:
         print_json(
             {
@@ -108,14 +109,16 @@ def pretrain(
         f"{result.num_steps} steps, {result.num_tokens:,} tokens in {_clock(result.seconds)} "
         f"({rate:,.0f} tokens/s); the weights are those of step {result.best_step}"
     )
+    if is_drawn:
+        note(f"the losses are drawn in {out / 'curves.svg'}")
     note(f"the model is in {out}; next: tidybert finetune classify {out} --train FILE --out RUN")
 
 
 @contextmanager
 def _shown(
-    arguments: PretrainingArguments, tensorboard: Callable[[str, float, int], None] | None
+    run: Path, tensorboard: Callable[[str, float, int], None] | None
 ) -> "Iterator[PretrainingCallbacks]":
-    """Callbacks that tell on stderr how training goes: a line every half minute."""
+    """Callbacks that tell how training goes: a line every half minute on stderr, and curves."""
     from tidybert.pretraining import PretrainingCallbacks
 
     steps, tokens, seconds, told = 0, 0, 0.0, 0.0
@@ -148,8 +151,21 @@ def _shown(
             if name in values
         )
         note(f"step {step:,}, held-out text: {shown}")
+        _draw_curves(run)
 
     yield PretrainingCallbacks(note=note, step=step, metrics=metrics, tensorboard=tensorboard)
+
+
+def _draw_curves(run: Path) -> bool:
+    """Whether RUN/curves.svg could be written; no run ends because there is no room for it."""
+    from tidybert.reporting.pretraining_curves import CURVES_FILE, write_curves
+
+    try:
+        write_curves(run)
+    except OSError as error:
+        note(f"{run / CURVES_FILE} cannot be written: {error}")
+        return False
+    return True
 
 
 def _tensorboard(run: Path) -> Callable[[str, float, int], None]:

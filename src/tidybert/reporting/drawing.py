@@ -15,17 +15,29 @@ Range = tuple[float, float]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 12.0, 44.0
 _TICKS: Final = 5
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
 
 def picture(
-    name: str, title: str, description: str, width: float, height: float, *body: Markup
+    name: str,
+    title: str,
+    description: str,
+    width: float,
+    height: float,
+    *body: Markup,
+    style: str | None = None,
 ) -> Markup:
-    """An SVG that a screen reader announces; ``name`` is unique on the page."""
+    """An SVG that a screen reader announces; ``name`` is unique on the page.
+
+    With a ``style`` of its own it can be a file by itself.
+    """
     return tag(
         "svg",
         tag("title", title, id=f"{name}-title"),
         tag("desc", description, id=f"{name}-description"),
+        None if style is None else tag("style", Markup(style)),
         *body,
+        xmlns=None if style is None else _NAMESPACE,
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
         height=height,

@@ -1,7 +1,8 @@
 """The pictures of a report, each from its part of the contents."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any, Final
 
 from tidybert.reporting.drawing import Frame, around, percent, picture, short
@@ -165,9 +166,9 @@ def course_picture(
     points = [(each["step"], each[key]) for each in entries if key in each]
     last = max(step for step, _ in points)
     frame = Frame((0, last), around(value for _, value in points), height=220)
-    drawn = [frame.line(_thinned(points), "line thin" if smoothed else "line")]
+    drawn = [frame.line(thinned(points), "line thin" if smoothed else "line")]
     if smoothed:
-        drawn.append(frame.line(_thinned(_smoothed(points))))
+        drawn.append(frame.line(thinned(smooth_course(points))))
     if dots:
         drawn += [frame.dot(x, y, f"step {x:,}: {y:.4g}") for x, y in points]
     return picture(
@@ -184,16 +185,32 @@ def course_picture(
 Points = list[tuple[float, float]]
 
 
-def _smoothed(points: Points) -> Points:
+def smooth_course(points: Points) -> Points:
+    """Each value as the mean of those near it.
+
+    At the beginning, where a loss falls fast, no more values follow than came before.
+    """
     half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
+    sums = [0.0, *accumulate(value for _, value in points)]
     smooth = []
     for at, (step, _) in enumerate(points):
-        near = points[max(0, at - half) : at + half + 1]
-        smooth.append((step, sum(value for _, value in near) / len(near)))
+        near = min(half, at)
+        first, end = at - near, min(len(points), at + near + 1)
+        smooth.append((step, (sums[end] - sums[first]) / (end - first)))
     return smooth
 
 
-def _thinned(points: Points) -> Points:
+def thinned(points: Points) -> Points:
     """At most so many points as can be seen, the last among them."""
     every = -(-len(points) // _MAX_LINE_POINTS)
     return points[::-every][::-1]
+
+
+def extremes(points: Points) -> Points:
+    """The lowest and the highest point of each stretch, so that a thinned line keeps its jumps."""
+    length = -(-2 * len(points) // _MAX_LINE_POINTS)
+    kept = []
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
+    return kept

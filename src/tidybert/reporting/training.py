@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,16 +15,21 @@ _EVALUATION: Final = "eval_"
 class TrainingHistory:
     """What was logged, in the order of the steps.
 
-    steps: each with step, loss and learning_rate.  evaluations: each with step and the metrics on
-    dev by name.
+    steps: each with step and the figures that were asked for.  evaluations: each with step and the
+    metrics on dev, or on held-out text, by name.
     """
 
     steps: list[dict[str, float]]
     evaluations: list[dict[str, float]]
 
 
-def read_training_history(run: str | Path) -> TrainingHistory | None:
-    """The history of a RUN; None where it has none, as with a model of another program's."""
+def read_training_history(
+    run: str | Path, figures: Sequence[str] = ("loss", "learning_rate")
+) -> TrainingHistory | None:
+    """The history of a RUN; None where it has none, as with a model of another program's.
+
+    ``figures`` are kept of each step, where it has them.
+    """
     try:
         text = (Path(run) / METRICS_FILE).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -36,9 +41,7 @@ def read_training_history(run: str | Path) -> TrainingHistory | None:
         if "step" not in entry:
             continue
         if "loss" in entry:
-            steps.append(
-                {key: entry[key] for key in ("step", "loss", "learning_rate") if key in entry}
-            )
+            steps.append({key: entry[key] for key in ("step", *figures) if key in entry})
         measured = {
             key.removeprefix(_EVALUATION): value
             for key, value in entry.items()

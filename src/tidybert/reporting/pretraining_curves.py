@@ -1,0 +1,237 @@
+"""curves.svg: how pre-training goes, drawn from a RUN's metrics.jsonl.
+
+A panel for each part of the loss and one for the learning rate, one below the other over the same
+steps, and at the bottom the tokens that these are.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from operator import itemgetter
+from pathlib import Path
+from typing import Final
+
+from tidybert.checkpoints.files import atomic_write_text
+from tidybert.reporting.drawing import Frame, Range, around, picture, short, ticks
+from tidybert.reporting.markup import Markup, join, tag
+from tidybert.reporting.pictures import Points, extremes, smooth_course, thinned
+from tidybert.reporting.training import TrainingHistory, read_training_history
+
+CURVES_FILE: Final = "curves.svg"
+
+# What each is the loss of.
+_PARTS: Final = {"mlm_loss": "masked words", "nsp_loss": "pairs of segments"}
+_RATE: Final = "learning_rate"
+_WIDTH: Final = 760.0
+# Around the panels: room for the legend, for half of the last number of steps, and for the tokens.
+_HEAD, _SIDE, _FOOT = 78.0, 20.0, 18.0
+_PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
+# Where each entry of the legend begins, and the length of the line before its text.
+_LEGEND: Final = {"training, as logged": 52.0, "training, smoothed": 214.0, "held-out text": 380.0}
+_SAMPLE: Final = 26.0
+# A loss falls so far in its first steps that they would leave the rest no room.
+_FIRST_SHARE: Final = 0.02
+_NARROWEST: Final = 0.1
+_MOST_LARGE_DOTS: Final = 50
+_UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def write_curves(run: Path) -> Path | None:
+    """Draw RUN/metrics.jsonl into RUN/curves.svg; None where nothing has been logged yet.
+
+    Raises OSError where it cannot be written.
+    """
+    history = read_training_history(run, ("num_tokens", _RATE, *_PARTS))
+    if history is None:
+        return None
+    path = run / CURVES_FILE
+    atomic_write_text(path, curves_picture(history) + "\n")
+    return path
+
+
+def curves_picture(history: TrainingHistory) -> Markup:
+    """The picture as a file of its own, which follows the reader's light or dark."""
+    steps, evaluations = history.steps, history.evaluations
+    last = max(each["step"] for each in (*steps, *evaluations))
+    tokens = [(0.0, 0.0), *_points(steps, "num_tokens")]
+    panels = [
+        _part(name, _points(steps, key), _points(evaluations, key), last)
+        for key, name in _PARTS.items()
+        if _points(steps, key) or _points(evaluations, key)
+    ]
+    if rates := _points(steps, _RATE):
+        panels.append(_learning_rate(rates, last))
+    height = _HEAD + sum(panel.frame.height for panel in panels) + _FOOT
+    title = f"Pre-training up to step {last:,.0f}"
+    if tokens[-1][1]:
+        title += f", {_amount(tokens[-1][1])} tokens"
+    drawn, top = [], _HEAD
+    for panel in panels:
+        axis = _step_axis(panel.frame, tokens) if panel is panels[-1] else None
+        moved = f"translate(0 {top:g})"
+        drawn.append(tag("g", _grid(panel), *panel.drawn, axis, transform=moved))
+        top += panel.frame.height
+    return picture(
+        "curves",
+        title,
+        "; ".join(f"{panel.name}: {panel.figures}" for panel in panels),
+        _WIDTH + _SIDE,
+        height,
+        tag("rect", width=_WIDTH + _SIDE, height=height, class_="page"),
+        tag("text", title, x=52.0, y=26.0, class_="heading"),
+        _legend(),
+        *drawn,
+        style=(resources.files("tidybert") / "resources/report/curves.css").read_text("utf-8"),
+    )
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A frame with its name, the figures it ends at, and what is drawn in it."""
+
+    frame: Frame
+    name: str
+    figures: str
+    y_name: str
+    y_text: Callable[[float], str]
+    drawn: list[Markup]
+
+
+def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
+    later = [value for step, value in trained if step > _FIRST_SHARE * last]
+    values = [value for _, value in measured] + (later or [value for _, value in trained])
+    frame = Frame((0, last), _no_narrower(around(values)), _WIDTH, _PART_HEIGHT)
+    figures, lines = [], []
+    if trained:
+        smooth = smooth_course(trained)
+        lines = [frame.line(extremes(trained), "line raw"), frame.line(thinned(smooth))]
+        figures.append(f"training {smooth[-1][1]:.3f}")
+    if measured:
+        lines.append(frame.line(measured, "line held-out"))
+        figures.append(f"held-out text {measured[-1][1]:.3f}")
+    highest = max(value for _, value in (*trained, *measured))
+    if highest > frame.y[1]:
+        figures.append(f"up to {highest:.3f} in the first steps")
+    radius = 3.5 if len(measured) <= _MOST_LARGE_DOTS else 2.0
+    dots = [frame.dot(x, y, f"held-out text, step {x:,}: {y:.4f}", radius) for x, y in measured]
+    if len(trained) == 1:
+        # A line through one point is none.
+        dots.append(frame.dot(*trained[0], f"training, step {last:,}", class_="only"))
+    return _Panel(
+        frame, name, ", ".join(figures), "loss", _decimals, [_within(frame, name, lines), *dots]
+    )
+
+
+def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
+    """Lines of which nothing is drawn outside the frame."""
+    key = f"within-{name.replace(' ', '-')}"
+    left, top = frame.at_x(0), frame.at_y(frame.y[1])
+    edges = {"width": frame.at_x(frame.x[1]) - left + 1, "height": frame.at_y(frame.y[0]) - top}
+    clip = tag("clipPath", tag("rect", x=left, y=top, **edges), id=key)
+    return join([clip, tag("g", *lines, clip_path=f"url(#{key})")])
+
+
+def _learning_rate(rates: Points, last: float) -> _Panel:
+    # Where one step alone was logged, the schedule may already be at 0.
+    top = max(rate for _, rate in rates) * 1.08 or 1e-3
+    frame = Frame((0, last), (0, top), _WIDTH, _RATE_HEIGHT)
+    drawn = [frame.line(thinned(rates), "line rate")]
+    return _Panel(frame, "learning rate", _exponent(rates[-1][1]), "", _exponent, drawn)
+
+
+def _no_narrower(low_high: Range) -> Range:
+    """Wide enough for numbers of two decimals to tell the grid lines apart."""
+    low, high = low_high
+    missing = max(0.0, _NARROWEST - (high - low))
+    return low - missing / 2, high + missing / 2
+
+
+def _decimals(value: float) -> str:
+    """A loss on its axis."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _exponent(rate: float) -> str:
+    """A rate as people write it: 1e-3, 2.5e-4, 0."""
+    return f"{rate:.3g}" if not rate else f"{rate:.1e}".replace(".0e", "e").replace("e-0", "e-")
+
+
+def _grid(panel: _Panel) -> Markup:
+    """The panel's heading, the loss's axis, and a line for each number of steps."""
+    frame = panel.frame
+    left, base, top = frame.at_x(0), frame.at_y(frame.y[0]), frame.at_y(frame.y[1])
+    return join(
+        [
+            tag(
+                "text",
+                tag("tspan", panel.name, class_="panel"),
+                tag("tspan", panel.figures, dx=10.0, class_="name"),
+                x=left,
+                y=top - 8,
+            ),
+            frame.axes("", panel.y_name, y_text=panel.y_text, x_ticks=[]),
+            *(
+                tag("line", x1=frame.at_x(x), x2=frame.at_x(x), y1=top, y2=base, class_="grid")
+                for x in _steps(frame)
+            ),
+        ]
+    )
+
+
+def _step_axis(frame: Frame, tokens: Points) -> Markup:
+    """Below the lowest panel: the steps, and below each the tokens that were seen by then."""
+    base = frame.at_y(frame.y[0])
+    drawn = []
+    for step in _steps(frame):
+        place = frame.at_x(step)
+        for line, text in enumerate((short(step), _tokens_at(step, tokens))):
+            y = base + 17 + 15 * line
+            drawn.append(tag("text", text, x=place, y=y, text_anchor="middle", class_="tick"))
+    name = "step, and tokens up to there" if tokens[-1][1] else "step"
+    middle = frame.at_x(frame.x[1] / 2)
+    drawn.append(tag("text", name, x=middle, y=base + 52, text_anchor="middle", class_="name"))
+    return join(drawn)
+
+
+def _steps(frame: Frame) -> list[float]:
+    """The steps that are named; there is none between two."""
+    return [step for step in ticks(*frame.x) if abs(step - round(step)) < 1e-9]
+
+
+def _tokens_at(step: float, tokens: Points) -> str | None:
+    """How many tokens the steps up to ``step`` had, between those that were logged."""
+    after = bisect_left(tokens, step, key=itemgetter(0))
+    if after == len(tokens) or len(tokens) == 1:
+        return None
+    (x0, y0), (x1, y1) = tokens[max(0, after - 1)], tokens[after]
+    return _amount(y0 if x1 == x0 else y0 + (y1 - y0) * (step - x0) / (x1 - x0))
+
+
+def _amount(number: float) -> str:
+    """A count in three digits: 850, 16.4 k, 1.02 M.
+
+    >>> _amount(16_384), _amount(999_950), _amount(0)
+    ('16.4 k', '1 M', '0')
+    """
+    for size, unit in _UNITS:
+        # What three digits would round up to the unit is of that unit.
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g}"
+
+
+def _legend() -> Markup:
+    drawn = []
+    for (text, x), class_ in zip(
+        _LEGEND.items(), ("line raw", "line", "line held-out"), strict=True
+    ):
+        drawn.append(tag("line", x1=x, x2=x + _SAMPLE, y1=45.0, y2=45.0, class_=class_))
+        if class_ == "line held-out":
+            drawn.append(tag("circle", cx=x + _SAMPLE / 2, cy=45.0, r=3.5, class_="dot"))
+        drawn.append(tag("text", text, x=x + _SAMPLE + 7, y=49.0))
+    return join(drawn)
+
+
+def _points(entries: Sequence[Mapping[str, float]], key: str) -> Points:
+    return [(each["step"], each[key]) for each in entries if key in each]

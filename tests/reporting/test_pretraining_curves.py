@@ -1,0 +1,248 @@
+"""curves.svg: every figure at its place, in a file that needs nothing else."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.reporting.pictures import extremes, smooth_course
+from tidybert.reporting.pretraining_curves import _amount, curves_picture, write_curves
+from tidybert.reporting.training import TrainingHistory
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def step(number: int, **figures: float) -> dict[str, float]:
+    return {"step": number, "num_tokens": 1000 * number, "learning_rate": 1e-3, **figures}
+
+
+def drawn(steps: Sequence[dict[str, float]], evaluations: Sequence[dict[str, float]]) -> ET.Element:
+    return ET.fromstring(curves_picture(TrainingHistory(list(steps), list(evaluations))))
+
+
+def texts(root: ET.Element, class_: str = "") -> list[str]:
+    return [
+        "".join(each.itertext())
+        for each in root.iter()
+        if each.tag in (f"{SVG}text", f"{SVG}tspan") and class_ in each.get("class", "")
+    ]
+
+
+def lines(root: ET.Element, class_: str) -> list[list[tuple[float, float]]]:
+    return [
+        [tuple(map(float, pair.split(","))) for pair in (each.get("points") or "").split()]  # type: ignore[misc]
+        for each in root.iter(f"{SVG}polyline")
+        if each.get("class") == class_
+    ]
+
+
+def dots(root: ET.Element) -> list[tuple[float, float]]:
+    """The circles but for the legend's."""
+    found = [each for each in root.iter(f"{SVG}circle") if each.find(f"{SVG}title") is not None]
+    return [(float(each.get("cx") or 0), float(each.get("cy") or 0)) for each in found]
+
+
+STEPS = [step(n, mlm_loss=8 - n / 100, nsp_loss=0.7 - n / 2000) for n in range(10, 501, 10)]
+EVALUATIONS = [{"step": n, "mlm_loss": 8.5 - n / 100, "nsp_loss": 0.6} for n in (250, 500)]
+
+
+def test_a_panel_for_each_part_and_one_for_the_rate() -> None:
+    root = drawn(STEPS, EVALUATIONS)
+
+    assert texts(root, "panel") == ["masked words", "pairs of segments", "learning rate"]
+    assert "Pre-training up to step 500, 500 k tokens" in texts(root, "heading")
+    assert texts(drawn([step(1, mlm_loss=2)], []), "panel") == ["masked words", "learning rate"]
+    for words in ("training, as logged", "training, smoothed", "held-out text"):
+        assert words in texts(root)
+
+
+def test_the_figures_it_ends_at_are_told() -> None:
+    steps = [step(n, mlm_loss=4.0) for n in range(1, 101)]
+    root = drawn(steps, [{"step": 50, "mlm_loss": 5.0}, {"step": 100, "mlm_loss": 4.5}])
+
+    assert "training 4.000, held-out text 4.500" in texts(root, "name")
+    described = root.find(f"{SVG}desc")
+    assert described is not None
+    assert described.text == (
+        "masked words: training 4.000, held-out text 4.500; learning rate: 1e-3"
+    )
+
+
+def test_points_lie_at_their_steps_and_losses() -> None:
+    root = drawn(STEPS, EVALUATIONS)
+    (raw, *_), (smooth, *_) = lines(root, "line raw"), lines(root, "line")
+    held_out = dots(root)[:2]
+
+    # Both lines end at the right edge, where the last measurement is.
+    assert raw[-1][0] == smooth[-1][0] == pytest.approx(held_out[1][0], abs=0.1)
+    half = (held_out[0][0] - 52) / (held_out[1][0] - 52)
+    assert half == pytest.approx(0.5, abs=1e-3)
+    # SVG's y grows downwards: 0.5 more is 0.5/2.4 of what the loss falls from 5.4 to 3.
+    at = dict(raw)
+    places = sorted(at)
+    unit = (at[places[-1]] - at[places[-25]]) / 2.4
+    assert held_out[1][1] == pytest.approx(at[places[-1]] - 0.5 * unit, abs=0.2)
+
+
+def test_tokens_stand_below_their_steps() -> None:
+    root = drawn(STEPS, EVALUATIONS)
+    places: dict[str, list[str]] = {}
+    for each in root.iter(f"{SVG}text"):
+        if each.get("text-anchor") == "middle" and each.get("class") == "tick":
+            places.setdefault(each.get("x") or "", []).append(each.text or "")
+
+    assert list(places.values()) == [
+        ["0", "0"],
+        ["100", "100 k"],
+        ["200", "200 k"],
+        ["300", "300 k"],
+        ["400", "400 k"],
+        ["500", "500 k"],
+    ]
+    assert "step, and tokens up to there" in texts(root)
+
+
+def test_without_tokens_steps_stand_alone() -> None:
+    root = drawn([{"step": 4, "mlm_loss": 2.0}], [])
+
+    assert texts(root, "name") == ["training 2.000", "", "loss", "step"]
+    assert not any(text.endswith(" k") for text in texts(root))
+
+
+def test_no_step_is_named_between_two() -> None:
+    root = drawn([step(n, mlm_loss=2.0) for n in (1, 2, 3)], [])
+    named = [text for text in texts(root, "tick") if re.fullmatch(r"\d", text)]
+    assert {"1", "2", "3"} <= set(named)
+    assert not {"0.5", "1.5", "2.5"} & set(texts(root, "tick"))
+
+
+def test_a_loss_that_falls_at_once_leaves_room_for_the_rest_and_says_so() -> None:
+    steps = [step(n, mlm_loss=40.0 if n == 10 else 3 - n / 1000) for n in range(10, 1001, 10)]
+    root = drawn(steps, [])
+    (raw,) = lines(root, "line raw")
+
+    assert "training 2.010, up to 40.000 in the first steps" in texts(root, "name")
+    # It leaves the panel at its top, where the lines are cut.
+    assert raw[0][1] < -1000
+    assert max(y for _, y in raw) - min(y for _, y in raw[1:]) > 150
+    clip = root.find(f".//{SVG}clipPath")
+    assert clip is not None
+    (group,) = [each for each in root.iter(f"{SVG}g") if each.get("clip-path")]
+    assert group.get("clip-path") == f"url(#{clip.get('id')})"
+
+
+def test_one_logged_step_is_a_dot() -> None:
+    assert len(dots(drawn([step(7, mlm_loss=2.0)], []))) == 1
+    assert len(dots(drawn([], [{"step": 7, "mlm_loss": 2.0}]))) == 1
+
+
+def test_many_measurements_get_small_dots() -> None:
+    few, many = ([{"step": n, "mlm_loss": 2.0} for n in range(1, last)] for last in (50, 500))
+    radii = [
+        {each.get("r") for each in drawn([], entries).iter(f"{SVG}circle") if len(each)}
+        for entries in (few, many)
+    ]
+    assert radii == [{"3.5"}, {"2"}]
+
+
+def test_the_file_needs_nothing_else_and_is_small() -> None:
+    steps = [step(n, mlm_loss=2 + n % 7, nsp_loss=n % 3) for n in range(10, 200_001, 10)]
+    text = curves_picture(TrainingHistory(steps, []))
+
+    assert len(text) < 100_000
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")|@import|<script|href", text)
+    assert "prefers-color-scheme: dark" in text
+    assert "var(" not in text
+    classes = set(re.findall(r'class="([^"]+)"', text))
+    style = ET.fromstring(text).find(f"{SVG}style")
+    assert style is not None
+    for name in {word for each in classes for word in each.split()}:
+        assert f".{name} " in (style.text or ""), name
+
+
+finite = st.floats(-1e6, 1e6)
+
+
+@given(
+    losses=st.lists(finite, max_size=40),
+    measured=st.dictionaries(st.integers(1, 60), finite, max_size=5),
+    every=st.integers(1, 1000),
+)
+def test_whatever_was_logged_can_be_drawn(
+    losses: list[float], measured: dict[int, float], every: int
+) -> None:
+    steps = [step(every * n, mlm_loss=loss) for n, loss in enumerate(losses, start=1)]
+    evaluations = [{"step": n, "nsp_loss": loss} for n, loss in sorted(measured.items())]
+    if steps or evaluations:
+        root = drawn(steps, evaluations)
+        assert len(texts(root, "panel")) == 2 * bool(steps) + bool(evaluations)
+
+
+def test_it_is_drawn_from_the_log_and_again(tmp_path: Path) -> None:
+    assert write_curves(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    entries: list[dict[str, Any]] = [
+        {"step": 10, "num_tokens": 81920, "loss": 10.4, "mlm_loss": 9.7, "nsp_loss": 0.7},
+        {"step": 10, "eval_loss": 10.3, "eval_mlm_loss": 9.6, "eval_nsp_loss": 0.7},
+    ]
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(json.dumps(each) + "\n" for each in entries) + '{"step": 20, "lo')
+
+    path = write_curves(tmp_path)
+
+    assert path == tmp_path / "curves.svg"
+    first = path.read_text(encoding="utf-8")
+    assert "training 9.700, held-out text 9.600" in first
+    assert "81.9 k" in first
+    log.write_text(json.dumps({**entries[0], "step": 20}) + "\n")
+    write_curves(tmp_path)
+    assert "up to step 20" in path.read_text(encoding="utf-8")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["curves.svg", "metrics.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, "0"),
+        (850, "850"),
+        (16_384, "16.4 k"),
+        (999_400, "999 k"),
+        (999_950, "1 M"),
+        (81_920_000, "81.9 M"),
+        (3.2e9, "3.2 G"),
+    ],
+)
+def test_amounts(number: float, shown: str) -> None:
+    assert _amount(number) == shown
+
+
+# --- what the lines go through
+
+
+@given(values=st.lists(finite, min_size=1, max_size=900))
+def test_extremes_keep_every_jump(values: list[float]) -> None:
+    points = list(enumerate(values))
+    kept = extremes([(float(x), y) for x, y in points])
+
+    assert len(kept) <= 402
+    assert kept == sorted(kept)
+    assert max(y for _, y in kept) == max(values)
+    assert min(y for _, y in kept) == min(values)
+
+
+def test_a_smooth_course_follows_a_steep_beginning() -> None:
+    points = [(float(n), 100.0 / n) for n in range(1, 201)]
+    smooth = smooth_course(points)
+
+    assert smooth[0] == points[0]
+    # The second value and one on each side.
+    assert smooth[1][1] == pytest.approx((100 + 50 + 100 / 3) / 3)
+    # Five values on each side, and none after the last.
+    assert smooth[100][1] == pytest.approx(sum(100 / n for n in range(96, 107)) / 11)
+    assert smooth[-1][1] == pytest.approx(sum(100 / n for n in range(195, 201)) / 6)
