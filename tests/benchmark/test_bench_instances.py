@@ -1,15 +1,18 @@
 """The rate at which instances are made, beside the rate at which a model trains on them."""
 
 import json
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tidybert.benchmark import instances as bench
 from tidybert.benchmark.instances import SIDES, bench_instances, make_steps
 from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork
 from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
-from tidybert.data.instances import PretrainingInstances
+from tidybert.data.instances import Position, PretrainingInstances
 from tidybert.data.shards import TokenCorpus
 from tidybert.tasks.pretraining import InstanceStream
 from tidybert.tokenization import BertTokenizer
@@ -24,36 +27,34 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "shards")
 
 
-def test_steps_are_taken_one_after_the_other(shards: str) -> None:
+def test_steps_are_taken_one_after_the_other(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
     instances = PretrainingInstances(TokenCorpus(shards))
     stream = InstanceStream(instances, tokens_per_step=512, micro_batch_tokens=256)
     tokens: list[int] = []
-    places = []
+    places: list[Position] = []
 
     class Counted:
-        def take(self, position: Any) -> Any:
+        def take(self, position: Position) -> Any:
             taken = stream.take(position)
             tokens.append(taken.num_tokens)
             places.append(position)
             return taken
 
-    rates = make_steps(Counted(), seconds=0.05)  # type: ignore[arg-type]
+    # A clock that goes on by half a second each time that it is read.
+    clock = SimpleNamespace(perf_counter=count(step=0.5).__next__)
+    monkeypatch.setattr(bench, "time", clock)
+    rates = make_steps(Counted(), seconds=2.0)  # type: ignore[arg-type]
 
-    seek, *timed = tokens
-    assert places[0].epoch == 1
-    assert (places[1].epoch, places[1].offset) == (0, 0)
-    assert len(set(places)) == len(places) > 2
-    assert 0 < seek <= 512
-    # The two rates are of the same time.
-    seconds = rates["seconds_per_step"] * len(timed)
-    assert rates["tokens_per_second"] * seconds == pytest.approx(sum(timed))
-    assert seconds >= 0.05
-    assert rates["seek_seconds"] > 0
+    assert places[:2] == [Position(epoch=1), Position()]
+    assert len(set(places)) == len(places) == 5
+    assert rates == {
+        "tokens_per_second": sum(tokens[1:]) / 2.0,
+        "seconds_per_step": 0.5,
+        "seek_seconds": 0.5,
+    }
 
 
 def test_ratios_are_of_the_same_round(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidybert.benchmark import instances
-
     rates = {"instances": iter([90.0, 100.0, 80.0]), "training": iter([10.0, 5.0, 4.0])}
     asked = []
 
@@ -63,7 +64,7 @@ def test_ratios_are_of_the_same_round(shards: str, monkeypatch: pytest.MonkeyPat
         seek = {"seek_seconds": 0.25} if side == "instances" else {}
         return {"tokens_per_second": rate, "seconds_per_step": 1 / rate, "threads": 2, **seek}
 
-    monkeypatch.setattr(instances, "run_apart", measured)
+    monkeypatch.setattr(bench, "run_apart", measured)
     result = bench_instances(PretrainingWork("tiny", shards, steps=4))
 
     first, second = SIDES
