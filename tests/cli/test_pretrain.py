@@ -12,6 +12,7 @@ from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
 from tidybert.reporting import pretraining_curves
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.pretrainer import Pretrainer
 
 QUICK = ["--recipe", "fast", "--max-steps", "3", "--tokens-per-step", "256", "--device", "cpu"]
 QUICK += ["--max-seq-length", "32", "--eval-tokens", "256"]
@@ -48,6 +49,16 @@ def test_figures_are_told_and_printed(
     assert "there is nothing to resume" in capsys.readouterr().err
     assert shell(["next-sentence", str(run), "the red cat", "we saw a hen", "--json"]) == 0
     assert shell(["fill-mask", str(run), "the [MASK] cat", "--json"]) == 0
+
+
+def test_the_share_of_the_peak_is_told_where_it_is_known(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pretrainer, "_mfu", lambda *_given: 0.456)
+
+    assert shell(command(tiny_model, shards, tmp_path / "run")) == 0
+
+    assert "tokens/s (46% of the peak), " in capsys.readouterr().err
 
 
 def test_curves_are_drawn_at_each_measurement_and_at_the_end(

@@ -139,9 +139,10 @@ def _shown(
         parts = ", ".join(
             f"{name} {each:.3f} ({done.accuracies[name]:.1%})" for name, each in done.losses.items()
         )
+        reached = "" if done.mfu is None else f" ({done.mfu:.0%} of the peak)"
         note(
             f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
-            f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s, {_clock(left)} left"
+            f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {_clock(left)} left"
         )
 
     def metrics(step: int, values: dict[str, Any]) -> None:
