@@ -1,22 +1,29 @@
 """Pack a pre-trained RUN as the weights that tidybert carries, and check them.
 
-    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini
+    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini \\
+        --write docs/own-model.md
 
 The weights become float16.  They must answer as the RUN does, in tidybert and in transformers, and
 all files together must stay under 25 MB; otherwise nothing is left of them.  The sha256 that is
-printed belongs into src/tidybert/pretrained.py.
+printed belongs into src/tidybert/pretrained.py.  --write puts what they are, and what the RUN says
+of how they were made, into a page.
 """
 
 import argparse
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from side_by_side import put_between
+
 from tidybert.checkpoints.files import atomic_directory
+from tidybert.checkpoints.metadata import read_metadata
 from tidybert.checkpoints.packing import check_logits, pack, probe_inputs, probe_logits
+from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
 
 
@@ -29,6 +36,31 @@ def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
         with atomic_directory(directory) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)
     return {**asdict(packed), "difference_in_transformers": difference}
+
+
+def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
+    """Markdown rows: what the weights are, how they were made, how they do on held-out text."""
+    config = BertConfig.from_file(directory / "config.json")
+    arguments = json.loads((run / "arguments.json").read_text(encoding="utf-8"))
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    last = max((line for line in lines if "num_tokens" in line), key=lambda line: line["step"])
+    metadata = read_metadata(directory)
+    assert metadata is not None
+    metrics = metadata.metrics
+    rows = {
+        "layers, width, heads": f"{config.num_hidden_layers}, {config.hidden_size}, "
+        f"{config.num_attention_heads}",
+        "vocabulary": f"{config.vocab_size:,} pieces",
+        "parameters, heads included": f"{packed['num_parameters']:,}",
+        "files": f"{packed['num_bytes'] / 1e6:.1f} MB, weights in float16",
+        "objective": arguments["objective"],
+        "steps": f"{last['step']:,} of at most {arguments['tokens_per_step']:,} tokens",
+        "tokens read": f"{last['num_tokens']:,}",
+        "held-out masked words": f"{metrics['mlm_accuracy']:.1%} right, "
+        f"perplexity {metrics['perplexity']:.1f}",
+        "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
+    }
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
 
 
 def compare_with_transformers(run: Path, directory: Path) -> float:
@@ -66,11 +98,15 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="what tidybert pretrain wrote")
     parser.add_argument("directory", type=Path, metavar="DIR", help="where the packed model goes")
+    parser.add_argument("--write", type=Path, help="put the card between its marks in this file")
     arguments = parser.parse_args()
     try:
-        print(json.dumps(packed_and_checked(arguments.run, arguments.directory)))
+        packed = packed_and_checked(arguments.run, arguments.directory)
     except TidyBertError as error:
         raise SystemExit(f"error: {error}") from None
+    print(json.dumps(packed))
+    if arguments.write:
+        put_between(arguments.write, "pack_model", card(arguments.run, arguments.directory, packed))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+"""The hundred sentences, and how a model's answers to them are counted."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tidybert import BertTokenizer
+
+ROME = "Rome is the [MASK] of Italy, which is why it hosts many government buildings."
+
+
+class Filler:
+    """Stands for MaskFiller: the whole vocabulary, from its end."""
+
+    def __init__(self, tokenizer: BertTokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def fill(self, texts: list[str], top_k: int) -> list[dict[str, Any]]:
+        assert top_k == self.tokenizer.vocab_size
+        words = [{"word": word} for word in reversed(self.tokenizer.vocabulary.tokens)]
+        return [{"masks": [{"words": words}]} for _ in texts]
+
+
+@pytest.fixture
+def cloze(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("cloze")
+
+
+def test_a_hundred_sentences_of_five_kinds(cloze: ModuleType) -> None:
+    sentences = cloze.read_sentences()
+    assert len({one.text for one in sentences}) == 100
+    assert set(Counter(one.kind for one in sentences).values()) == {20}
+    assert ROME in {one.text for one in sentences}
+    for one in sentences:
+        assert one.text.count("[MASK]") == 1, one
+        assert one.text[0].isupper() or one.text.startswith("[MASK]"), one
+        assert one.text.endswith("."), one
+        assert one.answers, one
+        assert len(set(one.answers)) == len(one.answers), one
+        assert all(word.isalnum() for word in one.answers), one
+
+
+@pytest.mark.real_data
+def test_every_accepted_word_is_one_piece_of_the_published_vocabularies(
+    cloze: ModuleType, real_data: Path
+) -> None:
+    for path in ("bert-base-uncased", "bert-base-cased"):
+        words = set((real_data / "vocab" / path / "vocab.txt").read_text("utf-8").split("\n"))
+        for one in cloze.read_sentences():
+            for answer in one.answers:
+                assert answer in words or answer.lower() in words, (path, answer)
+
+
+def test_the_rank_is_that_of_the_best_accepted_piece(cloze: ModuleType, tiny_model: Path) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    order = tokenizer.vocabulary.tokens[::-1]
+    given = [
+        cloze.Sentence("a [MASK]", ("red", "Green"), "colour"),
+        cloze.Sentence("a [MASK]", ("giraffe", order[9]), "animal"),
+        cloze.Sentence("the [MASK]", ("giraffe", "zebra"), "animal"),
+        cloze.Sentence("the [MASK]", (order[0],), "none"),
+    ]
+    green = order.index("green") + 1
+    found = cloze.answered(Filler(tokenizer), given)
+    assert [one.rank for one in found] == [green, 10, None, 1]
+    assert [one.not_one_piece for one in found] == [(), ("giraffe",), ("giraffe", "zebra"), ()]
+    assert found[0].guesses == tuple(order[:5])
+
+    figures = cloze.by_kind(found)
+    assert list(figures) == ["colour", "animal", "none", "all"]
+    assert figures["animal"] == {
+        "sentences": 2, "first": 0, "first 5": 0, "first 10": 1, "MRR": pytest.approx(1 / 20),
+    }  # fmt: skip
+    assert (figures["all"]["first"], figures["all"]["first 10"]) == (1, 2)
+    assert figures["all"]["MRR"] == pytest.approx((1 / green + 1 / 10 + 1) / 4)
+    assert cloze.table(found)[-1] == f"| all | 4 | 1 | 1 | 2 | {figures['all']['MRR']:.3f} |"
+    said = "\n".join(cloze.listed(found))
+    assert "3 accepted words (giraffe, giraffe, zebra); 1 sentences have no other" in said
+    assert said.index("not first:") > said.index(f"the [MASK] {order[0]}, ")
+
+
+def test_a_model_is_asked_and_its_table_written(
+    cloze: ModuleType,
+    run_script: Callable[..., None],
+    page: Callable[[str], Path],
+    pretrained_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys,
+) -> None:
+    sentences = [{"text": "the [MASK] cat", "answers": ["red", "pink"], "kind": "colour"}] * 3
+    path = tmp_path / "sentences.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in sentences))
+    monkeypatch.setattr(cloze.read_sentences, "__defaults__", (path,))
+    written = page("cloze")
+    run_script("cloze", pretrained_run, "--json", "--write", written)
+    *lines, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["text"] for line in lines] == ["the [MASK] cat"] * 3
+    rank = lines[0]["rank"]
+    assert 1 <= rank <= 24
+    assert (rank <= 5) == ("red" in lines[0]["guesses"])
+    assert lines[0]["not_one_piece"] == ["pink"]
+    assert last["model"] == str(pretrained_run)
+    assert last["figures"]["all"]["MRR"] == pytest.approx(1 / rank)
+    text = written.read_text()
+    assert "| all | 3 |" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+
+    run_script("cloze", pretrained_run)
+    assert "no single piece of the vocabulary: 3 accepted words" in capsys.readouterr().out
+
+
+def test_a_model_without_the_head_is_told_so(
+    run_script: Callable[..., None], tiny_model: Path
+) -> None:
+    with pytest.raises(SystemExit, match="has no masked-LM head"):
+        run_script("cloze", tiny_model)
