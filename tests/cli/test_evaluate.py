@@ -185,3 +185,86 @@ def test_answers_that_occur_twice_are_named_by_their_ids(
     assert shell([*command, *flags]) == 0
 
     assert "of which the first is taken (id q0, q1, q2, q3)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        ("evaluate", ["--max-seq-length", "0"], "--max-seq-length 0 leaves no room for text"),
+        ("predict", ["--max-seq-length", "0"], "--max-seq-length 0 leaves no room for text"),
+        (
+            "predict",
+            ["--out", "none/a.jsonl"],
+            "--out none/a.jsonl cannot be written: none is no folder",
+        ),
+        ("predict", ["--out", "dev.csv/a.jsonl"], "dev.csv is no folder to write to"),
+        ("evaluate", ["--report", "dev.csv/report"], "dev.csv is no folder to write to"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    command: str,
+    flags: list[str],
+    message: str,
+    tiny_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dev.csv").write_text("text,label\na red,colour\na cat,animal\n")
+
+    assert shell([command, str(tiny_run), "dev.csv", *flags]) == 2
+
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Errno" not in err
+    assert "drawing" not in err
+
+
+def test_scores_are_predicted_whatever_the_labels_of_the_file_are(
+    tiny_score_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na red,good\na cat,\n")
+
+    assert shell(["predict", str(tiny_score_run), str(file)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert shell(["evaluate", str(tiny_score_run), str(file)]) == 1
+    assert f"{file}:2: the score 'good' is no finite number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content"),
+    [
+        ("choose", "a.csv", "sent1,sent2,ending0,ending1,label\nwe,saw,red,cat,0\n"),
+        ("choose", "a.jsonl", '{"context": "we", "choices": ["red", "cat"], "label": 0}\n'),
+        ("answer", "a.json", '{"data": []}'),
+        ("answer", "a.jsonl", '{"question": "the", "context": "red", "answers": ["red"]}\n'),
+        ("tag", "a.conll", "red B-X\n\n"),
+        ("classify", "a.csv", "text,label\na red,colour\n"),
+        ("classify", "a.json", '[{"text": "a red", "label": "colour"}]'),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_a_file_in_utf_16_is_said_to_be_one(
+    task: str, name: str, content: str, encoding: str, tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content.encode(encoding))
+    out = ["--out", str(tmp_path / "run")]
+
+    assert shell(["finetune", task, str(tiny_model), "--train", str(file), *out]) == 1
+
+    err = capsys.readouterr().err
+    assert f"{file}:1: " in err
+    assert "utf-16" in err
+
+
+def test_columns_of_one_name_are_named(tiny_run: Path, tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label,label\na red,colour,colour\n")
+
+    assert shell(["evaluate", str(tiny_run), str(file)]) == 1
+
+    told = "cannot tell which column holds the label; several are named 'label'. Columns seen:"
+    assert told in capsys.readouterr().err

@@ -158,3 +158,19 @@ def test_any_report_fits_80_columns_and_json(train, dev, longest):
     report = check(examples(*train), None if dev is None else examples(*dev), lengths)
     assert max(len(line) for line in report.lines()) <= 80
     json.loads(json.dumps(report.to_dict(), allow_nan=False))
+
+
+def test_labels_that_spell_a_missing_value_are_told():
+    train = examples(("a", "x"), ("b", "nan"), ("c", "NaN"), ("d", "x"), ("e", "none"))
+    told = "\n".join(check(train).warnings)
+    assert "2 training examples with a label such as 'nan', which spells a missing value" in told
+    assert "(lines 3, 4)" in told
+    assert not any("missing value" in each for each in check(TRAIN, DEV).warnings)
+
+
+def test_one_column_of_0_and_1_is_told_where_labels_are_any_number():
+    sets = [("0",), ("1",), ("0",), ("1",)]
+    train = [TextExample(str(row), None, None, row, each) for row, each in enumerate(sets, 2)]
+    assert any("the labels are '0' and '1'" in w for w in check(train, kind="multi-label").warnings)
+    other = [TextExample(str(row), None, None, row, (*each, "x")) for row, each in enumerate(sets)]
+    assert not any("'0' and '1'" in w for w in check(other, kind="multi-label").warnings)

@@ -122,7 +122,9 @@ def finetune(
                 examples,
                 held_out,
                 given,
-                max_seq_length=max_seq_length or chosen.default_max_seq_length,
+                max_seq_length=chosen.default_max_seq_length
+                if max_seq_length is None
+                else max_seq_length,
                 settings=_given(read, options),
                 vocab=vocab,
                 run=run,

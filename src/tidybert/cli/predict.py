@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,8 +54,14 @@ def predict(
     from tidybert.data.examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
-    if out is not None and out.exists():
-        raise UsageError(f"--out {out} is there already; name a new file")
+    if out is not None:
+        if out.exists():
+            raise UsageError(f"--out {out} is there already; name a new file")
+        if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+            raise UsageError(
+                f"--out {out} cannot be written: {out.parent} is no folder to write to; make it "
+                "first, or name another"
+            )
     predictor = Predictor(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )

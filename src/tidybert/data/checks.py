@@ -20,6 +20,8 @@ SHOWN: Final = 5
 IMBALANCE_RATIO: Final = 10.0
 LONGEST_SEQUENCE: Final = 512  # positions of the published models
 PERCENTILES: Final = (50, 90, 95, 99)
+# "none" and "n/a" are names of classes too.
+_MISSING_LABELS: Final = ("nan", "<na>", "null")
 
 
 @dataclass
@@ -127,6 +129,13 @@ def _check_classes(
             "least are needed (is --label the right column?)"
         )
     in_dev = Counter(_label(example) for example in dev)
+    missing = [one.row for one in train if _label(one).casefold() in _MISSING_LABELS]
+    if missing:
+        report.warnings.append(
+            f"{count_of(len(missing), 'training example')} with a label such as 'nan', which "
+            f"spells a missing value ({lines_of(missing)}) and is learned as a class; leave these "
+            "rows out if it is none"
+        )
     _check_unknown(report, counts, in_dev)
     if len(in_dev) == 1:
         report.warnings.append(
@@ -155,6 +164,11 @@ def _check_label_sets(
         f"labels: {counts.total() / len(train):.2f} a text on average; {bare:,} texts have none"
     )
     in_dev = Counter(label for example in dev for label in _labels(example))
+    if counts.keys() == {"0", "1"}:
+        report.warnings.append(
+            "the labels are '0' and '1'; if --label names a column that says whether a text has a "
+            "label, name one for each label, as in --label toxic,insult, or leave --multi-label out"
+        )
     _check_unknown(report, counts, in_dev)
     absent = {name: count for name, count in report.label_counts.items() if name not in in_dev}
     if dev and absent:

@@ -143,6 +143,8 @@ def _rows(
     path = report.path
     with formats.open_bytes(path) as stream:
         head = stream.peek(1).decode(options.encoding, "ignore").removeprefix("\ufeff")
+        if "\0" in head:
+            raise DataError(f"{path}:1: {formats.NUL_BYTE}")
         report.format = options.format or _format_of(head, path)
         if options.format is None:
             report.guessed.append("format")

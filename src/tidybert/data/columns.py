@@ -218,8 +218,11 @@ def _not_found(
 
 def _cannot_tell(role: str, names: Sequence[str] | None, width: int, path: str) -> str:
     what = "text" if role == "text" else "label"
+    repeated = sorted({name for name in names or () if list(names or ()).count(name) > 1})
+    several = f"; several are named {', '.join(map(repr, repeated))}" if repeated else ""
     return (
-        f"{path}: cannot tell which column holds the {what}. {describe_columns(names, width)}. "
-        f"Give {flag_name(role)} COLUMN, a name or a number counted from 0"
+        f"{path}: cannot tell which column holds the {what}{several}. "
+        f"{describe_columns(names, width)}. Give {flag_name(role)} COLUMN, a name or a number "
+        "counted from 0"
         + ("; where the first row is data, --no-header" if names is not None else "")
     )

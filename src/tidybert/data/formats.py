@@ -22,6 +22,7 @@ from tidybert.errors import DataError
 MAX_LINE_BYTES = 1 << 26
 MAX_FIELD_CHARACTERS = 1 << 24
 GZIP_MAGIC = b"\x1f\x8b"
+NUL_BYTE = "a NUL byte: this is not plain text, or it is UTF-16 (--encoding utf-16)"
 
 # A row's number (its first line in the file, from 1) and its cells.
 CellsRow = tuple[int, list[str]]
@@ -82,7 +83,7 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
         if number == 1:
             text = text.removeprefix("\ufeff")
         if problem is None and "\0" in text:
-            problem = "a NUL byte: this is not plain text, or it is UTF-16 (--encoding utf-16)"
+            problem = NUL_BYTE
         yield number, text, problem
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-from tidybert.data.formats import wrong_byte
+from tidybert.data.formats import NUL_BYTE, wrong_byte
 from tidybert.errors import DataError
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -104,9 +104,13 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str, advice: str) -> Iter
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         column = error.start - (raw.rfind(b"\n", 0, error.start) + 1)
-        line = raw[error.start - column : error.start + 1]
+        # Of two bytes it is seen that a file is in UTF-16.
+        line = raw[error.start - column : error.start + 2]
         raise DataError(f"{path}:{number}: {wrong_byte(line, column, encoding, number)}") from error
     del raw
+    if "\0" in text:
+        number = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{path}:{number}: {NUL_BYTE}")
     try:
         yield JsonCursor(text)
     except json.JSONDecodeError as error:

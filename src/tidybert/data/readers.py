@@ -185,7 +185,7 @@ def _example(
         empty = raw_label is None or isinstance(raw_label, str)
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
         return Problem(row, f"the label is {what}")
-    if scores and label is not None and finite_number(label) is None:
+    if scores and need_label and label is not None and finite_number(label) is None:
         return Problem(
             row,
             f"the score {label[:40]!r} is no finite number; is {report.columns.get('label', '')!r} "

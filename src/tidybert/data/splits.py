@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.data.examples import count_of
 from tidybert.errors import DataError, UsageError
 
 Indices = npt.NDArray[np.int64]
@@ -97,8 +98,8 @@ def _take(groups: Sequence[list[int]], wanted: int, spare: int) -> list[int]:
 def _sides(num_examples: int, dev: list[int]) -> tuple[Indices, Indices]:
     if not dev:
         raise DataError(
-            f"{num_examples} examples cannot be split: no text can be spared for evaluation; add "
-            "examples, or name a dev file with --dev"
+            f"{count_of(num_examples, 'example')} cannot be split: no text can be spared for "
+            "evaluation; add examples, or name a dev file with --dev"
         )
     is_dev = np.zeros(num_examples, dtype=np.bool_)
     is_dev[dev] = True

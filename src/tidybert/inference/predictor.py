@@ -45,7 +45,8 @@ class Predictor:
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)
-        self.max_seq_length = fitting if max_seq_length else self.metadata.max_seq_length
+        trained = self.metadata.max_seq_length
+        self.max_seq_length = trained if max_seq_length is None else fitting
 
     def predict(
         self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None

@@ -1,6 +1,7 @@
 """A report on disk: a directory with report.json and report.html, whole or not there."""
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,17 @@ HTML_FILE: Final = "report.html"
 
 
 def check_report_directory(directory: Path) -> None:
-    """Raise UsageError where a report cannot stand: in a file, or beside what is none of ours."""
+    """Raise UsageError where a report cannot stand: in a file, or beside what is none of ours.
+
+    So it does where the folder that it would be in cannot be written to.
+    """
     if not directory.exists():
+        folder = next(each for each in directory.absolute().parents if each.exists())
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UsageError(
+                f"--report {directory} cannot be written: {folder} is no folder to write to; name "
+                "another"
+            )
         return
     if not directory.is_dir():
         raise UsageError(f"--report {directory} is a file; name a directory")
