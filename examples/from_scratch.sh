@@ -1,0 +1,90 @@
+#!/bin/sh
+# From plain text to a model of one's own: vocabulary, corpus, pre-training, a classifier, its use.
+#
+#   sh examples/from_scratch.sh TEXTS [TRAIN [DEV [NEW]]]
+#
+#   TEXTS   folder of plain text, a blank line between documents; 20 MB are enough to see it learn
+#   TRAIN   labelled texts, a CSV with the columns text and label
+#   DEV     others to measure on; without it a tenth of TRAIN is held out
+#   NEW     texts to answer, one a line, or a CSV with the column text; DEV or TRAIN without it
+#
+# Without TRAIN the support tickets that come with tidybert are learned. All can be changed through
+# the environment, for instance: OUT=mine SIZE=mini STEPS=5000 sh examples/from_scratch.sh TEXTS
+# Each command is shown; after a stop go on by hand with the last one, pretrain and finetune with
+# --resume.
+set -eu
+
+OUT=${OUT:-from-scratch}                        # new folder for all that is written
+SIZE=${SIZE:-tiny}                              # 2 layers of 128; tidybert models lists the others
+VOCAB_SIZE=${VOCAB_SIZE:-8000}                  # pieces of words
+HELD_OUT=${HELD_OUT:-0.02}                      # share of the documents kept to measure on
+STEPS=${STEPS:-1500}                            # updates of pre-training
+TOKENS_PER_STEP=${TOKENS_PER_STEP:-4096}        # 1,500 x 4,096 = 6 million tokens
+EPOCHS=${EPOCHS:-10}                            # times that the classifier sees TRAIN
+MASKED=${MASKED:-"they went back to the [MASK] ."}
+
+fail() {
+    echo "from_scratch.sh: $1" >&2
+    exit 2
+}
+
+# Say what comes next.
+step() {
+    printf '\n== %s\n' "$1"
+}
+
+# Show a command as it could be typed, and run it.
+run() {
+    echo "\$ $*"
+    "$@"
+}
+
+[ $# -ge 1 ] && [ $# -le 4 ] || fail "expected TEXTS [TRAIN [DEV [NEW]]], got $# arguments"
+for path in "$@"; do
+    [ -e "$path" ] || fail "$path is not there"
+done
+[ ! -e "$OUT" ] || fail "$OUT is there already and is not overwritten; set OUT to a new folder"
+command -v tidybert > /dev/null || fail "tidybert is not installed here: pip install ."
+
+texts=$1
+if [ $# -ge 2 ]; then
+    train=$2
+    dev=${3:-}
+    new=${4:-${dev:-$train}}
+else
+    tickets=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)/src/tidybert/resources/tickets
+    train=$tickets/train.csv
+    dev=$tickets/dev.csv
+    new=$tickets/new.txt
+fi
+
+step "1. A vocabulary: the pieces of words that $texts is best written with"
+run tidybert train-vocab "$texts" --size "$VOCAB_SIZE" --held-out "$HELD_OUT" --out "$OUT/vocab"
+
+step "2. A corpus: the text as numbers, once, with some documents held out to measure on"
+run tidybert build-corpus "$texts" --vocab "$OUT/vocab" --held-out "$HELD_OUT" --out "$OUT/corpus"
+
+step "3. Pre-training: $SIZE learns to fill in masked words; the losses are in $OUT/encoder/curves.svg"
+fifth=$((STEPS / 5))
+run tidybert pretrain "$SIZE" --data "$OUT/corpus" --out "$OUT/encoder" --recipe fast \
+    --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((fifth > 0 ? fifth : 1))
+
+step "4. What it makes of a sentence with a gap"
+run tidybert fill-mask "$OUT/encoder" "$MASKED"
+
+step "5. Fine-tuning: the encoder learns the labels of $train"
+run tidybert finetune classify "$OUT/encoder" --train "$train" ${dev:+--dev "$dev"} \
+    --num-train-epochs "$EPOCHS" --learning-rate 5e-4 --train-batch-size 16 --out "$OUT/classifier"
+
+if [ -n "$dev" ]; then
+    step "6. How good it is on $dev, as a page to look at: $OUT/report/report.html"
+    run tidybert evaluate "$OUT/classifier" "$dev" --report "$OUT/report"
+else
+    step "6. How good it is stands above, on the tenth of $train that was held out"
+fi
+
+step "7. Answers to the texts of $new, a line each"
+run tidybert predict "$OUT/classifier" "$new" --out "$OUT/predictions.jsonl"
+head -n 3 "$OUT/predictions.jsonl"
+
+step "Done: $OUT has the vocabulary, the corpus, the encoder and the classifier"
