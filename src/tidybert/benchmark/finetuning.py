@@ -132,7 +132,7 @@ def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
+def read_work(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
     """The task, and the examples to train and to score on."""
     from tidybert.tasks.options import TaskOptions
     from tidybert.tasks.registry import task_class
@@ -149,7 +149,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
     from tidybert.training.arguments import TrainingArguments
     from tidybert.training.trainer import StepReport
 
-    task, train, dev = _read(work)
+    task, train, dev = read_work(work)
     arguments = TrainingArguments(
         num_train_epochs=work.num_train_epochs,
         max_steps=work.max_steps,
@@ -194,7 +194,7 @@ def _run_transformers(work: FinetuningWork) -> dict[str, Any]:
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
-    task, train, dev = _read(work)
+    task, train, dev = read_work(work)
     transformers.set_seed(work.seed)
     model, encode, collate = (_choices if work.task == "choose" else _texts)(task, work)
     if work.freeze_layers:
@@ -277,7 +277,7 @@ def train_with_transformers(
     import torch
     import transformers
 
-    batches = list(islice(_batches(len(train), work), work.max_steps))
+    batches = list(islice(batches_of(len(train), work), work.max_steps))
     # What no batch asks for would only fill memory.
     used = sorted({index for batch in batches for index in batch})
     place_of = {index: place for place, index in enumerate(used)}
@@ -357,7 +357,7 @@ def _score_transformers(
     return metrics
 
 
-def _batches(num_examples: int, work: FinetuningWork) -> Iterable[list[int]]:
+def batches_of(num_examples: int, work: FinetuningWork) -> Iterable[list[int]]:
     """The batches that our trainer takes, in its order."""
     from tidybert.data.batching import epoch_order
 

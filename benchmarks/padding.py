@@ -1,0 +1,53 @@
+"""How much of a padded batch is padding: what there is to gain by rows without it.
+
+    python benchmarks/padding.py --write docs/results.md
+
+For the tasks of glue.py and text.py, cut at 128 tokens, in batches of 32 in the first seed's order,
+each padded to its longest.  The data folder is TIDYBERT_DATA or ../shared/data.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import glue
+import numpy as np
+import text
+from side_by_side import put_between
+
+from tidybert import BertTokenizer
+from tidybert.benchmark.finetuning import batches_of, read_work
+
+
+def rows(model: str) -> Iterator[str]:
+    """A line of the table for each task whose text the model's vocabulary is for."""
+    tokenizer = BertTokenizer.from_pretrained(model)
+    for name, job in {**glue.TASKS, **text.TASKS}.items():
+        if name == "ChnSentiCorp":
+            continue
+        work = job.work(model, 1, None)
+        task, train, _ = read_work(work)
+        features = task.features(train, tokenizer, work.max_seq_length)
+        lengths = np.array([len(one.input_ids) for one in features])
+        padded = [lengths[batch].max() * len(batch) for batch in batches_of(len(lengths), work)]
+        tokens = lengths.sum() * work.num_train_epochs
+        yield f"| {name} | {len(lengths):,} | {lengths.mean():.1f} | {sum(padded) / tokens:.2f} |"
+
+
+def main() -> None:
+    """Print the table, and put it between its marks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    arguments = parser.parse_args()
+    head = ["| task | examples | tokens an example | padded cells a token |", "|---|---|---|---|"]
+    lines = [*head, *rows(arguments.model)]
+    print("\n".join(lines))
+    if arguments.write:
+        put_between(arguments.write, "padding", lines)
+
+
+if __name__ == "__main__":
+    main()
