@@ -29,15 +29,19 @@ from tidybert.tasks.pretraining import (
     PretrainingModel,
     StepBatches,
     build_pretraining_model,
+    longest_batch,
     loss_parts,
 )
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.background import snapshot
 from tidybert.training.distributed import Processes
+from tidybert.training.micro_batch import largest_micro_batch
 from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
 from tidybert.training.pretraining_arguments import (
     PretrainingArguments,
     check_lengths,
+    least_micro_batch,
     tokens_at,
 )
 from tidybert.training.runs import check_run, write_arguments
@@ -100,11 +104,19 @@ def pretrain(
     chosen = choose_device(device if processes.size == 1 else _local(device, processes))
     network.to(chosen)
     network.bert.encoder.checkpoint_activations = arguments.checkpoint_activations
+    micro = _micro_batch_tokens(
+        network, instances, masking, arguments, processes, chosen, callbacks.note
+    )
     if arguments.compile:
-        network.bert.encoder.compile()
-    micro = arguments.micro_batch_tokens or _MICRO_BATCH_TOKENS[chosen.type]
+        network.bert.encoder.compile_rows()
     stream = _Phases(corpus, instances, masking, arguments, micro, processes)
-    held_out = _HeldOut(data, instances, masking, arguments, micro, chosen)
+    for each in stream.streams:
+        if each.shape is not None:
+            callbacks.note(
+                f"micro-batches of {each.shape.num_rows:,} rows, {each.shape.num_sequences:,} "
+                f"sequences and {each.shape.num_predictions:,} predictions, filled up with padding"
+            )
+    held_out = _HeldOut(data, instances, masking, arguments, stream.streams[0], chosen)
     peak = peak_flops() if chosen.type == "cuda" else None
     flops = flops_per_token(config, instances.max_seq_length, masking.masked_lm_prob)
     trainer = Pretrainer(
@@ -140,10 +152,11 @@ def pretrain(
         callbacks.note(
             f"{share:.1%} of the peak of {processes.size} x {torch.cuda.get_device_name()}"
         )
+    weights = snapshot(network.state_dict(), processes.is_first)
     if processes.is_first:
         save_model_directory(
             run,
-            model_state=network.state_dict(),
+            model_state=weights,
             config=config,
             tokenizer=corpus.tokenizer(),
             metadata=ModelMetadata(
@@ -209,6 +222,7 @@ class _Phases:
                 micro_batch_tokens,
                 processes.rank,
                 processes.size,
+                arguments.compile,
             )
             for length in lengths
         ]
@@ -234,15 +248,15 @@ class _HeldOut:
         options: InstanceOptions,
         masking: MaskingOptions,
         arguments: PretrainingArguments,
-        micro_batch_tokens: int,
+        training: InstanceStream,
         device: torch.device,
     ) -> None:
         corpus = TokenCorpus(data, "held-out")
         instances = PretrainingInstances(corpus, options, masking, _HELD_OUT_SEED)
-        taken = InstanceStream(instances, arguments.eval_tokens, micro_batch_tokens).take(
-            Position()
-        )
-        self.taken = taken
+        stream = InstanceStream(instances, arguments.eval_tokens, training.micro_batch_tokens)
+        # The graphs that training compiled serve here too.
+        stream.shape = training.shape
+        self.taken = stream.take(Position())
         self.device = device
         self.is_mixed = is_mixed(arguments.precision, device)
 
@@ -251,7 +265,8 @@ class _HeldOut:
         sums = dict.fromkeys(self.taken.counts, 0.0)
         correct = dict.fromkeys(self.taken.counts, 0.0)
         with (
-            torch.inference_mode(),
+            # Not inference mode: what a sharded model gathers in it could not serve a backward.
+            torch.no_grad(),
             autocast(self.device, self.is_mixed),
         ):
             for batch in self.taken.batches:
@@ -300,6 +315,44 @@ def _build(
     return network, config
 
 
+def _micro_batch_tokens(
+    model: PretrainingModel,
+    instances: InstanceOptions,
+    masking: MaskingOptions,
+    arguments: PretrainingArguments,
+    processes: Processes,
+    device: torch.device,
+    note: Callable[[str], None],
+) -> int:
+    """--micro-batch-tokens, its default, or what fits the memory of every process's device."""
+    given, default = arguments.micro_batch_tokens, _MICRO_BATCH_TOKENS[device.type]
+    if isinstance(given, int):
+        return given
+    if given is None or device.type == "cpu":
+        if given is not None:
+            note(f"--micro-batch-tokens auto: {default:,}, for the device is a CPU")
+        return default
+    longest = instances.max_seq_length
+    if arguments.setting("long_share"):
+        longest = max(longest, arguments.long_seq_length)
+    least = least_micro_batch(arguments, longest)
+    found = largest_micro_batch(
+        model,
+        loss_parts,
+        lambda tokens: longest_batch(
+            tokens, longest, masking.num_predictions(longest), instances.pairs
+        ),
+        start=default,
+        least=least,
+        # A process has no more of a step, but for the last sequence.
+        most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
+        mixed=is_mixed(arguments.precision, device),
+        processes=processes,
+    )
+    note(f"--micro-batch-tokens auto: {found:,} at once fit, with a margin")
+    return found
+
+
 def _with_dropout(config: BertConfig, rate: float) -> BertConfig:
     return replace(config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
 
@@ -321,7 +374,8 @@ def _fingerprint(
     course = {
         name: value
         for name, value in arguments.to_dict().items()
-        if not name.startswith(("save_", "logging_", "micro_")) and name != "max_bad_steps"
+        if not name.startswith(("save_", "logging_", "micro_"))
+        and name not in ("max_bad_steps", "sharding")
     }
     words = [corpus.manifest.to_dict(), asdict(instances), asdict(masking), course]
     digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode())

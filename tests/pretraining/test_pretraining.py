@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tidybert import pretraining
 from tidybert.checkpoints.storage import read_tensors
 from tidybert.data.instances import Position, PretrainingInstances
-from tidybert.data.pretraining_options import InstanceOptions
+from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.data.shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
@@ -24,6 +25,7 @@ from tidybert.pretraining import PretrainingCallbacks, flops_per_token
 from tidybert.tasks import pretraining as task
 from tidybert.tasks.pretraining import InstanceStream, loss_parts
 from tidybert.training import pretrainer
+from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.pretrainer import PretrainingReport
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
@@ -113,7 +115,7 @@ def test_the_loss_is_transformers(
         ids, mask, types, labels=labels, next_sentence_label=batch.next_sentence_label
     )
 
-    mine = parts["mlm"].total / parts["mlm"].count + parts["nsp"].total / parts["nsp"].count
+    mine = parts["mlm"].total / len(batch.masked_lm_labels) + parts["nsp"].total / 6
     torch.testing.assert_close(mine, expected.loss, atol=1e-5, rtol=0)
     predicted = expected.prediction_logits.argmax(-1)[labels != -100]
     assert parts["mlm"].correct == (predicted == labels[labels != -100]).sum()
@@ -238,9 +240,12 @@ def test_processes_share_the_same_step(corpus: Path, num_processes: int) -> None
 
     def words(parts: list[Any]) -> list[int]:
         batches = [batch for part in parts for batch in part.batches]
-        return sorted(int(each) for batch in batches for each in batch.masked_lm_labels)
+        labels = [int(each) for batch in batches for each in batch.masked_lm_labels]
+        return sorted(each for each in labels if each != -100)
 
     assert words(shares) == words([whole])
+    # A sharded model gathers its weights for each batch, for which all must ask equally often.
+    assert len({len(share.batches) for share in shares}) == 1
 
 
 class BadLoss:
@@ -324,6 +329,13 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         ({"recipe": "slow"}, "--recipe is slow; expected bert or fast"),
         ({"learning_rate": -1.0}, "--learning-rate is -1"),
         ({"schedule": "cosine"}, "--schedule is cosine"),
+        ({"sharding": "zero"}, "--sharding is zero; expected none or full"),
+        ({"micro_batch_tokens": "much"}, "--micro-batch-tokens is much; expected a number above 0"),
+        (
+            {"micro_batch_tokens": 0},
+            "--micro-batch-tokens is 0; expected a number above 0, or auto",
+        ),
+        ({"micro_batch_tokens": "20"}, "--micro-batch-tokens is 20; expected at least 32"),
         ({"optimizer": "sgd"}, "--optimizer is sgd; expected adamw or muon"),
         ({"ramp_share": 0.5, "tokens_per_step": 64}, "--ramp-share 0.5 begins with 16 tokens"),
     ],
@@ -423,3 +435,62 @@ def test_too_little_memory_names_a_smaller_micro_batch(
         TrainingError, match=r"too small for \d+ tokens .* --micro-batch-tokens \d+,"
     ):
         small(tmp_path / "run")
+
+
+def test_on_a_cpu_auto_is_the_default_and_is_told(small: Small, tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    small(
+        tmp_path / "run",
+        micro_batch_tokens="auto",
+        max_steps=1,
+        callbacks=PretrainingCallbacks(note=notes.append),
+    )
+
+    assert "--micro-batch-tokens auto: 4,096, for the device is a CPU" in notes
+    written = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert written["micro_batch_tokens"] == "auto"
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
+def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
+    objective: str, tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = task.build_pretraining_model(objective)
+    model = build(tiny_config())
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    tried: list[tuple[int, ...]] = []
+
+    def loss_of(given: nn.Module, batch: Any) -> Any:
+        tried.append(batch.rows.lengths)
+        if batch.rows.num_tokens > 700:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+        return loss_parts(given, batch)
+
+    monkeypatch.setattr("tidybert.pretraining.loss_parts", loss_of)
+    notes: list[str] = []
+    # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
+    found = pretraining._micro_batch_tokens(
+        model,
+        InstanceOptions(max_seq_length=16, objective=objective),
+        MaskingOptions(),
+        PretrainingArguments(
+            micro_batch_tokens="auto",
+            tokens_per_step=2048,
+            long_share=0.1,
+            long_seq_length=32,
+            precision="float32",
+        ),
+        Processes(),
+        torch.device("cuda"),
+        notes.append,
+    )
+
+    # 2,080 and 1,040 do not fit with a quarter more, 520 do.
+    assert found == 520
+    assert notes == ["--micro-batch-tokens auto: 520 at once fit, with a margin"]
+    assert [sum(each) for each in tried] == [2592, 1280, 640]
+    assert {length for each in tried for length in each} == {32}
+    assert all(each.grad is None for each in model.parameters())
+    for name, each in model.state_dict().items():
+        assert torch.equal(each, before[name])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+from tidybert.checkpoints.storage import read_tensors
 
 FLAGS = {
     "recipe": "fast",
@@ -104,3 +108,45 @@ def test_another_number_of_processes_goes_on_with_the_same_instances(
 
     assert done.returncode == 0, done.stderr
     assert losses_of(run) == pytest.approx(losses_of(one), abs=2e-5)
+
+
+def begun_at(step: int, other: Path, run: Path) -> Path:
+    """A RUN that stands where another one stood after a step."""
+    shutil.copytree(other / "checkpoints" / f"step-{step}", run / "checkpoints" / f"step-{step}")
+    return run
+
+
+def test_shards_have_the_losses_of_one_process_and_one_goes_on_from_them(
+    tiny_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    given = {"dropout": 0.0, "save_total_limit": 9}
+    one, two, again = tmp_path / "one", tmp_path / "two", tmp_path / "again"
+    assert shell(command(tiny_model, corpus, one, **given)).returncode == 0
+
+    done = shell(command(tiny_model, corpus, two, **given, sharding="full"), torchrun=2)
+
+    assert done.returncode == 0, done.stderr
+    assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
+    expected, found = read_tensors(one), read_tensors(two)
+    assert found.keys() == expected.keys()
+    for name, each in found.items():
+        torch.testing.assert_close(each, expected[name], atol=2e-4, rtol=0, msg=name)
+    begun_at(6, two, again)
+    done = shell(command(tiny_model, corpus, again, "--resume", **given))
+    assert done.returncode == 0, done.stderr
+    assert "resuming after step 6" in done.stderr
+    assert losses_of(again) == pytest.approx(losses_of(one)[6:], abs=2e-5)
+
+
+def test_shards_go_on_from_one_process_with_muon(
+    tiny_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    given = {"dropout": 0.0, "save_total_limit": 9, "optimizer": "muon"}
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert shell(command(tiny_model, corpus, one, **given)).returncode == 0
+    begun_at(6, one, two)
+
+    done = shell(command(tiny_model, corpus, two, "--resume", **given, sharding="full"), torchrun=2)
+
+    assert done.returncode == 0, done.stderr
+    assert losses_of(two) == pytest.approx(losses_of(one)[6:], abs=2e-5)

@@ -156,6 +156,10 @@ class PretrainingInstances:
         """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""
         return places.num_text_tokens() + self.options.num_special
 
+    def most_predictions(self, lengths: Array) -> Array:
+        """(n,): the most tokens that are masked in sequences of so many."""
+        return self._masking.budgets(lengths)
+
     def build(self, places: Places) -> PretrainingBatch:
         """The batch of some instances, masked."""
         cls = np.array([self.tokenizer.cls_token_id], self.corpus.dtype)

@@ -65,6 +65,12 @@ class Masking:
             [token.startswith(CONTINUATION) for token in tokenizer.vocabulary.tokens]
         )
 
+    def budgets(self, lengths: Array) -> Array:
+        """(B,): the most predictions of sequences of so many tokens."""
+        wanted = np.rint(lengths * self.options.masked_lm_prob).astype(np.int64)
+        budgets: Array = np.clip(wanted, 1, self._num_predictions)
+        return budgets
+
     def mask(
         self, input_ids: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64], keys: Bits
     ) -> Masked:
@@ -80,8 +86,7 @@ class Masking:
         starts = np.cumsum(lengths) - lengths
         sequence = np.repeat(np.arange(len(lengths)), lengths)
         units = self._units(input_ids, sequence, starts)
-        budgets = np.rint(lengths * self.options.masked_lm_prob).astype(np.int64)
-        budgets = np.clip(budgets, 1, self._num_predictions)
+        budgets = self.budgets(lengths)
         order, first, counts = _shuffled(units, keys)
         if self.options.whole_word or self.options.span:
             positions, anchors = self._choose_words(units, order, first, counts, budgets, keys)

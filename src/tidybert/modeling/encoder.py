@@ -6,6 +6,7 @@ Paper section 3; original code: modeling.py, transformer_model.  T tokens, H wid
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -98,6 +99,10 @@ class BertLayer(nn.Module):
             if output_rows is not None:
                 # What follows works row by row, so rows that nobody reads are left out.
                 context, hidden = context[output_rows], hidden[output_rows]
+        return self.after_attention(context, hidden)
+
+    def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """(R, H): all that follows attention, row by row, on its context and the layer's input."""
         projected = self.attention.output(context)
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         hidden = self.attention_layer_norm(hidden)
@@ -116,6 +121,17 @@ class BertEncoder(nn.Module):
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
         #: In training, compute each layer again in the backward, and keep its input alone.
         self.checkpoint_activations = False
+
+    def compile_rows(self, backend: str | Callable[..., object] = "inductor") -> None:
+        """torch.compile what works row by row in each layer, one graph for each number of rows.
+
+        Attention is left as it is: what it runs are fused kernels already, and its shapes follow
+        from the sequences.
+        """
+        for layer in self.layers:
+            assert isinstance(layer, BertLayer)
+            compiled = torch.compile(layer.after_attention, dynamic=False, backend=backend)
+            layer.after_attention = compiled  # type: ignore[method-assign]
 
     def forward(
         self,

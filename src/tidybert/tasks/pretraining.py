@@ -7,18 +7,24 @@ was cut.  T tokens, B sequences, M masked positions.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import cut_by_tokens
+from tidybert.data.filling import Array, BatchShape, shape_for
 from tidybert.data.instances import Places, Position, PretrainingBatch, PretrainingInstances
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
 from tidybert.modeling.rows import Rows
+
+_IGNORED: Final = -100
+# Instances by which the shape of batches is chosen.
+_SAMPLE: Final = 1024
 
 PretrainingModel = BertForPreTraining | BertForMaskedLM
 
@@ -29,6 +35,7 @@ class MaskedRows:
 
     rows: T tokens of B sequences.  masked_lm_positions (M,) int64: the rows to predict,
     masked_lm_labels (M,) int64: what stood there.  next_sentence_label (B,) int64, or None for mlm.
+    A label of -100 is padding's, and no loss reads it.
     """
 
     rows: Rows
@@ -49,10 +56,9 @@ class MaskedRows:
 
 @dataclass(frozen=True)
 class LossPart:
-    """One objective's loss: its sum over ``count`` predictions, and how many were right."""
+    """One objective's loss: its sum over a batch's predictions, and how many were right."""
 
     total: Tensor
-    count: int
     correct: Tensor
 
 
@@ -61,12 +67,14 @@ class StepBatches:
     """One process's share of a step.
 
     ``counts`` are the predictions of each objective over all processes, which the sums are divided
-    by; ``position`` is where the next step goes on, as JSON can hold it.
+    by; ``num_tokens`` are the useful ones, over all processes, and ``num_rows`` count padding too.
+    ``position`` is where the next step goes on, as JSON can hold it.
     """
 
     batches: list[MaskedRows]
     counts: dict[str, int]
     num_tokens: int
+    num_rows: int
     num_sequences: int
     position: Any
 
@@ -79,6 +87,9 @@ class InstanceStream:
             least.
         micro_batch_tokens: most tokens of one of the batches that a share is cut into.
         rank, num_processes: whose share; the steps are the same for any number of processes.
+        constant_shape: fill all batches up to one shape, ``shape``.
+
+    All processes have equally many batches, for where the model is sharded they run in step.
     """
 
     def __init__(
@@ -88,12 +99,14 @@ class InstanceStream:
         micro_batch_tokens: int,
         rank: int = 0,
         num_processes: int = 1,
+        constant_shape: bool = False,
     ) -> None:
         self.instances = instances
         self.tokens_per_step = tokens_per_step
         self.micro_batch_tokens = micro_batch_tokens
         self.rank = rank
         self.num_processes = num_processes
+        self.shape = self._shape() if constant_shape else None
 
     def take(self, position: Position, tokens: int | None = None) -> StepBatches:
         """The step that begins at a position; ``tokens`` stands for ``tokens_per_step``."""
@@ -104,15 +117,43 @@ class InstanceStream:
         counts = {"mlm": len(built.masked_lm_labels)}
         if built.next_sentence_label is not None:
             counts["nsp"] = len(places)
-        if self.num_processes > 1:
-            mine = places[np.arange(self.rank, len(places), self.num_processes)]
-        else:
-            mine = places
+        shares = self._shares(lengths)
+        cuts = [self._cut(lengths[share]) for share in shares]
+        most = max(map(len, cuts))
         batches = [
-            masked_rows(self.instances.build(mine[chosen]))
-            for chosen in cut_by_tokens(self.instances.lengths(mine), self.micro_batch_tokens)
+            masked_rows(self.instances.build(places[shares[self.rank][chosen]]), self.shape)
+            for chosen in cuts[self.rank]
         ]
-        return StepBatches(batches, counts, int(lengths.sum()), len(places), after)
+        is_pair = built.next_sentence_label is not None
+        batches += [padding(is_pair, self.shape) for _ in range(most - len(batches))]
+        num_rows = num_tokens = int(lengths.sum())
+        if self.shape is not None:
+            num_rows = most * self.num_processes * self.shape.num_rows
+        return StepBatches(batches, counts, num_tokens, num_rows, len(places), after)
+
+    def _shares(self, lengths: Array) -> list[Array]:
+        """Each process's sequences; their tokens differ by those of one sequence at most."""
+        order = np.argsort(-lengths, kind="stable")
+        return [np.sort(order[rank :: self.num_processes]) for rank in range(self.num_processes)]
+
+    def _cut(self, lengths: Array) -> list[Array]:
+        if self.shape is None:
+            return cut_by_tokens(lengths, self.micro_batch_tokens)
+        return self.shape.cut(lengths, self.instances.most_predictions(lengths))
+
+    def _shape(self) -> BatchShape:
+        """The shape for this corpus, by its first instances."""
+        places, _ = self.instances.take(Position(), _SAMPLE)
+        lengths = self.instances.lengths(places)
+        longest = self.instances.options.max_seq_length
+        share = -(-self.tokens_per_step // self.num_processes)
+        return shape_for(
+            lengths,
+            self.instances.most_predictions(lengths),
+            longest,
+            share if self.num_processes == 1 else share + longest,
+            self.micro_batch_tokens,
+        )
 
     def _places(self, position: Position, tokens_per_step: int) -> tuple[Places, Position]:
         longest = self.instances.options.max_seq_length
@@ -129,15 +170,63 @@ class InstanceStream:
         return self.instances.take(position, fitting)
 
 
-def masked_rows(batch: PretrainingBatch) -> MaskedRows:
-    """Instances as tensors."""
+def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> MaskedRows:
+    """Instances as tensors, filled up to the shape where one is given."""
+    lengths = tuple(batch.lengths.tolist())
+    ids, types = batch.input_ids, batch.token_type_ids
+    positions, labels = batch.masked_lm_positions, batch.masked_lm_labels.astype(np.int64)
     label = batch.next_sentence_label
+    if shape is not None:
+        more = shape.padding_lengths(len(ids), len(lengths))
+        ids, types = _filled(ids, shape.num_rows, 0), _filled(types, shape.num_rows, 0)
+        positions = _filled(positions, shape.num_predictions, 0)
+        labels = _filled(labels, shape.num_predictions, _IGNORED)
+        lengths += more
+        if label is not None:
+            label = _filled(label, shape.num_sequences, _IGNORED)
     return MaskedRows(
-        Rows.from_flat(batch.input_ids, batch.token_type_ids, tuple(batch.lengths.tolist())),
-        torch.from_numpy(batch.masked_lm_positions),
-        torch.from_numpy(batch.masked_lm_labels.astype(np.int64)),
+        Rows.from_flat(ids, types, lengths),
+        torch.from_numpy(positions),
+        torch.from_numpy(labels),
         None if label is None else torch.from_numpy(label),
     )
+
+
+def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
+    """A batch of padding alone: of the shape, or of one row."""
+    nothing = np.zeros(0, np.int64)
+    empty = PretrainingBatch(
+        nothing.astype(np.int32),
+        nothing.astype(np.uint8),
+        nothing,
+        nothing,
+        nothing.astype(np.int32),
+        nothing if is_pair else None,
+    )
+    return masked_rows(empty, shape or BatchShape(1, 1, 1, 1))
+
+
+def longest_batch(num_tokens: int, longest: int, num_predictions: int, is_pair: bool) -> MaskedRows:
+    """As many sequences of the longest kind as so many tokens hold, and all that they predict.
+
+    The ids are 0, for what a batch costs follows from its shape.
+    """
+    count = max(1, num_tokens // longest)
+    positions = np.arange(num_predictions) % longest
+    batch = PretrainingBatch(
+        np.zeros(count * longest, np.int32),
+        np.zeros(count * longest, np.uint8),
+        np.full(count, longest),
+        (positions + longest * np.arange(count)[:, None]).reshape(-1),
+        np.zeros(count * num_predictions, np.int32),
+        np.zeros(count, np.int64) if is_pair else None,
+    )
+    return masked_rows(batch)
+
+
+def _filled(values: npt.NDArray[Any], size: int, filling: int) -> npt.NDArray[Any]:
+    assert len(values) <= size
+    return np.concatenate([values, np.full(size - len(values), filling, values.dtype)])
 
 
 def build_pretraining_model(objective: str) -> Callable[[BertConfig], PretrainingModel]:
@@ -157,7 +246,7 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, LossPart]:
 
 
 def _part(logits: Tensor, labels: Tensor) -> LossPart:
-    total = functional.cross_entropy(logits.float(), labels, reduction="sum")
+    total = functional.cross_entropy(logits.float(), labels, ignore_index=_IGNORED, reduction="sum")
     with torch.no_grad():
         correct = (logits.argmax(1) == labels).sum()
-    return LossPart(total, len(labels), correct)
+    return LossPart(total, correct)

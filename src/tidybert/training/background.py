@@ -5,6 +5,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from torch import Tensor
 
+from tidybert.training.sharding import whole
+
 
 class BackgroundWriter:
     """Runs one write at a time; an error of a write is raised by the next call, or by ``wait``."""
@@ -32,6 +34,15 @@ class BackgroundWriter:
             self._pool.shutdown()
 
 
-def snapshot(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU, which later steps do not change."""
-    return {name: each.detach().to("cpu", copy=True) for name, each in tensors.items()}
+def snapshot(tensors: dict[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
+    """Copies on the CPU, whole, which later steps do not change.
+
+    All processes must call this together where tensors are sharded; those that do not want the
+    copies get none.
+    """
+    copies = {}
+    for name, each in tensors.items():
+        gathered = whole(each.detach())
+        if wanted:
+            copies[name] = gathered.to("cpu", copy=True)
+    return copies

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tidybert.errors import UsageError
+from tidybert.training.sharding import shard, sync_gradients
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,40 @@ class Processes:
         """Whether it is true of any process."""
         return bool(self.sum(torch.tensor(float(flag), device=device)).item())
 
-    def shared(self, model: nn.Module) -> nn.Module:
-        """The model whose backward averages the gradients of all processes."""
+    def least(self, value: int, device: torch.device) -> int:
+        """The smallest of all processes' values."""
+        found = torch.tensor(value, device=device)
+        if self.size > 1:
+            distributed.all_reduce(found, distributed.ReduceOp.MIN)
+        return int(found.item())
+
+    def shared(self, model: nn.Module, sharding: str, mixed: bool) -> nn.Module:
+        """The model whose backward averages the gradients of all processes.
+
+        ``sharding`` full cuts its parameters among them, in place; an optimizer comes after this.
+        """
         if self.size == 1:
             return model
+        if sharding == "full":
+            return shard(model, self.size, mixed)
         device = next(model.parameters()).device
         return DistributedDataParallel(
             model, device_ids=[self.local_rank] if device.type == "cuda" else None
         )
 
-    def apart(self, model: nn.Module) -> AbstractContextManager[None]:
+    @contextmanager
+    def apart(self, model: nn.Module) -> Iterator[None]:
         """Within it a backward of the shared model keeps its gradients to itself."""
         if isinstance(model, DistributedDataParallel):
-            held: AbstractContextManager[None] = model.no_sync()
-            return held
-        return nullcontext()
+            with model.no_sync():
+                yield
+            return
+        is_sharded = sync_gradients(model, False)
+        try:
+            yield
+        finally:
+            if is_sharded:
+                sync_gradients(model, True)
 
     def wait(self) -> None:
         """Until every process is here."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from tidybert.training.sharding import placed_like, whole
+
 # Of the quintic whose iteration brings singular values near 1 in five rounds.
 _COEFFICIENTS: Final = (3.4445, -4.7750, 2.0315)
 _ROUNDS: Final = 5
@@ -76,15 +78,15 @@ class MuonAdamW(torch.optim.Optimizer):
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(parameter)
             momentum = state["momentum"].mul_(_MOMENTUM).add_(gradient)
-            # A look ahead, as Nesterov's momentum takes it.
-            directions.append(gradient.add(momentum, alpha=_MOMENTUM))
+            # A look ahead, as Nesterov's momentum takes it; it takes whole matrices.
+            directions.append(whole(gradient.add(momentum, alpha=_MOMENTUM)))
         rows, columns = parameters[0].shape
         blocks = torch.stack(directions).view(-1, rows // group["num_blocks"], columns)
         updates = orthogonalized(blocks).view(-1, rows, columns)
         scale = 0.2 * math.sqrt(max(blocks.shape[1:]))
         for parameter, update in zip(parameters, updates, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(update, alpha=-group["lr"] * scale)
+            parameter.add_(placed_like(update, parameter), alpha=-group["lr"] * scale)
 
 
 def muon_matrices(encoder: nn.Module) -> list[tuple[list[Tensor], int]]:

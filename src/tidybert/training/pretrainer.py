@@ -31,6 +31,7 @@ from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import adamw, muon
 from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.training.sharding import give_up_gathered, load_weights, whole
 from tidybert.training.state import (
     Checkpoint,
     TrainingState,
@@ -44,18 +45,19 @@ from tidybert.training.state import (
 
 
 class Part(Protocol):
-    """The sum of one objective's losses over ``count`` predictions, and how many were right."""
+    """The sum of one objective's losses over a batch's predictions, and how many were right."""
 
     @property
     def total(self) -> Tensor: ...
-    @property
-    def count(self) -> int: ...
     @property
     def correct(self) -> Tensor: ...
 
 
 class StreamStep(Protocol):
-    """A process's batches of a step; ``counts`` are the predictions of all processes together."""
+    """A process's batches of a step; ``counts`` are the predictions of all processes together.
+
+    So are ``num_tokens``, and ``num_rows``, which are the tokens and the padding.
+    """
 
     @property
     def batches(self) -> Sequence[Any]: ...
@@ -63,6 +65,8 @@ class StreamStep(Protocol):
     def counts(self) -> Mapping[str, int]: ...
     @property
     def num_tokens(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
     @property
     def num_sequences(self) -> int: ...
     @property
@@ -79,7 +83,8 @@ class Stream(Protocol):
 class PretrainingReport:
     """What a step did.  ``losses`` and ``accuracies`` are means over its predictions, by part.
 
-    ``mfu`` is the share of the devices' peak that it reached, None where that is not known.
+    ``mfu`` is the share of the devices' peak that it reached, None where that is not known;
+    ``padding_share`` is that of all rows that went through the model.
     """
 
     step: int
@@ -93,6 +98,7 @@ class PretrainingReport:
     seconds: float
     updated: bool
     mfu: float | None = None
+    padding_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,8 @@ class Pretrainer:
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
         self.peak_tokens_per_second = peak_tokens_per_second
+        # Before the optimizer, which is to hold the shards.
+        self.shared = self.processes.shared(model, arguments.sharding, self.is_mixed)
         self.optimizer = self._optimizer()
         self.trained = [each for each in model.parameters() if each.requires_grad]
         counted = {"num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
@@ -181,7 +189,7 @@ class Pretrainer:
         found, notes = read_checkpoint(self.run, self.state.fingerprint)
         if found is not None:
             load_optimizer(self.model, self.optimizer, found.moments)
-            self.model.load_state_dict(found.weights)
+            load_weights(self.model, found.weights)
             self.state = found.state
         self.log.rewind(self.state.step)
         return notes
@@ -192,16 +200,15 @@ class Pretrainer:
         Raises TrainingError after ``max_bad_steps`` steps in a row that were not finite, and
         TrainingInterrupted after a signal, once a checkpoint is written.
         """
-        shared = self.processes.shared(self.model)
         writer = BackgroundWriter()
         try:
             with stop_requests() as request, ThreadPoolExecutor(1) as ahead:
-                self._train_steps(shared, writer, request, ahead)
+                self._train_steps(writer, request, ahead)
         finally:
             writer.close()
         self.processes.wait()
         if self.state.best_step not in (0, self.state.step):
-            self.model.load_state_dict(read_best(self.run))
+            load_weights(self.model, read_best(self.run))
         self.model.eval()
         progress = self.state.progress
         return PretrainingResult(
@@ -215,7 +222,6 @@ class Pretrainer:
 
     def _train_steps(
         self,
-        shared: nn.Module,
         writer: BackgroundWriter,
         request: StopRequest,
         ahead: ThreadPoolExecutor,
@@ -232,7 +238,7 @@ class Pretrainer:
             if self.device.type == "cuda" and step + 1 < self.num_steps:
                 # A GPU would wait for the next instances; a CPU has no core to spare for them.
                 following = ahead.submit(self.stream.take, step + 1, taken.position)
-            done = self._step(shared, taken, begin)
+            done = self._step(taken, begin)
             if self.report is not None:
                 self.report(done)
             stopping = self.processes.any(bool(request.signal_number), self.device)
@@ -246,7 +252,7 @@ class Pretrainer:
                 writer.wait()
                 raise self._interrupted(request.signal_number)
 
-    def _step(self, shared: nn.Module, taken: StreamStep, begin: float) -> PretrainingReport:
+    def _step(self, taken: StreamStep, begin: float) -> PretrainingReport:
         """One update, or none where the loss or the gradient is not finite."""
         step, arguments = self.state.step, self.arguments
         rate = rate_at(step, arguments)
@@ -259,8 +265,8 @@ class Pretrainer:
         correct = {name: torch.zeros((), device=self.device) for name in taken.counts}
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
-            with nullcontext() if is_last else self.processes.apart(shared):
-                parts = self._forward_backward(shared, batch, taken.counts)
+            with nullcontext() if is_last else self.processes.apart(self.shared):
+                parts = self._forward_backward(batch, taken.counts)
             for name, each in parts.items():
                 sums[name] += each.total.detach()
                 correct[name] += each.correct
@@ -269,7 +275,7 @@ class Pretrainer:
         rights = figures[len(sums) :]
         accuracies = {n: v / taken.counts[n] for n, v in zip(sums, rights, strict=True)}
         loss = sum(losses.values())
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm).item()
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm)).item()
         is_finite = math.isfinite(loss) and math.isfinite(norm)
         if is_finite:
             self.optimizer.step()
@@ -294,6 +300,7 @@ class Pretrainer:
             seconds=seconds,
             updated=is_finite,
             mfu=self._mfu(taken.num_tokens / seconds),
+            padding_share=1 - taken.num_tokens / taken.num_rows,
         )
         if not is_finite:
             progress["num_bad_steps"] += 1
@@ -306,14 +313,12 @@ class Pretrainer:
         peak = self.peak_tokens_per_second
         return tokens_per_second / peak if peak else None
 
-    def _forward_backward(
-        self, shared: nn.Module, batch: Any, counts: Mapping[str, int]
-    ) -> Mapping[str, Part]:
+    def _forward_backward(self, batch: Any, counts: Mapping[str, int]) -> Mapping[str, Part]:
         """Add a batch's gradients; TrainingError where the device's memory is too small."""
         try:
             with autocast(self.device, self.is_mixed):
-                parts = self.loss(shared, batch.to(self.device))
-            # DDP divides the sum of the gradients by the number of processes.
+                parts = self.loss(self.shared, batch.to(self.device))
+            # DDP and FSDP divide the sum of the gradients by the number of processes.
             scaled = [
                 each.total * (self.processes.size / counts[name]) for name, each in parts.items()
             ]
@@ -336,14 +341,13 @@ class Pretrainer:
 
     def _save(self, writer: BackgroundWriter) -> None:
         self._saved_at = time.perf_counter()
-        if not self.processes.is_first:
+        is_first = self.processes.is_first
+        weights = snapshot(self.model.state_dict(), is_first)
+        moments = snapshot(optimizer_tensors(self.model, self.optimizer), is_first)
+        if not is_first:
             return
         state = replace(self.state, progress=dict(self.state.progress))
-        checkpoint = Checkpoint(
-            state,
-            snapshot(self.model.state_dict()),
-            snapshot(optimizer_tensors(self.model, self.optimizer)),
-        )
+        checkpoint = Checkpoint(state, weights, moments)
         keep = self.arguments.save_total_limit
         writer.start(partial(write_checkpoint, self.run, checkpoint, keep))
 
@@ -351,17 +355,21 @@ class Pretrainer:
         """Measure held-out text; every process does, and the first one keeps the best weights."""
         self.model.eval()
         metrics = self.evaluate(self.model)
+        give_up_gathered(self.model)
         step = self.state.step
         figures = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
         self.log.write({"step": step, **{f"eval_{name}": each for name, each in figures.items()}})
         self._tell_tensorboard({f"eval/{name}": each for name, each in figures.items()}, step)
         if self.report_metrics is not None:
             self.report_metrics(step, metrics)
-        best = self.state.best_metrics
-        if best is None or metrics["loss"] < best["loss"]:
+        best, is_first = self.state.best_metrics, self.processes.is_first
+        is_best = best is None or metrics["loss"] < best["loss"]
+        # Figures of two devices may differ in their last bits, and gathering takes all processes.
+        if self.processes.any(is_best and is_first, self.device):
             self.state.best_metrics, self.state.best_step = metrics, step
-            if self.processes.is_first:
-                write_best(self.run, self.model.state_dict())
+            weights = snapshot(self.model.state_dict(), is_first)
+            if is_first:
+                write_best(self.run, weights)
 
     def _log_step(self, done: PretrainingReport) -> None:
         figures = {
@@ -374,6 +382,8 @@ class Pretrainer:
         }
         if done.mfu is not None:
             figures["mfu"] = round(done.mfu, 4)
+        if self.arguments.compile:
+            figures["padding_share"] = round(done.padding_share, 4)
         finite = {name: each for name, each in figures.items() if math.isfinite(each)}
         self.log.write(
             {"step": done.step, "num_tokens": self.state.progress["num_tokens"], **finite}

@@ -55,9 +55,9 @@ class PretrainingArguments:
     """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
     optimizer: str | None = None
     """adamw, or muon for the encoder's matrices with AdamW for the rest."""
-    micro_batch_tokens: int | None = None
+    micro_batch_tokens: str | int | None = None
     """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
-    4,096 on a CPU and 32,768 on CUDA where not set."""
+    4,096 on a CPU and 32,768 on CUDA where not set; auto: as many as fit a CUDA device."""
     learning_rate: float | None = None
     """Peak of the schedule."""
     warmup_steps: int | None = None
@@ -101,8 +101,11 @@ class PretrainingArguments:
     nothing."""
     precision: str = "auto"
     """float32, or bfloat16 (autocast); auto: bfloat16 on CUDA, float32 elsewhere."""
+    sharding: str = "none"
+    """Of several processes: none, each has the whole model (DDP), or full, weights, gradients and
+    Adam's moments are shared out among them (FSDP)."""
     compile: bool = False
-    """torch.compile the encoder (CUDA)."""
+    """torch.compile the layers (CUDA), and fill micro-batches up to one shape."""
     checkpoint_activations: bool = False
     """Compute each layer again in the backward instead of keeping its activations."""
 
@@ -113,11 +116,12 @@ class PretrainingArguments:
         for name, value in RECIPES[self.recipe].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        self._read_micro_batch_tokens()
         for item in fields(self):
             check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
         for name in (
-            "max_steps", "tokens_per_step", "micro_batch_tokens", "learning_rate", "adam_epsilon",
-            "max_grad_norm", "long_seq_length", "eval_steps", "eval_tokens", "save_steps",
+            "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
+            "long_seq_length", "eval_steps", "eval_tokens", "save_steps",
             "save_minutes", "save_total_limit", "logging_steps", "max_bad_steps",
         ):  # fmt: skip
             value = getattr(self, name)
@@ -136,9 +140,20 @@ class PretrainingArguments:
             ("schedule", ("linear", "trapezoid")),
             ("optimizer", ("adamw", "muon")),
             ("precision", ("auto", "float32", "bfloat16")),
+            ("sharding", ("none", "full")),
         ):
             if getattr(self, name) not in allowed:
                 raise bad_value(name, getattr(self, name), " or ".join(allowed))
+
+    def _read_micro_batch_tokens(self) -> None:
+        """A number may come from the shell as text."""
+        given: Any = self.micro_batch_tokens
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given)
+            object.__setattr__(self, "micro_batch_tokens", given)
+        is_number = isinstance(given, int) and not isinstance(given, bool)
+        if (isinstance(given, str) and given != "auto") or (is_number and given <= 0):
+            raise bad_value("micro_batch_tokens", given, "a number above 0, or auto")
 
     def setting(self, name: str) -> Any:
         """A value that the recipe may have set, and so is not None."""
@@ -172,16 +187,32 @@ def tokens_at(step: int, arguments: PretrainingArguments) -> int:
     return tokens if step >= ramp else int(tokens * (0.25 + 0.75 * step / ramp))
 
 
+def least_micro_batch(arguments: PretrainingArguments, longest: int) -> int:
+    """The tokens that a micro-batch must hold where a sequence may have ``longest``."""
+    # One of constant shape holds some padding besides a sequence.
+    return 2 * longest if arguments.compile else longest
+
+
 def check_lengths(arguments: PretrainingArguments, max_seq_length: int, positions: int) -> None:
     """Raise UsageError where sequences are longer than a micro-batch or the model's positions."""
     longest = max(max_seq_length, arguments.long_seq_length if arguments.long_share else 0)
     if longest > positions:
         flag = "--max-seq-length" if max_seq_length > positions else "--long-seq-length"
         raise UsageError(f"{flag} is {longest}, but the model has positions for {positions} tokens")
-    for name in ("tokens_per_step", "micro_batch_tokens"):
-        value = getattr(arguments, name)
-        if value is not None and value < longest:
-            raise bad_value(name, value, f"at least {longest}, the longest sequence")
+    tokens, micro = arguments.setting("tokens_per_step"), arguments.micro_batch_tokens
+    if tokens < longest:
+        raise bad_value("tokens_per_step", tokens, f"at least {longest}, the longest sequence")
+    if isinstance(micro, int) and micro < least_micro_batch(arguments, longest):
+        wanted = (
+            "twice the longest sequence, with --compile"
+            if arguments.compile
+            else "the longest sequence"
+        )
+        raise bad_value(
+            "micro_batch_tokens",
+            micro,
+            f"at least {least_micro_batch(arguments, longest)}, {wanted}",
+        )
     if tokens_at(0, arguments) < max_seq_length:
         raise UsageError(
             f"--ramp-share {arguments.ramp_share} begins with {tokens_at(0, arguments)} tokens a "

@@ -24,6 +24,7 @@ from tidybert.checkpoints.storage import (
     write_tensors,
 )
 from tidybert.errors import TrainingError, WeightsError
+from tidybert.training.sharding import placed_like
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "training_state.json"
@@ -137,9 +138,12 @@ def read_best(run: Path) -> dict[str, Tensor]:
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's state as tensors named PARAMETER/exp_avg, PARAMETER/exp_avg_sq, PARAMETER/step."""
     tensors = {}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}/{key}"] = value
+    names: dict[Tensor, str] = {each: name for name, each in model.named_parameters()}
+    for parameter, entries in optimizer.state.items():
+        # Of a sharded model the parameters must be the shards, which the optimizer knows.
+        assert parameter in names, "the optimizer holds moments of a parameter that is not here"
+        for key, value in entries.items():
+            tensors[f"{names[parameter]}/{key}"] = value
     return tensors
 
 
@@ -152,4 +156,4 @@ def load_optimizer(
         name, _, entry = key.rpartition("/")
         parameter = parameters[name]
         # The fused optimizer wants its step counts on the parameter's device.
-        optimizer.state[parameter][entry] = value.to(parameter.device)
+        optimizer.state[parameter][entry] = placed_like(value, parameter)

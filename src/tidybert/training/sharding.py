@@ -1,0 +1,88 @@
+"""A model whose weights, gradients and moments lie in shards, one a process: FSDP2, fully_shard.
+
+Zhao et al. 2023; ZeRO, stage 3.  Each layer is gathered when it runs, forward and backward, and
+given up after; the embeddings and heads are gathered once for a forward and its backward.  What is
+written to disk and read from it is whole, so that a run may go on with any number of processes.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tidybert.modeling.encoder import BertLayer
+
+
+def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
+    """Cut the parameters among all processes, in place; each process calls this alike.
+
+    ``mixed``: steps run under bfloat16 autocast.  Then weights travel in bfloat16 too, half the
+    bytes, and what autocast would cast is gathered cast: it would otherwise keep a copy of the
+    whole model from the forward to the backward.  Products are those of autocast alone; embeddings
+    and the gains and biases of LayerNorm are rounded.  Gradients are summed in float32.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    device = next(model.parameters()).device
+    mesh = init_device_mesh(device.type, (num_processes,))
+    # Casting the inputs would undo autocast's float32, and copy the rows for each layer.
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if mixed else None,
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,
+    )
+    for part in model.modules():
+        if isinstance(part, BertLayer):
+            fully_shard(part, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    return model
+
+
+def sync_gradients(model: nn.Module, wanted: bool) -> bool:
+    """Whether backwards from now on share gradients; False where the model is not sharded."""
+    switch = getattr(model, "set_requires_gradient_sync", None)
+    if switch is None:
+        return False
+    switch(wanted)
+    return True
+
+
+def give_up_gathered(model: nn.Module) -> None:
+    """Keep the shards alone: without a backward, the root's parameters would stay whole."""
+    reshard = getattr(model, "reshard", None)
+    if reshard is not None:
+        reshard()
+
+
+def whole(value: Tensor) -> Tensor:
+    """A tensor without its shards, for which all processes must ask together."""
+    gather = getattr(value, "full_tensor", None)
+    if gather is None:
+        return value
+    gathered = gather()
+    assert isinstance(gathered, Tensor)
+    return gathered
+
+
+def placed_like(value: Tensor, target: Tensor) -> Tensor:
+    """A whole tensor, the same on every process, on the device of ``target`` and cut as it is."""
+    mesh = getattr(target, "device_mesh", None)
+    placed = value.to(target.device)
+    if mesh is None or value.shape != target.shape:
+        return placed
+    from torch.distributed.tensor import distribute_tensor
+
+    # Every process has read the same file: nothing needs to be sent.
+    return distribute_tensor(placed, mesh, target.placements, src_data_rank=None)  # type: ignore[attr-defined]
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """``load_state_dict`` of whole tensors into a model that may be sharded."""
+    targets = model.state_dict()
+    model.load_state_dict(
+        {
+            name: placed_like(value, targets[name]) if name in targets else value
+            for name, value in weights.items()
+        }
+    )
