@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork
+from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork, arguments_of
 from tidybert.benchmark.processes import answer, run_apart
 from tidybert.benchmark.setting import in_turn
 
@@ -123,7 +123,6 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
     from tidybert.data.instances import Position
     from tidybert.tasks.pretraining import StepBatches, build_pretraining_model, loss_parts
     from tidybert.training.pretrainer import Pretrainer
-    from tidybert.training.pretraining_arguments import PretrainingArguments
 
     position, steps = Position(), []
     for _ in range(work.steps):
@@ -136,18 +135,6 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
         def take(self, step: int, position: Any) -> StepBatches:
             return steps[step]
 
-    arguments = PretrainingArguments(
-        recipe="bert",
-        max_steps=work.steps,
-        tokens_per_step=work.tokens_per_step,
-        learning_rate=work.learning_rate,
-        warmup_steps=work.warmup_steps,
-        long_share=0.0,
-        # Neither is part of a step.
-        eval_steps=work.steps + 1,
-        save_steps=work.steps + 1,
-        seed=work.seed,
-    )
     corpus = stream.instances.corpus
     config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
     torch.manual_seed(work.seed)
@@ -158,7 +145,7 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
             model,
             Prepared(),
             loss_parts,
-            arguments,
+            arguments_of(work),
             evaluate=lambda _model: {"loss": 0.0},
             run=Path(folder),
             first_position=[],

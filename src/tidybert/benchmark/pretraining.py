@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.benchmark.processes import answer, run_apart
 from tidybert.benchmark.setting import SIDES, in_turn, summarize
 from tidybert.benchmark.tokenization import find_lines
+
+if TYPE_CHECKING:
+    from tidybert.training.pretraining_arguments import PretrainingArguments
 
 _CORPUS_LINES: Final = 8000
 UNTIMED_STEPS: Final = 3
@@ -140,20 +143,11 @@ def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run_ours(work: PretrainingWork) -> dict[str, Any]:
-    from tidybert.data.pretraining_options import InstanceOptions
-    from tidybert.pretraining import PretrainingCallbacks, pretrain
-    from tidybert.training.pretrainer import PretrainingReport
+def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
+    """How our side trains in a measurement."""
     from tidybert.training.pretraining_arguments import PretrainingArguments
 
-    ends: list[float] = []
-    losses: list[float] = []
-
-    def step(done: PretrainingReport) -> None:
-        ends.append(time.perf_counter())
-        losses.append(done.loss)
-
-    arguments = PretrainingArguments(
+    return PretrainingArguments(
         recipe="bert",
         max_steps=work.steps,
         tokens_per_step=work.tokens_per_step,
@@ -165,6 +159,21 @@ def _run_ours(work: PretrainingWork) -> dict[str, Any]:
         save_steps=work.steps + 1,
         seed=work.seed,
     )
+
+
+def _run_ours(work: PretrainingWork) -> dict[str, Any]:
+    from tidybert.data.pretraining_options import InstanceOptions
+    from tidybert.pretraining import PretrainingCallbacks, pretrain
+    from tidybert.training.pretrainer import PretrainingReport
+
+    ends: list[float] = []
+    losses: list[float] = []
+
+    def step(done: PretrainingReport) -> None:
+        ends.append(time.perf_counter())
+        losses.append(done.loss)
+
+    arguments = arguments_of(work)
     with tempfile.TemporaryDirectory() as folder:
         pretrain(
             work.size,
