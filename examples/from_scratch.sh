@@ -65,9 +65,9 @@ step "2. A corpus: the text as numbers, once, with some documents held out to me
 run tidybert build-corpus "$texts" --vocab "$OUT/vocab" --held-out "$HELD_OUT" --out "$OUT/corpus"
 
 step "3. Pre-training: $SIZE learns to fill in masked words; the losses are in $OUT/encoder/curves.svg"
-fifth=$((STEPS / 5))
+tenth=$((STEPS / 10))
 run tidybert pretrain "$SIZE" --data "$OUT/corpus" --out "$OUT/encoder" --recipe fast \
-    --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((fifth > 0 ? fifth : 1))
+    --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((tenth > 0 ? tenth : 1))
 
 step "4. What it makes of a sentence with a gap"
 run tidybert fill-mask "$OUT/encoder" "$MASKED"

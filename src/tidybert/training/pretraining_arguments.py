@@ -24,10 +24,10 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     # For a fixed, small budget; docs/pretraining.md has what each choice was measured to bring.
     "fast": {
         "max_steps": 10_000,
-        "tokens_per_step": 16_384,
+        "tokens_per_step": 8_192,
         "ramp_share": 0.0,
-        "optimizer": "adamw",
-        "learning_rate": 1e-3,
+        "optimizer": "muon",
+        "learning_rate": 2e-3,
         "warmup_steps": 200,
         "schedule": "trapezoid",
         "decay_share": 0.2,
