@@ -1,6 +1,7 @@
 """A RUN as a directory: whether it may be written to, is finished, and with what it was begun."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,13 @@ def is_finished(run: Path) -> bool:
 
 
 def check_run(run: Path, resume: bool) -> None:
-    """Raise UsageError where ``run`` cannot be written to: a file, in use, or finished."""
-    if run.exists() and not run.is_dir():
-        raise UsageError(f"--out {run} is a file; name a new directory")
+    """Raise UsageError where ``run`` cannot be written to: a file, in use, finished, forbidden."""
+    there = next(each for each in (run, *run.absolute().parents) if each.exists())
+    if not there.is_dir():
+        which = "" if there == run else f": {there}"
+        raise UsageError(f"--out {run}{which} is a file; name a new directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {run}: no permission to write in {there}; name another directory")
     if resume and is_finished(run):
         raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
     if not resume and run.is_dir() and any(run.iterdir()):
