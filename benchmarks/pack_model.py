@@ -6,7 +6,7 @@
 The weights become float16.  They must answer as the RUN does, in tidybert and in transformers, and
 all files together must stay under 25 MB; otherwise nothing is left of them.  The sha256 that is
 printed belongs into src/tidybert/pretrained.py.  --write puts what they are, and what the RUN says
-of how they were made, into a page.
+of how they were made, into a page, and the picture of its losses beside that.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from tidybert.checkpoints.metadata import read_metadata
 from tidybert.checkpoints.packing import check_logits, pack, probe_inputs, probe_logits
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
+from tidybert.reporting.pretraining_curves import write_curves
 
 
 def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
@@ -54,13 +55,29 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
         "parameters, heads included": f"{packed['num_parameters']:,}",
         "files": f"{packed['num_bytes'] / 1e6:.1f} MB, weights in float16",
         "objective": arguments["objective"],
+        "recipe": f"{arguments['recipe']}: {arguments['optimizer']}, peak rate "
+        f"{arguments['learning_rate']:g}, {arguments['masked_lm_prob']:.0%} masked",
         "steps": f"{last['step']:,} of at most {arguments['tokens_per_step']:,} tokens",
         "tokens read": f"{last['num_tokens']:,}",
         "held-out masked words": f"{metrics['mlm_accuracy']:.1%} right, "
         f"perplexity {metrics['perplexity']:.1f}",
         "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
     }
-    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    picture = picture_name(directory)
+    return [*lines, "", f"![The losses over steps and tokens]({picture})"]
+
+
+def picture_name(directory: Path) -> str:
+    """Of the picture that stands beside the page."""
+    return f"{directory.name}-curves.svg"
+
+
+def copy_curves(run: Path, picture: Path) -> None:
+    """Draw the RUN's losses, and put the picture where the page looks for it."""
+    drawn = write_curves(run)
+    assert drawn is not None
+    picture.write_bytes(drawn.read_bytes())
 
 
 def compare_with_transformers(run: Path, directory: Path) -> float:
@@ -107,6 +124,7 @@ def main() -> None:
     print(json.dumps(packed))
     if arguments.write:
         put_between(arguments.write, "pack_model", card(arguments.run, arguments.directory, packed))
+        copy_curves(arguments.run, arguments.write.parent / picture_name(arguments.directory))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The scripts of benchmarks/, which are no package, run in this process on tiny models."""
 
 import importlib
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -60,11 +61,22 @@ def pretrained_run(
         metadata=ModelMetadata(task="pretrain", metrics=metrics),
         architecture="BertForPreTraining",
     )
-    (run / "arguments.json").write_text('{"objective": "mlm+nsp", "tokens_per_step": 2048}')
-    (run / "metrics.jsonl").write_text(
-        '{"step": 10, "num_tokens": 20000}\n{"step": 12, "num_tokens": 24000}\n'
-        '{"step": 12, "eval_loss": 1.0}\n'
-    )
+    arguments = {
+        "objective": "mlm+nsp",
+        "recipe": "fast",
+        "optimizer": "muon",
+        "learning_rate": 0.002,
+        "masked_lm_prob": 0.15,
+        "tokens_per_step": 2048,
+    }
+    (run / "arguments.json").write_text(json.dumps(arguments))
+    figures = {"mlm_loss": 3.0, "nsp_loss": 0.5, "learning_rate": 0.001}
+    lines: list[dict[str, float]] = [
+        {"step": 10, "num_tokens": 20000, **figures},
+        {"step": 12, "num_tokens": 24000, **figures},
+        {"step": 12, "eval_loss": 1.0, "eval_mlm_loss": 0.5, "eval_nsp_loss": 0.5},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return run
 
 

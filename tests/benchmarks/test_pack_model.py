@@ -32,12 +32,16 @@ def test_a_run_is_packed_and_its_card_written(
         "| layers, width, heads | 2, 16, 2 |",
         "| vocabulary | 24 pieces |",
         f"| parameters, heads included | {found['num_parameters']:,} |",
+        "| recipe | fast: muon, peak rate 0.002, 15% masked |",
         "| steps | 12 of at most 2,048 tokens |",
         "| tokens read | 24,000 |",
         "| held-out masked words | 25.0% right, perplexity 12.5 |",
         "| held-out pairs | 75.0% right |",
     ):
         assert row in text.splitlines(), row
+    picture = (written.parent / "packed-curves.svg").read_text()
+    assert picture.startswith("<svg")
+    assert "(packed-curves.svg)" in text
 
 
 def test_weights_that_transformers_reads_otherwise_are_not_kept(
