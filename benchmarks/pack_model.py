@@ -63,9 +63,9 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
         f"perplexity {metrics['perplexity']:.1f}",
         "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
     }
-    lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    shown = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
     picture = picture_name(directory)
-    return [*lines, "", f"![The losses over steps and tokens]({picture})"]
+    return [*shown, "", f"![The losses over steps and tokens]({picture})"]
 
 
 def picture_name(directory: Path) -> str:

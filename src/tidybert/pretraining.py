@@ -9,20 +9,23 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tidybert.checkpoints.directory import ModelMetadata, save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.data.cooccurrence import token_vectors
 from tidybert.data.instances import Position, PretrainingInstances
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.data.shards import TokenCorpus, vocabulary_sha256
 from tidybert.errors import UsageError
 from tidybert.inference.loading import build_with_weights, choose_device
+from tidybert.modeling.neighbours import attend_to_neighbours
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.pretraining import (
     InstanceStream,
@@ -45,12 +48,15 @@ from tidybert.training.pretraining_arguments import (
     tokens_at,
 )
 from tidybert.training.runs import check_run, write_arguments
+from tidybert.training.sharding import load_weights
 from tidybert.training.state import checkpoints_directory
 
 _MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
 # Dense bfloat16 operations a second, as NVIDIA states them.
 _PEAK_FLOPS: Final = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 _HELD_OUT_SEED: Final = 0
+# Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
+_CORPUS_START_STD: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,9 @@ def pretrain(
     torch.manual_seed(arguments.seed)
     network, config = _build(model, corpus, arguments, instances, callbacks.note)
     check_lengths(arguments, instances.max_seq_length, config.max_position_embeddings)
+    has_corpus_start = is_size(model) and arguments.start == "corpus"
+    # Sharding and compiling change the network in place.
+    unchanged = deepcopy(network) if has_corpus_start else None
     chosen = choose_device(device if processes.size == 1 else _local(device, processes))
     network.to(chosen)
     network.bert.encoder.checkpoint_activations = arguments.checkpoint_activations
@@ -143,8 +152,13 @@ def pretrain(
             if step
             else f"no checkpoint to resume from in {run}: starting at step 1"
         )
+    if unchanged is not None and not trainer.state.step:
+        load_weights(network, _start_from_corpus(unchanged, corpus, arguments, callbacks.note))
+    del unchanged
     if processes.is_first:
         values = {**asdict(instances), **asdict(masking), **arguments.to_dict()}
+        if not is_size(model):
+            values["start"] = None
         write_arguments(run, {"task": "pretrain", "model": str(model), "data": str(data), **values})
     result = trainer.train()
     if peak is not None and processes.is_first:
@@ -313,6 +327,35 @@ def _build(
     network, report = build_with_weights(build, _with_dropout(config, rate), directory)
     note(report.summary())
     return network, config
+
+
+def _start_from_corpus(
+    network: PretrainingModel,
+    corpus: TokenCorpus,
+    arguments: PretrainingArguments,
+    note: Callable[[str], None],
+) -> dict[str, Tensor]:
+    """The weights with what need not be learned: words alike, their frequencies, neighbours.
+
+    The network, on the CPU, is changed.
+    """
+    embeddings = network.bert.embeddings.word_embeddings.weight
+    found = token_vectors(corpus, embeddings.shape[1], seed=arguments.seed)
+    scale = _CORPUS_START_STD / network.config.initializer_range
+    seen = torch.from_numpy(found.counts > 0)
+    with torch.no_grad():
+        # What was not seen stays random, of the same size.
+        embeddings *= scale
+        embeddings[seen] = _CORPUS_START_STD * torch.from_numpy(found.vectors)[seen]
+        frequencies = torch.from_numpy(found.counts + 1.0)
+        network.mlm.bias.copy_((frequencies / frequencies.sum()).log())
+    attend_to_neighbours(network.bert, _CORPUS_START_STD, arguments.seed)
+    note(
+        f"start from the corpus: {int(seen.sum()):,} words' embeddings by what stands near them in "
+        f"{found.num_tokens:,} tokens, and heads that look at neighbours; --start random leaves "
+        "that out"
+    )
+    return network.state_dict()
 
 
 def _micro_batch_tokens(

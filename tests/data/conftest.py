@@ -43,6 +43,7 @@ def write_corpus() -> Callable[..., Path]:
         vocabulary = {
             "sha256": hashlib.sha256((directory / "vocab.txt").read_bytes()).hexdigest(),
             "dtype": "<u2" if vocab_size <= 2**16 else "<u4",
+            "vocab_size": vocab_size,
         }
         source = {"file": "a.txt", "train": len(train), "held-out": len(held_out)}
         manifest = Manifest({"vocabulary": vocabulary}, [source], {}, parts)

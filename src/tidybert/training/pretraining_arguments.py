@@ -9,6 +9,7 @@ from tidybert.training.arguments import bad_value, check_type
 RECIPES: Final[dict[str, dict[str, Any]]] = {
     # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
     "bert": {
+        "start": "random",
         "max_steps": 1_000_000,
         "tokens_per_step": 32_768,
         "ramp_share": 0.0,
@@ -23,6 +24,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     },
     # For a fixed, small budget; docs/pretraining.md has what each choice was measured to bring.
     "fast": {
+        "start": "corpus",
         "max_steps": 10_000,
         "tokens_per_step": 8_192,
         "ramp_share": 0.0,
@@ -47,8 +49,12 @@ class PretrainingArguments:
 
     recipe: str = "bert"
     """bert, the paper's settings, or fast, for a small budget."""
+    start: str | None = None
+    """Of a size: random weights, or corpus: word embeddings from what stands near each word in it,
+    and heads that look at a token's neighbours; the recipe's where not set, as all that follows
+    without a default."""
     max_steps: int | None = None
-    """Updates of the weights; the recipe's where not set, as all that follows without a default."""
+    """Updates of the weights."""
     tokens_per_step: int | None = None
     """Tokens of an update, over all processes; as many whole sequences as fit."""
     ramp_share: float | None = None
@@ -137,6 +143,7 @@ class PretrainingArguments:
             if not 0 <= getattr(self, name) <= 1:
                 raise bad_value(name, getattr(self, name), "a share from 0 to 1")
         for name, allowed in (
+            ("start", ("random", "corpus")),
             ("schedule", ("linear", "trapezoid")),
             ("optimizer", ("adamw", "muon")),
             ("precision", ("auto", "float32", "bfloat16")),
