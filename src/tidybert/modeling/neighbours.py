@@ -19,14 +19,14 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
 
 OFFSETS: Final = (-1, 1, -2, 2, -3, 3, -4, 4)
-"""Where the heads of a layer look, in turn; any further heads stay random."""
+"""Where the heads of each layer look, in turn; any further heads stay random."""
 # The score of the neighbour over that of a token anywhere else, which has 0 on average.
 _SCORE: Final = 7.5
 
 
 @torch.no_grad()
 def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int) -> None:
-    """Overwrite the position embeddings, and queries and keys in the lower half of the layers.
+    """Overwrite the position embeddings, and the queries and keys of up to eight heads a layer.
 
     Args:
         standard_deviation: of the position embeddings, which is to be that of the words' too: about
@@ -45,7 +45,7 @@ def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int)
     # Half of the variance of a normalized row is position, half of that each sine's and cosine's;
     # scores are divided by the root of the head's width.
     gain = math.sqrt(2 * _SCORE / math.sqrt(head_width))
-    for layer in list(model.encoder.layers)[: config.num_hidden_layers // 2]:
+    for layer in model.encoder.layers:
         assert isinstance(layer, BertLayer)
         weight = layer.attention.query_key_value.weight
         for head, offset in zip(range(num_heads), OFFSETS, strict=False):
