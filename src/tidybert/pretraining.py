@@ -42,6 +42,7 @@ from tidybert.training.micro_batch import largest_micro_batch
 from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
 from tidybert.training.pretraining_arguments import (
+    MASKED_LM_PROB,
     PretrainingArguments,
     check_lengths,
     least_micro_batch,
@@ -96,6 +97,8 @@ def pretrain(
     """
     callbacks = callbacks or PretrainingCallbacks()
     instances, masking = instances or InstanceOptions(), masking or MaskingOptions()
+    if masking.masked_lm_prob is None:
+        masking = replace(masking, masked_lm_prob=MASKED_LM_PROB[arguments.recipe])
     processes = processes or Processes()
     if not processes.is_first:
         # What all would say alike is said once.
@@ -127,7 +130,7 @@ def pretrain(
             )
     held_out = _HeldOut(data, instances, masking, arguments, stream.streams[0], chosen)
     peak = peak_flops() if chosen.type == "cuda" else None
-    flops = flops_per_token(config, instances.max_seq_length, masking.masked_lm_prob)
+    flops = flops_per_token(config, instances.max_seq_length, masking.predicted_share)
     trainer = Pretrainer(
         network,
         stream,

@@ -83,7 +83,7 @@ def test_the_run_is_a_model_with_its_heads(small: Small, tmp_path: Path) -> None
     assert [line["step"] for line in steps] == list(range(1, 13))
     assert steps[3]["loss"] == pytest.approx(steps[3]["mlm_loss"] + steps[3]["nsp_loss"])
     assert [line["step"] for line in logged if "eval_loss" in line] == [6, 12]
-    assert json.loads((run / "arguments.json").read_text())["masked_lm_prob"] == 0.15
+    assert json.loads((run / "arguments.json").read_text())["masked_lm_prob"] == 0.3
 
 
 def test_the_loss_is_transformers(

@@ -67,7 +67,7 @@ class Masking:
 
     def budgets(self, lengths: Array) -> Array:
         """(B,): the most predictions of sequences of so many tokens."""
-        wanted = np.rint(lengths * self.options.masked_lm_prob).astype(np.int64)
+        wanted = np.rint(lengths * self.options.predicted_share).astype(np.int64)
         budgets: Array = np.clip(wanted, 1, self._num_predictions)
         return budgets
 
@@ -79,7 +79,7 @@ class Masking:
         input_ids: (T,).  lengths: (B,), summing up to T.  keys: (B,), each sequence's own; its
         masks follow from its key alone.
 
-        A sequence of n tokens gets round(n * masked_lm_prob) predictions, at least one and at most
+        A sequence of n tokens gets round(n * predicted_share) predictions, at least one and at most
         max_predictions_per_seq.  Whole words that do not fit what is left of that are passed over.
         """
         assert max(len(lengths), lengths.max(initial=0)) <= _MAX_PLACES

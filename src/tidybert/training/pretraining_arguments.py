@@ -38,6 +38,8 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
         "long_share": 0.0,
     },
 }
+MASKED_LM_PROB: Final = {"bert": 0.15, "fast": 0.3}
+"""What a recipe does where MaskingOptions do not say how many tokens are to be predicted."""
 
 
 @dataclass(frozen=True)
