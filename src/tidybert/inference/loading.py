@@ -79,8 +79,8 @@ def load_with_head(
         lacking = [name for ours in report.new for name in huggingface_names(ours, config)]
         raise WeightsError(
             f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model as "
-            "pre-training left it (Google's releases have these; a fine-tuned one and minilm do "
-            "not), or pre-train one"
+            "pre-training left it (tidybert-mini and Google's releases have these; a fine-tuned "
+            "one and minilm do not), or pre-train one"
         )
     return built.eval(), load_tokenizer(directory, config)
 
