@@ -268,7 +268,12 @@ def test_the_blocks_of_a_page_run_in_their_order(
 ) -> None:
     from tidybert.modeling import BertForPreTraining
 
-    monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: small_weights)
+    find = pretrained.PretrainedPackage.find
+
+    def find_here(package: pretrained.PretrainedPackage) -> Path | None:
+        return find(package) if package.is_part_of_tidybert else small_weights
+
+    monkeypatch.setattr(pretrained.PretrainedPackage, "find", find_here)
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.chdir(tmp_path)
     write_samples()
