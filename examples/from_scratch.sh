@@ -18,8 +18,8 @@ OUT=${OUT:-from-scratch}                        # new folder for all that is wri
 SIZE=${SIZE:-tiny}                              # 2 layers of 128; tidybert models lists the others
 VOCAB_SIZE=${VOCAB_SIZE:-8000}                  # pieces of words
 HELD_OUT=${HELD_OUT:-0.02}                      # share of the documents kept to measure on
-STEPS=${STEPS:-1500}                            # updates of pre-training
-TOKENS_PER_STEP=${TOKENS_PER_STEP:-4096}        # 1,500 x 4,096 = 6 million tokens
+STEPS=${STEPS:-1000}                            # updates of pre-training
+TOKENS_PER_STEP=${TOKENS_PER_STEP:-4096}        # 1,000 x 4,096 = 4 million tokens
 EPOCHS=${EPOCHS:-10}                            # times that the classifier sees TRAIN
 MASKED=${MASKED:-"they went back to the [MASK] ."}
 
