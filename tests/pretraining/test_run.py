@@ -14,18 +14,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tidybert import pretraining
 from tidybert.checkpoints.storage import read_tensors
 from tidybert.data.instances import Position, PretrainingInstances
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.data.pretraining_options import InstanceOptions
 from tidybert.data.shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
-from tidybert.pretraining import PretrainingCallbacks, flops_per_token
+from tidybert.pretraining import PretrainingCallbacks
 from tidybert.tasks import pretraining as task
 from tidybert.tasks.pretraining import InstanceStream, loss_parts
 from tidybert.training import pretrainer
-from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.pretrainer import PretrainingReport
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
@@ -269,7 +267,7 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = BadLoss({5, 8})
-    monkeypatch.setattr("tidybert.pretraining.loss_parts", bad)
+    monkeypatch.setattr("tidybert.pretraining.run.loss_parts", bad)
     updated = []
 
     def report(done: PretrainingReport) -> None:
@@ -289,7 +287,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = BadLoss(set(range(5, 99)))
-    monkeypatch.setattr("tidybert.pretraining.loss_parts", bad)
+    monkeypatch.setattr("tidybert.pretraining.run.loss_parts", bad)
 
     with pytest.raises(TrainingError, match="not finite in 3 steps in a row, up to step 7 of 12"):
         small(tmp_path / "run", max_bad_steps=3, callbacks=PretrainingCallbacks(step=bad.report))
@@ -390,7 +388,7 @@ def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
         given.append(named)
         return pretrainer.Pretrainer(*args, **{**named, "peak_tokens_per_second": 1e6})
 
-    monkeypatch.setattr("tidybert.pretraining.Pretrainer", build)
+    monkeypatch.setattr("tidybert.pretraining.run.Pretrainer", build)
     small(tmp_path / "run", max_steps=2)
 
     # A CPU's peak is not known.
@@ -398,17 +396,6 @@ def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
     for line in lines_of(tmp_path / "run" / "metrics.jsonl"):
         if "loss" in line:
             assert line["mfu"] == pytest.approx(line["tokens_per_second"] / 1e6, abs=1e-4)
-
-
-def test_operations_of_base_are_about_six_a_parameter() -> None:
-    from tidybert.configuration import BertConfig
-
-    config = BertConfig.from_name("base")
-
-    assert flops_per_token(config, 0, 0) == 6 * 12 * 12 * 768**2
-    assert flops_per_token(config, 128, 0.15) == pytest.approx(
-        6 * (85e6 + 0.15 * 24e6) + 12 * 12 * 768 * 128, rel=0.01
-    )
 
 
 def test_an_error_of_the_background_writer_is_not_lost(
@@ -429,68 +416,9 @@ def test_too_little_memory_names_a_smaller_micro_batch(
     def full(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr("tidybert.pretraining.loss_parts", full)
+    monkeypatch.setattr("tidybert.pretraining.run.loss_parts", full)
 
     with pytest.raises(
         TrainingError, match=r"too small for \d+ tokens .* --micro-batch-tokens \d+,"
     ):
         small(tmp_path / "run")
-
-
-def test_on_a_cpu_auto_is_the_default_and_is_told(small: Small, tmp_path: Path) -> None:
-    notes: list[str] = []
-
-    small(
-        tmp_path / "run",
-        micro_batch_tokens="auto",
-        max_steps=1,
-        callbacks=PretrainingCallbacks(note=notes.append),
-    )
-
-    assert "--micro-batch-tokens auto: 4,096, for the device is a CPU" in notes
-    written = json.loads((tmp_path / "run" / "arguments.json").read_text())
-    assert written["micro_batch_tokens"] == "auto"
-
-
-@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
-def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
-    objective: str, tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = task.build_pretraining_model(objective)
-    model = build(tiny_config())
-    before = {name: each.clone() for name, each in model.state_dict().items()}
-    tried: list[tuple[int, ...]] = []
-
-    def loss_of(given: nn.Module, batch: Any) -> Any:
-        tried.append(batch.rows.lengths)
-        if batch.rows.num_tokens > 700:
-            raise torch.cuda.OutOfMemoryError("out of memory")
-        return loss_parts(given, batch)
-
-    monkeypatch.setattr("tidybert.pretraining.loss_parts", loss_of)
-    notes: list[str] = []
-    # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
-    found = pretraining._micro_batch_tokens(
-        model,
-        InstanceOptions(max_seq_length=16, objective=objective),
-        MaskingOptions(),
-        PretrainingArguments(
-            micro_batch_tokens="auto",
-            tokens_per_step=2048,
-            long_share=0.1,
-            long_seq_length=32,
-            precision="float32",
-        ),
-        Processes(),
-        torch.device("cuda"),
-        notes.append,
-    )
-
-    # 2,080 and 1,040 do not fit with a quarter more, 520 do.
-    assert found == 520
-    assert notes == ["--micro-batch-tokens auto: 520 at once fit, with a margin"]
-    assert [sum(each) for each in tried] == [2592, 1280, 640]
-    assert {length for each in tried for length in each} == {32}
-    assert all(each.grad is None for each in model.parameters())
-    for name, each in model.state_dict().items():
-        assert torch.equal(each, before[name])

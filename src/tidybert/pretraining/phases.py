@@ -1,0 +1,57 @@
+"""Which instances a step takes: on short sequences first, on long ones in the end."""
+
+from dataclasses import replace
+
+from tidybert.data.instances import Position, PretrainingInstances
+from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.data.shards import TokenCorpus
+from tidybert.tasks.pretraining import InstanceStream, StepBatches
+from tidybert.training.distributed import Processes
+from tidybert.training.pretraining_arguments import PretrainingArguments, tokens_at
+
+
+class Phases:
+    """Steps on sequences of one length, and the last share of them on longer ones.
+
+    A position is [phase, epoch, group, offset].
+    """
+
+    def __init__(
+        self,
+        corpus: TokenCorpus,
+        options: InstanceOptions,
+        masking: MaskingOptions,
+        arguments: PretrainingArguments,
+        micro_batch_tokens: int,
+        processes: Processes,
+    ) -> None:
+        self.arguments = arguments
+        num_steps = arguments.setting("max_steps")
+        self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
+        lengths = [options.max_seq_length]
+        if self.switch < num_steps:
+            lengths.append(arguments.long_seq_length)
+        self.streams = [
+            InstanceStream(
+                PretrainingInstances(
+                    corpus, replace(options, max_seq_length=length), masking, arguments.seed
+                ),
+                arguments.setting("tokens_per_step"),
+                micro_batch_tokens,
+                processes.rank,
+                processes.size,
+                arguments.compile,
+            )
+            for length in lengths
+        ]
+
+    def take(self, step: int, position: list[int]) -> StepBatches:
+        """The batches of a step."""
+        phase = int(step >= self.switch)
+        place = Position(*position[1:])
+        if phase != position[0]:
+            # Longer sequences begin with a new order of the documents.
+            place = Position(epoch=place.epoch + 1)
+        taken = self.streams[phase].take(place, tokens_at(step, self.arguments))
+        after = taken.position
+        return replace(taken, position=[phase, after.epoch, after.group, after.offset])

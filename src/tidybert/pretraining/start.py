@@ -1,0 +1,88 @@
+"""What a run begins with: a size's random weights, the corpus's own, or a MODEL's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from tidybert.configuration import BertConfig
+from tidybert.data.cooccurrence import token_vectors
+from tidybert.data.pretraining_options import InstanceOptions
+from tidybert.data.shards import TokenCorpus, vocabulary_sha256
+from tidybert.errors import UsageError
+from tidybert.inference.loading import build_with_weights
+from tidybert.modeling.neighbours import attend_to_neighbours
+from tidybert.pretrained import is_size, model_directory
+from tidybert.tasks.pretraining import PretrainingModel, build_pretraining_model
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.pretraining_arguments import PretrainingArguments
+
+# Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
+_CORPUS_START_STD: Final = 0.05
+
+
+def build_model(
+    model: str | Path,
+    corpus: TokenCorpus,
+    arguments: PretrainingArguments,
+    instances: InstanceOptions,
+    note: Callable[[str], None],
+) -> tuple[PretrainingModel, BertConfig]:
+    """The model with its heads, and the configuration that is saved with it."""
+    build = build_pretraining_model(instances.objective)
+    rate = arguments.setting("dropout")
+    if is_size(model):
+        config = BertConfig.from_name(
+            str(model), vocab_size=int(corpus.manifest.vocabulary["vocab_size"])
+        )
+        while_training = _with_dropout(config, rate)
+        network = build(while_training)
+        note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        return network, config
+    directory = model_directory(model)
+    vocabulary = BertTokenizer.from_pretrained(directory).vocabulary
+    if vocabulary_sha256(vocabulary) != corpus.manifest.vocabulary["sha256"]:
+        raise UsageError(
+            f"{model} and the corpus in {corpus.directory} have different vocabularies; build the "
+            f"corpus with --vocab {model}"
+        )
+    config = BertConfig.from_file(directory / "config.json")
+    network, report = build_with_weights(build, _with_dropout(config, rate), directory)
+    note(report.summary())
+    return network, config
+
+
+def start_from_corpus(
+    network: PretrainingModel,
+    corpus: TokenCorpus,
+    arguments: PretrainingArguments,
+    note: Callable[[str], None],
+) -> dict[str, Tensor]:
+    """The weights with what need not be learned: words alike, their frequencies, neighbours.
+
+    The network, on the CPU, is changed.
+    """
+    embeddings = network.bert.embeddings.word_embeddings.weight
+    found = token_vectors(corpus, embeddings.shape[1], seed=arguments.seed)
+    scale = _CORPUS_START_STD / network.config.initializer_range
+    seen = torch.from_numpy(found.counts > 0)
+    with torch.no_grad():
+        # What was not seen stays random, of the same size.
+        embeddings *= scale
+        embeddings[seen] = _CORPUS_START_STD * torch.from_numpy(found.vectors)[seen]
+        frequencies = torch.from_numpy(found.counts + 1.0)
+        network.mlm.bias.copy_((frequencies / frequencies.sum()).log())
+    attend_to_neighbours(network.bert, _CORPUS_START_STD, arguments.seed)
+    note(
+        f"start from the corpus: {int(seen.sum()):,} words' embeddings by what stands near them in "
+        f"{found.num_tokens:,} tokens, and heads that look at neighbours; --start random leaves "
+        "that out"
+    )
+    return network.state_dict()
+
+
+def _with_dropout(config: BertConfig, rate: float) -> BertConfig:
+    return replace(config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)

@@ -1,0 +1,76 @@
+"""How much work a token is, what a device can do, and how many tokens fit it at once."""
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+
+from tidybert.configuration import BertConfig
+from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.tasks.pretraining import PretrainingModel, longest_batch, loss_parts
+from tidybert.training.distributed import Processes
+from tidybert.training.micro_batch import largest_micro_batch
+from tidybert.training.precision import is_mixed
+from tidybert.training.pretraining_arguments import PretrainingArguments, least_micro_batch
+
+_MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
+# Dense bfloat16 operations a second, as NVIDIA states them.
+_PEAK_FLOPS: Final = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+
+
+def flops_per_token(config: BertConfig, sequence_length: float, masked_share: float) -> float:
+    """Floating-point operations of a training step for each token, forward and backward.
+
+    6 for each weight of a matrix that the token goes through (Kaplan et al. 2020), 12 L H S for the
+    scores and their sums over S tokens, and the head for the share of tokens that are masked.
+    """
+    layers, width = config.num_hidden_layers, config.hidden_size
+    weights = layers * (4 * width**2 + 2 * width * config.intermediate_size)
+    head = masked_share * (width**2 + width * config.vocab_size)
+    return 6 * (weights + head) + 12 * layers * width * sequence_length
+
+
+def peak_flops() -> float | None:
+    """What the CUDA device can do in bfloat16 a second; None where it is not known, or a CPU."""
+    if not torch.cuda.is_available():
+        return None
+    name = torch.cuda.get_device_name()
+    return next((peak for known, peak in _PEAK_FLOPS.items() if known in name), None)
+
+
+def micro_batch_tokens(
+    model: PretrainingModel,
+    instances: InstanceOptions,
+    masking: MaskingOptions,
+    arguments: PretrainingArguments,
+    processes: Processes,
+    device: torch.device,
+    note: Callable[[str], None],
+) -> int:
+    """--micro-batch-tokens, its default, or what fits the memory of every process's device."""
+    given, default = arguments.micro_batch_tokens, _MICRO_BATCH_TOKENS[device.type]
+    if isinstance(given, int):
+        return given
+    if given is None or device.type == "cpu":
+        if given is not None:
+            note(f"--micro-batch-tokens auto: {default:,}, for the device is a CPU")
+        return default
+    longest = instances.max_seq_length
+    if arguments.setting("long_share"):
+        longest = max(longest, arguments.long_seq_length)
+    least = least_micro_batch(arguments, longest)
+    found = largest_micro_batch(
+        model,
+        loss_parts,
+        lambda tokens: longest_batch(
+            tokens, longest, masking.num_predictions(longest), instances.pairs
+        ),
+        start=default,
+        least=least,
+        # A process has no more of a step, but for the last sequence.
+        most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
+        mixed=is_mixed(arguments.precision, device),
+        processes=processes,
+    )
+    note(f"--micro-batch-tokens auto: {found:,} at once fit, with a margin")
+    return found
