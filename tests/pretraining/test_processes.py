@@ -78,15 +78,16 @@ def test_a_killed_run_ends_with_the_same_bits(
     assert json.loads(done.stdout)["num_steps"] == 12
 
 
-def test_two_processes_have_the_losses_of_one(
-    tiny_model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_two_processes_have_the_losses_of_one(corpus: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    assert shell(command(tiny_model, corpus, one, dropout=0.0)).returncode == 0
+    given = {"dropout": 0.0, "learning_rate": 1e-3}
+    assert shell(command(Path("tiny"), corpus, one, **given)).returncode == 0
 
-    done = shell(command(tiny_model, corpus, two, dropout=0.0), torchrun=2)
+    # The first process counts the corpus, and the other takes its start from there.
+    done = shell(command(Path("tiny"), corpus, two, **given), torchrun=2)
 
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("start from the corpus") == 1
     assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
     assert done.stderr.count("step 12 of 12") == 1
 

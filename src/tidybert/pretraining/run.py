@@ -135,7 +135,9 @@ def pretrain(
             else f"no checkpoint to resume from in {run}: starting at step 1"
         )
     if unchanged is not None and not trainer.state.step:
-        load_weights(network, start_from_corpus(unchanged, corpus, arguments, callbacks.note))
+        if processes.is_first:
+            start_from_corpus(unchanged, corpus, arguments, callbacks.note)
+        load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
     if processes.is_first:
         values = {**asdict(instances), **asdict(masking), **arguments.to_dict()}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import Tensor
 
 from tidybert.configuration import BertConfig
 from tidybert.data.cooccurrence import token_vectors
@@ -60,10 +59,10 @@ def start_from_corpus(
     corpus: TokenCorpus,
     arguments: PretrainingArguments,
     note: Callable[[str], None],
-) -> dict[str, Tensor]:
-    """The weights with what need not be learned: words alike, their frequencies, neighbours.
+) -> None:
+    """Overwrite what need not be learned: words alike, their frequencies, neighbours.
 
-    The network, on the CPU, is changed.
+    The network is on the CPU.
     """
     embeddings = network.bert.embeddings.word_embeddings.weight
     found = token_vectors(corpus, embeddings.shape[1], seed=arguments.seed)
@@ -81,7 +80,6 @@ def start_from_corpus(
         f"{found.num_tokens:,} tokens, and heads that look at neighbours; --start random leaves "
         "that out"
     )
-    return network.state_dict()
 
 
 def _with_dropout(config: BertConfig, rate: float) -> BertConfig:

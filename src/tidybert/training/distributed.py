@@ -1,7 +1,7 @@
 """The processes of a run that torchrun started, or the one that there is without it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,15 @@ class Processes:
         if self.size > 1:
             distributed.all_reduce(found, distributed.ReduceOp.MIN)
         return int(found.item())
+
+    def from_first(self, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        """The first process's tensors, on each; all have the same names and shapes."""
+        if self.size == 1:
+            return dict(tensors)
+        sent = {name: each.to(device) for name, each in tensors.items()}
+        for each in sent.values():
+            distributed.broadcast(each, 0)
+        return sent
 
     def shared(self, model: nn.Module, sharding: str, mixed: bool) -> nn.Module:
         """The model whose backward averages the gradients of all processes.
