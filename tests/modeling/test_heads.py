@@ -156,6 +156,36 @@ def test_the_heads_of_pre_training_are_transformers(
     torch.testing.assert_close(masked.seq_relationship_logits, whole.seq_relationship_logits)
 
 
+@pytest.mark.parametrize("ours", [BertForPreTraining, BertForMaskedLM])
+def test_labels_bring_the_loss_of_the_logits_and_its_gradients(
+    ours: Any, tiny_config: Callable[..., BertConfig]
+) -> None:
+    torch.manual_seed(0)
+    model = ours(tiny_config()).eval()
+    rows = Rows.from_padded(*padded_inputs(model.config))[0]
+    given = {"masked_lm_positions": torch.tensor([9, 1, 10])}
+    labels = torch.tensor([3, -100, 5])
+
+    whole = model(rows, **given)
+    logits = getattr(whole, "prediction_logits", whole)
+    expected = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+    found = model(rows, **given, masked_lm_labels=labels)
+    loss = getattr(found, "masked_lm_loss", found)
+
+    torch.testing.assert_close(loss.total, expected)
+    words = model.bert.embeddings.word_embeddings.weight
+    trained = [words, *model.mlm.parameters(), *model.bert.encoder.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(loss.total, trained),
+        torch.autograd.grad(expected, trained),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+    if ours is BertForPreTraining:
+        assert found.prediction_logits is None
+        torch.testing.assert_close(found.seq_relationship_logits, whole.seq_relationship_logits)
+
+
 def test_next_sentence_logits_are_transformers(
     tiny_config: Callable[..., BertConfig],
     reference: Callable[..., Any],

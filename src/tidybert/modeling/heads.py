@@ -15,6 +15,7 @@ from tidybert.modeling.bert import BertModel, initialize
 from tidybert.modeling.dropout import dropout
 from tidybert.modeling.encoder import ACTIVATIONS
 from tidybert.modeling.linear import Linear, linear
+from tidybert.modeling.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows
 
 
@@ -137,8 +138,15 @@ class BertMLMHead(nn.Module):
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """(M, H) states and (V, H) embeddings to logits (M, V)."""
-        hidden = self.layer_norm(self.activation(self.dense(hidden)))
-        return linear(hidden, word_embeddings, self.bias)
+        return linear(self._transformed(hidden), word_embeddings, self.bias)
+
+    def loss(self, hidden: Tensor, word_embeddings: Tensor, labels: Tensor) -> SummedLoss:
+        """The loss of labels (M,), for which the logits need not be there all at once."""
+        return masked_lm_loss(self._transformed(hidden), word_embeddings, self.bias, labels)
+
+    def _transformed(self, hidden: Tensor) -> Tensor:
+        states: Tensor = self.layer_norm(self.activation(self.dense(hidden)))
+        return states
 
 
 class BertForMaskedLM(nn.Module):
@@ -157,12 +165,18 @@ class BertForMaskedLM(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         masked_lm_positions: Tensor | None = None,
-    ) -> Tensor:
-        """Logits (T, V) or padded (B, S, V), or (M, V) at the rows that the positions (M,) name."""
+        masked_lm_labels: Tensor | None = None,
+    ) -> Tensor | SummedLoss:
+        """Logits (T, V) or padded (B, S, V), or (M, V) at the rows that the positions (M,) name.
+
+        With labels of those rows, (M,) int64 and -100 for none, their loss instead.
+        """
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
-        logits = self.mlm(hidden, self.bert.embeddings.word_embeddings.weight)
-        return _as_given(logits, input_ids, cells)
+        embeddings = self.bert.embeddings.word_embeddings.weight
+        if masked_lm_labels is not None:
+            return self.mlm.loss(hidden, embeddings, masked_lm_labels)
+        return _as_given(self.mlm(hidden, embeddings), input_ids, cells)
 
 
 class BertForNextSentencePrediction(nn.Module):
@@ -189,10 +203,14 @@ class BertForNextSentencePrediction(nn.Module):
 
 @dataclass(frozen=True)
 class BertForPreTrainingOutput:
-    """prediction_logits: (M, V) or as BertForMaskedLM.  seq_relationship_logits: (B, 2)."""
+    """prediction_logits: (M, V) or as BertForMaskedLM.  seq_relationship_logits: (B, 2).
 
-    prediction_logits: Tensor
+    Where labels were given, masked_lm_loss stands in the place of the first.
+    """
+
+    prediction_logits: Tensor | None
     seq_relationship_logits: Tensor
+    masked_lm_loss: SummedLoss | None = None
 
 
 class BertForPreTraining(nn.Module):
@@ -213,8 +231,12 @@ class BertForPreTraining(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         masked_lm_positions: Tensor | None = None,
+        masked_lm_labels: Tensor | None = None,
     ) -> BertForPreTrainingOutput:
-        """Both logits; with positions (M,) the last layer works on those rows and [CLS] alone."""
+        """Both logits; with positions (M,) the last layer works on those rows and [CLS] alone.
+
+        With labels of those rows, (M,) int64 and -100 for none, their loss and no logits of words.
+        """
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         assert self.bert.pooler is not None
         first = rows.first_rows
@@ -225,10 +247,13 @@ class BertForPreTraining(nn.Module):
             wanted = torch.cat((first, masked_lm_positions))
             hidden = self.bert(rows, output_rows=wanted).last_hidden_state
             first_hidden, masked_hidden = hidden[: len(first)], hidden[len(first) :]
-        logits = self.mlm(masked_hidden, self.bert.embeddings.word_embeddings.weight)
-        return BertForPreTrainingOutput(
-            _as_given(logits, input_ids, cells), self.nsp(self.bert.pooler(first_hidden))
-        )
+        embeddings = self.bert.embeddings.word_embeddings.weight
+        pairs = self.nsp(self.bert.pooler(first_hidden))
+        if masked_lm_labels is not None:
+            loss = self.mlm.loss(masked_hidden, embeddings, masked_lm_labels)
+            return BertForPreTrainingOutput(None, pairs, loss)
+        logits = self.mlm(masked_hidden, embeddings)
+        return BertForPreTrainingOutput(_as_given(logits, input_ids, cells), pairs)
 
 
 def as_rows(

@@ -51,12 +51,17 @@ class Linear(nn.Linear):
 
 def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """(T, I) times (O, I) transposed, plus (O,): (T, O)."""
-    if not _onednn_fits(hidden, weight):
-        return functional.linear(hidden, weight, bias)
-    if torch.is_grad_enabled():
-        product: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
-        return product
-    return _product(hidden, weight, bias)
+    if not torch.is_grad_enabled() or not _onednn_fits(hidden, weight):
+        return product(hidden, weight, bias)
+    found: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
+    return found
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """As ``linear``, of tensors without gradients; both may be transposed views."""
+    if not _onednn_fits(a, b):
+        return functional.linear(a, b, bias)
+    return _product(a, b, bias)
 
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
@@ -72,8 +77,8 @@ def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """(M, K) times (N, K) transposed, plus (N,); both may be transposed views."""
-    product: Tensor = _PRODUCT(a, b, bias, "none", [], "")
-    return product
+    found: Tensor = _PRODUCT(a, b, bias, "none", [], "")
+    return found
 
 
 class _OneDNNLinear(torch.autograd.Function):

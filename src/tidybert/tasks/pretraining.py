@@ -20,9 +20,9 @@ from tidybert.data.batching import cut_by_tokens
 from tidybert.data.filling import Array, BatchShape, shape_for
 from tidybert.data.instances import Places, Position, PretrainingBatch, PretrainingInstances
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
+from tidybert.modeling.masked_lm_loss import IGNORED, SummedLoss
 from tidybert.modeling.rows import Rows
 
-_IGNORED: Final = -100
 # Instances by which the shape of batches is chosen.
 _SAMPLE: Final = 1024
 
@@ -52,14 +52,6 @@ class MaskedRows:
             self.masked_lm_labels.to(device, non_blocking=True),
             None if label is None else label.to(device, non_blocking=True),
         )
-
-
-@dataclass(frozen=True)
-class LossPart:
-    """One objective's loss: its sum over a batch's predictions, and how many were right."""
-
-    total: Tensor
-    correct: Tensor
 
 
 @dataclass(frozen=True)
@@ -180,10 +172,10 @@ def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> Mas
         more = shape.padding_lengths(len(ids), len(lengths))
         ids, types = _filled(ids, shape.num_rows, 0), _filled(types, shape.num_rows, 0)
         positions = _filled(positions, shape.num_predictions, 0)
-        labels = _filled(labels, shape.num_predictions, _IGNORED)
+        labels = _filled(labels, shape.num_predictions, IGNORED)
         lengths += more
         if label is not None:
-            label = _filled(label, shape.num_sequences, _IGNORED)
+            label = _filled(label, shape.num_sequences, IGNORED)
     return MaskedRows(
         Rows.from_flat(ids, types, lengths),
         torch.from_numpy(positions),
@@ -234,19 +226,18 @@ def build_pretraining_model(objective: str) -> Callable[[BertConfig], Pretrainin
     return BertForMaskedLM if objective == "mlm" else BertForPreTraining
 
 
-def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, LossPart]:
+def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
     """The masked words' loss, and the pairs' where there are any."""
-    found = model(batch.rows, masked_lm_positions=batch.masked_lm_positions)
-    if batch.next_sentence_label is None:
-        return {"mlm": _part(found, batch.masked_lm_labels)}
-    return {
-        "mlm": _part(found.prediction_logits, batch.masked_lm_labels),
-        "nsp": _part(found.seq_relationship_logits, batch.next_sentence_label),
-    }
-
-
-def _part(logits: Tensor, labels: Tensor) -> LossPart:
-    total = functional.cross_entropy(logits.float(), labels, ignore_index=_IGNORED, reduction="sum")
+    found = model(
+        batch.rows,
+        masked_lm_positions=batch.masked_lm_positions,
+        masked_lm_labels=batch.masked_lm_labels,
+    )
+    labels = batch.next_sentence_label
+    if labels is None:
+        return {"mlm": found}
+    logits = found.seq_relationship_logits
+    total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
     with torch.no_grad():
         correct = (logits.argmax(1) == labels).sum()
-    return LossPart(total, correct)
+    return {"mlm": found.masked_lm_loss, "nsp": SummedLoss(total, correct)}
