@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,9 @@ from tidybert.data.features import Features
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
 
-# On a CPU 2048 is about a tenth faster and takes a hundred MiB more (SST-2's dev part, minilm).
-TOKENS_PER_BATCH = 1024
+# Tokens at once, by device.  On a CPU 2048 is about a tenth faster and takes a hundred MiB more
+# (SST-2's dev part, minilm); a GPU needs many more to have work for all its parts.
+_TOKENS_PER_BATCH: Final = {"cpu": 1024, "cuda": 32_768}
 # From here on sorting by length gains nothing more.
 LARGEST_CHUNK = 1024
 
@@ -26,11 +27,12 @@ def run_features(
     task: AnyTask,
     model: nn.Module,
     features: Sequence[Features],
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int | None = None,
 ) -> list[npt.NDArray[np.float32]]:
     """The task's outputs of each of the features, float32, a row for each of its units.
 
-    The model must be in evaluation mode.
+    ``tokens_per_batch`` bounds memory; where it is not given the device decides.  The model must be
+    in evaluation mode.
     """
     return run_batches(
         lambda batch: task.outputs(model, batch),
@@ -46,12 +48,13 @@ def run_batches(
     features: Sequence[Features],
     num_rows: Sequence[int],
     device: torch.device,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int | None = None,
 ) -> list[npt.NDArray[np.float32]]:
     """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's."""
+    most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     with torch.inference_mode():
-        for chosen in cut_by_tokens([len(one.input_ids) for one in features], tokens_per_batch):
+        for chosen in cut_by_tokens([len(one.input_ids) for one in features], most):
             batch = collate([features[index] for index in chosen])
             found = outputs(batch.to(device)).float().cpu().numpy()
             ends = np.cumsum([num_rows[index] for index in chosen])
