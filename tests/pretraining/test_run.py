@@ -25,8 +25,8 @@ from tidybert.tasks import pretraining as task
 from tidybert.tasks.pretraining import InstanceStream, loss_parts
 from tidybert.training import pretrainer
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.pretrainer import PretrainingReport
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
+from tidybert.training.pretraining_steps import PretrainingReport
 
 Small = Callable[..., Any]
 

@@ -164,7 +164,7 @@ def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
 def _run_ours(work: PretrainingWork) -> dict[str, Any]:
     from tidybert.data.pretraining_options import InstanceOptions
     from tidybert.pretraining import PretrainingCallbacks, pretrain
-    from tidybert.training.pretrainer import PretrainingReport
+    from tidybert.training.pretraining_steps import PretrainingReport
 
     ends: list[float] = []
     losses: list[float] = []

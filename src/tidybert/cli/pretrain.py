@@ -16,7 +16,7 @@ from tidybert.training.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.pretraining import PretrainingCallbacks
-    from tidybert.training.pretrainer import PretrainingReport
+    from tidybert.training.pretraining_steps import PretrainingReport
 
 _LINE_SECONDS = 30.0
 _MEANINGS = {

@@ -28,12 +28,13 @@ from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens,
 from tidybert.tasks.pretraining import loss_parts
 from tidybert.training.background import snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.pretrainer import Pretrainer, PretrainingReport, PretrainingResult
+from tidybert.training.pretrainer import Pretrainer
 from tidybert.training.pretraining_arguments import (
     MASKED_LM_PROB,
     PretrainingArguments,
     check_lengths,
 )
+from tidybert.training.pretraining_steps import PretrainingReport, PretrainingResult
 from tidybert.training.runs import check_run, write_arguments
 from tidybert.training.sharding import load_weights
 from tidybert.training.state import checkpoints_directory

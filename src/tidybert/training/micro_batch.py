@@ -14,7 +14,7 @@ from torch import nn
 from tidybert.errors import TrainingError
 from tidybert.training.distributed import Processes
 from tidybert.training.precision import autocast
-from tidybert.training.pretrainer import Part
+from tidybert.training.pretraining_steps import Part
 
 # What a batch may need beyond the one that was tried: other shapes, a fragmented memory.
 _MARGIN: Final = 1.25

@@ -10,17 +10,17 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.errors import TrainingError
@@ -31,6 +31,13 @@ from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import adamw, muon
 from tidybert.training.precision import autocast, is_mixed
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.training.pretraining_steps import (
+    Part,
+    PretrainingReport,
+    PretrainingResult,
+    Stream,
+    StreamStep,
+)
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
 from tidybert.training.state import (
     Checkpoint,
@@ -42,75 +49,6 @@ from tidybert.training.state import (
     write_best,
     write_checkpoint,
 )
-
-
-class Part(Protocol):
-    """The sum of one objective's losses over a batch's predictions, and how many were right."""
-
-    @property
-    def total(self) -> Tensor: ...
-    @property
-    def correct(self) -> Tensor: ...
-
-
-class StreamStep(Protocol):
-    """A process's batches of a step; ``counts`` are the predictions of all processes together.
-
-    So are ``num_tokens``, and ``num_rows``, which are the tokens and the padding.
-    """
-
-    @property
-    def batches(self) -> Sequence[Any]: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-    @property
-    def num_tokens(self) -> int: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_sequences(self) -> int: ...
-    @property
-    def position(self) -> Any: ...
-
-
-class Stream(Protocol):
-    """Gives the step that begins at a position, which JSON can hold."""
-
-    def take(self, step: int, position: Any) -> StreamStep: ...
-
-
-@dataclass(frozen=True)
-class PretrainingReport:
-    """What a step did.  ``losses`` and ``accuracies`` are means over its predictions, by part.
-
-    ``mfu`` is the share of the devices' peak that it reached, None where that is not known;
-    ``padding_share`` is that of all rows that went through the model.
-    """
-
-    step: int
-    num_steps: int
-    loss: float
-    losses: dict[str, float]
-    accuracies: dict[str, float]
-    learning_rate: float
-    gradient_norm: float
-    num_tokens: int
-    seconds: float
-    updated: bool
-    mfu: float | None = None
-    padding_share: float = 0.0
-
-
-@dataclass(frozen=True)
-class PretrainingResult:
-    """How a run ended; ``metrics`` are those of ``best_step``, whose weights the model holds."""
-
-    num_steps: int
-    best_step: int
-    metrics: dict[str, Any]
-    seconds: float
-    num_tokens: int
-    num_bad_steps: int
 
 
 class Pretrainer:
