@@ -103,14 +103,38 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 
     In bfloat16 on CUDA, which is enough for it, and in float32 on a CPU, where that is faster.
     """
-    a, b, c = _COEFFICIENTS
     is_tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if is_tall else matrices
     found = found.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
     # No singular value may be above 1 to begin with.
     found = found / (found.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    # The Gram matrix squares singular values, for which bfloat16 has too few digits.
+    is_long = found.dtype == torch.float32 and found.shape[2] >= 2 * found.shape[1]
+    found = _by_the_gram_matrix(found) if is_long else _directly(found)
+    return (found.mT if is_tall else found).to(matrices.dtype)
+
+
+def _directly(found: Tensor) -> Tensor:
+    a, b, c = _COEFFICIENTS
     for _ in range(_ROUNDS):
         gram = found @ found.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         found = torch.baddbmm(found, polynomial, found, beta=a)
-    return (found.mT if is_tall else found).to(matrices.dtype)
+    return found
+
+
+def _by_the_gram_matrix(found: Tensor) -> Tensor:
+    """The same with products of the short side alone, but for the first and the last.
+
+    Each round multiplies by a polynomial of the Gram matrix from the left, and so the Gram matrix
+    by it from both sides.
+    """
+    a, b, c = _COEFFICIENTS
+    gram = found @ found.mT
+    multiplier = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device).expand_as(gram)
+    for _ in range(_ROUNDS):
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        polynomial.diagonal(dim1=1, dim2=2).add_(a)
+        multiplier = polynomial @ multiplier
+        gram = polynomial @ (gram @ polynomial)
+    return multiplier @ found
