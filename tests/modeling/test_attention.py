@@ -72,15 +72,16 @@ def test_each_body_is_the_formula(
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
 
 
+# 1e-6 is rounded to no dropout at all, yet masks are drawn.
+@pytest.mark.parametrize("probability", [0.0, 1e-6])
 @pytest.mark.parametrize("lengths", BATCHES)
-def test_with_next_to_no_dropout_the_hand_written_backward_is_autograds(
-    lengths: tuple[int, ...],
+def test_without_dropout_the_hand_written_backward_is_autograds(
+    lengths: tuple[int, ...], probability: float
 ) -> None:
     ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
     upstream = torch.randn(sum(lengths), WIDTH)
-    rarely = 1e-6  # rounded to no dropout at all, yet it takes that path
 
-    attention(ours, make_rows(lengths), HEADS, rarely).backward(upstream)
+    attention(ours, make_rows(lengths), HEADS, probability).backward(upstream)
     plain_context(theirs, make_rows(lengths), HEADS, 0.0).backward(upstream)
 
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
@@ -103,7 +104,7 @@ def test_with_dropout_forward_and_backward_are_the_formulas_with_that_mask(
     def keep(sequence: int) -> Tensor:
         """(N, n, n): what was drawn for a sequence, found by the row of its first token."""
         (flat,) = drawn
-        groups = rows.groups(module._TRAINING_GROUP_COST)
+        groups = rows.groups(module._GROUP_COST)
         sizes = [group.size * HEADS * group.length**2 for group in groups]
         for group, mask in zip(groups, flat.split(sizes), strict=True):
             first_rows = group.gather.view(group.size, group.length)[:, 0].tolist()

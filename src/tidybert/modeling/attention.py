@@ -3,8 +3,8 @@
 Paper: Vaswani et al. 2017, section 3.2.1; original code: modeling.py, attention_layer.  Only here
 are sequences told apart.  T tokens, B sequences, S longest length, N heads, D head width, H width.
 
-- ``grouped``: sequences gathered by similar length into dense blocks; on a CPU in training with
-  dropout a backward written out by hand, elsewhere scaled_dot_product_attention.
+- ``grouped``: sequences gathered by similar length into dense blocks; on a CPU in training a
+  backward written out by hand, elsewhere scaled_dot_product_attention.
 - ``varlen``: PyTorch's variable-length flash attention, on CUDA in half precision.
 - ``plain``: softmax(Q K^T / sqrt(D)) V over padded blocks, which also returns the probabilities.
 """
@@ -20,11 +20,11 @@ from torch.nn import functional
 from tidybert.modeling.dropout import dropout, keep_mask
 from tidybert.modeling.rows import Group, Rows
 
-# How many padded cells of scores a head cost as much time as a further group, without dropout and
-# with it.  Measured with 12 heads of 32 on batches of short texts: without dropout 0 to 1024 are
-# equal within noise and 4096 a quarter slower; with it 4096 is the best of 256 to 65536.
-_GROUP_COST = 512
-_TRAINING_GROUP_COST = 4096
+# How many padded cells of scores a head cost as much time as a further group.  Measured with 12
+# heads of 32 and 4 of 64 on batches of short and long texts, with dropout and without, forward and
+# backward: 256 to 2048 are equal within noise; 4096 takes half as long again where most texts are
+# of one length and would then be padded.
+_GROUP_COST = 1024
 
 
 def attention(
@@ -37,8 +37,9 @@ def attention(
     if _varlen_fits(query_key_value, probability):
         return _varlen(query_key_value, rows, num_heads, causal)
     on_cpu = query_key_value.device.type == "cpu" and query_key_value.dtype == torch.float32
-    if on_cpu and probability > 0.0 and not causal:
-        return _GroupedWithDropout.apply(query_key_value, rows, num_heads, probability)  # type: ignore[no-any-return,no-untyped-call]
+    is_trained = torch.is_grad_enabled() and query_key_value.requires_grad
+    if on_cpu and (is_trained or probability > 0.0) and not causal:
+        return _GroupedTraining.apply(query_key_value, rows, num_heads, probability)  # type: ignore[no-any-return,no-untyped-call]
     parts = []
     groups = rows.groups(_GROUP_COST)
     for group in groups:
@@ -132,12 +133,13 @@ def _sdpa_mask(group: Group, query: Tensor, causal: bool) -> Tensor | None:
     return mask.expand(group.size, 1, group.length, group.length)
 
 
-class _GroupedWithDropout(torch.autograd.Function):
-    """Attention with dropout on the CPU, forward and backward written out.
+class _GroupedTraining(torch.autograd.Function):
+    """Attention in training on the CPU, forward and backward written out.
 
     scaled_dot_product_attention has no fused kernel for dropout there, and its decomposition spends
-    more on autograd's bookkeeping and copies than on these short sequences' products.  The groups'
-    scores lie in one flat tensor, so that what works element by element runs once for all of them.
+    more on autograd's bookkeeping and copies than on these short sequences' products; its kernel
+    without dropout is made for long ones, and takes more time backward.  The groups' scores lie in
+    one flat tensor, so that what works element by element runs once for all of them.
     """
 
     @staticmethod
@@ -147,7 +149,7 @@ class _GroupedWithDropout(torch.autograd.Function):
         hidden_size = query_key_value.shape[1] // 3
         scaling = 1.0 / math.sqrt(hidden_size // num_heads)
         context = query_key_value.new_empty(query_key_value.shape[0], hidden_size)
-        groups = rows.groups(_TRAINING_GROUP_COST)
+        groups = rows.groups(_GROUP_COST)
         heads = [_heads(query_key_value, group, num_heads).contiguous() for group in groups]
         scores, score_blocks = _flat_blocks(groups, num_heads, query_key_value)
         probs, prob_blocks = _flat_blocks(groups, num_heads, query_key_value)
@@ -159,11 +161,14 @@ class _GroupedWithDropout(torch.autograd.Function):
         scores.mul_(scaling)
         for block, prob_block in zip(score_blocks, prob_blocks, strict=True):
             torch.softmax(block, -1, out=prob_block)
-        mask, keep_scale = keep_mask(probs.shape, probability)
-        mask = mask.mul(keep_scale)
-        # What is kept overwrites the scores, which nobody needs any more.
-        torch.mul(probs, mask, out=scores)
-        for group, each, block in zip(groups, heads, score_blocks, strict=True):
+        mask, kept_blocks = None, prob_blocks
+        if probability > 0.0:
+            mask, keep_scale = keep_mask(probs.shape, probability)
+            mask = mask.mul(keep_scale)
+            # What is kept overwrites the scores, which nobody needs any more.
+            torch.mul(probs, mask, out=scores)
+            kept_blocks = score_blocks
+        for group, each, block in zip(groups, heads, kept_blocks, strict=True):
             value = each.view(3, *block.shape[:2], -1)[2]
             found = torch.bmm(block, value)
             _put(
@@ -182,7 +187,9 @@ class _GroupedWithDropout(torch.autograd.Function):
             context_gradient.shape[0], 3 * context_gradient.shape[1]
         )
         _, prob_blocks = _flat_blocks(groups, num_heads, probs, probs)
-        _, kept_blocks = _flat_blocks(groups, num_heads, probs, probs * mask)
+        kept_blocks = prob_blocks
+        if mask is not None:
+            _, kept_blocks = _flat_blocks(groups, num_heads, probs, probs * mask)
         flat_gradient, gradient_blocks = _flat_blocks(groups, num_heads, probs)
         head_gradients = [torch.empty_like(each) for each in heads]
         for group, each, kept, block, head_gradient in zip(
@@ -196,7 +203,8 @@ class _GroupedWithDropout(torch.autograd.Function):
             found = found.transpose(1, 2).reshape(shape)
             torch.bmm(kept.transpose(1, 2), found, out=head_gradient.view(3, *shape)[2])
             torch.bmm(found, each.view(3, *shape)[2].transpose(1, 2), out=block)
-        flat_gradient.mul_(mask)
+        if mask is not None:
+            flat_gradient.mul_(mask)
         for prob_block, block in zip(prob_blocks, gradient_blocks, strict=True):
             torch._softmax_backward_data(block, prob_block, -1, block.dtype, grad_input=block)
         flat_gradient.mul_(ctx.scaling)
