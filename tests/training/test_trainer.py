@@ -420,7 +420,7 @@ def test_mixed_precision_learns_alike_with_weights_in_float32(
         assert {each.dtype for each in trainer.model.parameters()} == {torch.float32}
 
     assert losses["bfloat16"] != losses["float32"]
-    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
+from tidybert.modeling.linear import IN_ONEDNN
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
 
-# Tokens at once, by device.  On a CPU 2048 is about a tenth faster and takes a hundred MiB more
-# (SST-2's dev part, minilm); a GPU needs many more to have work for all its parts.
-_TOKENS_PER_BATCH: Final = {"cpu": 1024, "cuda": 32_768}
+# Tokens at once, by device.  On a CPU 2048 is about a tenth faster than 1024 and takes 50 MiB more
+# (SST-2's dev part, minilm), or 100 in oneDNN, whose work space grows with them; a GPU needs many
+# more to have work for all its parts.
+_TOKENS_PER_BATCH: Final = {"cpu": 1024 if IN_ONEDNN else 2048, "cuda": 32_768}
 # From here on sorting by length gains nothing more.
 LARGEST_CHUNK = 1024
 
