@@ -58,7 +58,7 @@ class _Loss(torch.autograd.Function):
                 torch.zeros_like(each) for each in (hidden, word_embeddings, bias)
             )
             ctx.save_for_backward(of_hidden, of_embeddings, of_bias)
-        size = max(1, _PART.get(hidden.device.type, 2**20) // len(bias))
+        size = max(1, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
         weight, offset = word_embeddings.to(dtype), bias.to(dtype)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), size):
