@@ -34,8 +34,8 @@ from tidybert.data.questions import QuestionExample, read_questions
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / "squad"
 SCORES: Final = {"shifts": ("exact_match", "f1"), "2.0": ("exact_match", "f1", "best_f1")}
-NUM_EXAMPLES: Final = 2400
-NUM_TEST: Final = 2000
+NUM_EXAMPLES: Final = 1600
+NUM_TEST: Final = 1000
 TEST_SHARE: Final = 0.3  # of the articles of SQuAD 2.0
 
 

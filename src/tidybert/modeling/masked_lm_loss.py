@@ -2,8 +2,8 @@
 
 M masked words times V of the vocabulary are the most numbers of a pre-training step, each of them
 read and written several times over between the logits and their gradient.  Here a part of the rows
-goes all the way to its gradients while it is in the processor's cache, and of M x V numbers nothing
-is kept.  H width.
+goes all the way to its gradients before the next begins, and of M x V numbers nothing is kept.
+H width.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ from tidybert.modeling.linear import product
 
 IGNORED: Final = -100
 """The label of a row that no loss reads."""
-# Logits at once: 4 MiB on a CPU; on CUDA few, large products.
-_PART: Final = {"cpu": 2**20, "cuda": 2**28}
+# Logits at once: 16 MiB on a CPU, which is at least 128 rows of any published vocabulary but the
+# multilingual ones, for products of fewer rows are slow; on CUDA few, large products.
+_PART: Final = {"cpu": 2**22, "cuda": 2**28}
 
 
 @dataclass(frozen=True)
