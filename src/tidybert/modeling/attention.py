@@ -276,15 +276,13 @@ def _varlen(query_key_value: Tensor, rows: Rows, num_heads: int, causal: bool) -
 
     query, key, value = query_key_value.view(rows.num_tokens, 3, num_heads, -1).unbind(1)
     longest = rows.max_seqlen
+    starts = rows.cu_seqlens
+    # PyTorch 2.11 has put window_size in the place of is_causal.
+    flag: dict[str, Any] = (
+        {"window_size": (-1, 0)} if torch.__version__ >= "2.11" else {"is_causal": True}
+    )
     context = varlen_attn(
-        query,
-        key,
-        value,
-        rows.cu_seqlens,
-        rows.cu_seqlens,
-        longest,
-        longest,
-        window_size=(-1, 0) if causal else (-1, -1),
+        query, key, value, starts, starts, longest, longest, **(flag if causal else {})
     )
     assert isinstance(context, Tensor)
     return context.reshape(rows.num_tokens, -1)
