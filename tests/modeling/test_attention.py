@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from tidybert.modeling import attention as module
 from tidybert.modeling.attention import attention, first_row_attention, plain_attention
-from tidybert.modeling.rows import Rows
+from tidybert.modeling.rows import Group, Rows
 
 # Lengths that make one even block, one block with room left over, and several blocks.
 BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
@@ -70,6 +72,30 @@ def test_each_body_is_the_formula(
 
     torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_forward_alone_is_the_formula_and_computes_no_padding(
+    lengths: tuple[int, ...], causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[tuple[int, int]] = []
+    fused = module._fused
+
+    def recorded(heads: Tensor, group: Group, *more: Any) -> Tensor:
+        blocks.append((group.size, group.length))
+        return fused(heads, group, *more)
+
+    monkeypatch.setattr(module, "_fused", recorded)
+    query_key_value = make_query_key_value(lengths)
+
+    with torch.inference_mode():
+        context = attention(query_key_value, make_rows(lengths), HEADS, 0.0, causal)
+
+    torch.testing.assert_close(
+        context, formula(query_key_value, lengths, causal).detach(), atol=1e-5, rtol=1e-5
+    )
+    assert sum(size * length for size, length in blocks) == sum(lengths)
 
 
 # 1e-6 is rounded to no dropout at all, yet masks are drawn.
@@ -197,6 +223,65 @@ def test_variable_length_flash_attention_is_the_formula_in_half_precision(causal
     assert context.dtype == torch.bfloat16
     # bfloat16 keeps 8 bits of mantissa.
     torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
+
+
+def varlen_by_hand(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    window_size: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """What torch.nn.attention.varlen.varlen_attn is documented to compute."""
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
+    parts = []
+    for sequence in range(len(cu_seq_q) - 1):
+        asked = slice(int(cu_seq_q[sequence]), int(cu_seq_q[sequence + 1]))
+        seen = slice(int(cu_seq_k[sequence]), int(cu_seq_k[sequence + 1]))
+        heads = (query[asked], key[seen], value[seen])
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *(each.transpose(0, 1) for each in heads), is_causal=window_size == (-1, 0)
+        )
+        parts.append(found.transpose(0, 1))
+    return torch.cat(parts)
+
+
+def varlen_of_2_10(*given: Any, is_causal: bool = False) -> Tensor:
+    """The same with the arguments that PyTorch 2.10 gives it."""
+    return varlen_by_hand(*given, window_size=(-1, 0) if is_causal else (-1, -1))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version"), [(varlen_by_hand, "2.13.0"), (varlen_of_2_10, "2.10.1")]
+)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_the_variable_length_kernel_is_given_what_it_documents(
+    lengths: tuple[int, ...],
+    causal: bool,
+    kernel: Callable[..., Tensor],
+    version: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setattr(module, "_varlen_fits", lambda *_: True)
+    rows = make_rows(lengths)
+    query_key_value = make_query_key_value(lengths)
+
+    context = attention(query_key_value, rows, HEADS, 0.0, causal)
+
+    expected = formula(query_key_value, lengths, causal)
+    torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
+    if not causal:
+        query, key_value = query_key_value[rows.first_rows, :WIDTH], query_key_value[:, WIDTH:]
+        first = first_row_attention(query, key_value, rows, HEADS, 0.0)
+        torch.testing.assert_close(first, expected[rows.first_rows], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", BATCHES)
