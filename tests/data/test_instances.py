@@ -466,6 +466,20 @@ def test_an_instance_does_not_depend_on_how_it_is_come_by(
             assert batch.input_ids[start:end].tolist() == one.input_ids.tolist()
 
 
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
+def test_parts_of_a_batch_are_the_batches_of_parts(
+    make: Callable[..., PretrainingInstances], objective: str
+) -> None:
+    instances = make(objective)
+    places, _ = instances.take(Position(), 20)
+
+    parts = instances.build(places).parts([3, 1, 9, 7])
+
+    expected = [instances.build(places[a:b]) for a, b in ((0, 3), (3, 4), (4, 13), (13, 20))]
+    for part, other in zip(parts, expected, strict=True):
+        assert_equal(part, other)
+
+
 def test_another_process_makes_the_same_instances(
     directory: Path, make: Callable[..., PretrainingInstances]
 ) -> None:

@@ -20,6 +20,7 @@ An instance is the same whatever the batch, the order of asking, and the process
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,29 @@ class PretrainingBatch:
     masked_lm_positions: Array
     masked_lm_labels: npt.NDArray[np.int32]
     next_sentence_label: Array | None
+
+    def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
+        """It as batches of so many of its instances each, one after the other."""
+        ends = np.cumsum([0, *sizes])
+        rows = np.concatenate([[0], np.cumsum(self.lengths)])[ends]
+        places = np.searchsorted(self.masked_lm_positions, rows)
+        label = self.next_sentence_label
+        return [
+            PretrainingBatch(
+                input_ids=self.input_ids[row:next_row],
+                token_type_ids=self.token_type_ids[row:next_row],
+                lengths=self.lengths[begin:end],
+                masked_lm_positions=self.masked_lm_positions[place:next_place] - row,
+                masked_lm_labels=self.masked_lm_labels[place:next_place],
+                next_sentence_label=None if label is None else label[begin:end],
+            )
+            for (begin, end), (row, next_row), (place, next_place) in zip(
+                pairwise(ends.tolist()),
+                pairwise(rows.tolist()),
+                pairwise(places.tolist()),
+                strict=True,
+            )
+        ]
 
 
 class PretrainingInstances:

@@ -104,18 +104,19 @@ class InstanceStream:
         """The step that begins at a position; ``tokens`` stands for ``tokens_per_step``."""
         places, after = self._places(position, tokens or self.tokens_per_step)
         lengths = self.instances.lengths(places)
-        built = self.instances.build(places)
-        # Where another process has other sequences, each must still know the count of all.
+        shares = self._shares(lengths)
+        cuts = [self._cut(lengths[share]) for share in shares]
+        # All processes' sequences are built, in the order of their batches: where another has them,
+        # this one must still know the count of what they predict.
+        order = [share[chosen] for share, cut in zip(shares, cuts, strict=True) for chosen in cut]
+        built = self.instances.build(places[np.concatenate(order)])
         counts = {"mlm": len(built.masked_lm_labels)}
         if built.next_sentence_label is not None:
             counts["nsp"] = len(places)
-        shares = self._shares(lengths)
-        cuts = [self._cut(lengths[share]) for share in shares]
+        first = sum(map(len, cuts[: self.rank]))
+        own = slice(first, first + len(cuts[self.rank]))
+        batches = [masked_rows(one, self.shape) for one in built.parts(list(map(len, order)))[own]]
         most = max(map(len, cuts))
-        batches = [
-            masked_rows(self.instances.build(places[shares[self.rank][chosen]]), self.shape)
-            for chosen in cuts[self.rank]
-        ]
         is_pair = built.next_sentence_label is not None
         batches += [padding(is_pair, self.shape) for _ in range(most - len(batches))]
         num_rows = num_tokens = int(lengths.sum())
