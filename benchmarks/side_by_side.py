@@ -1,10 +1,13 @@
 """Jobs fine-tuned on several sides, measured in turn, and the table of them.
 
-What glue.py, text.py and choice.py share, whose sides are tidybert and transformers, and
+What glue.py, text.py, choice.py and squad.py share, whose sides are tidybert and transformers, and
 own_model.py and adaptation.py, whose sides are weights to begin with.  The sides take turns, each
 measurement in a process of its own and on one line of --out; a run that was stopped goes on from
 there.  The dev metric is that of the last weights on all sides: none chooses its best step on the
 data that it is measured on.
+
+--same-start takes away what tidybert and transformers draw each for itself, the head's first
+weights and dropout: what is left to differ between their scores is rounding.
 """
 
 import argparse
@@ -13,11 +16,12 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidybert.benchmark.finetuning import SIDES, FinetuningWork, measure
+from tidybert.benchmark.finetuning import SIDES, FinetuningWork, measure, read_work
 from tidybert.benchmark.setting import machine
 from tidybert.data.options import ReadOptions
 
@@ -150,13 +154,50 @@ def run(
 ) -> None:
     """Measure what --out does not hold yet, then print the table.
 
-    ``mark`` names --out, and the marks between which --write puts the table.  ``prepare`` is given
-    a job's name, its work, and an empty folder for what has to be made before it is measured;
-    ``measure`` is given a side and the work.
+    ``mark`` names --out, and the marks between which --write puts the table; with --same-start it
+    has that word behind it.  ``prepare`` is given a job's name, its work, and an empty folder for
+    what has to be made before it is measured; ``measure`` is given a side and the work.
     """
-    arguments = flags(description, jobs, mark).parse_args()
+    parser = flags(description, jobs, mark)
+    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    parser.set_defaults(out=None)
+    arguments = parser.parse_args()
+    if arguments.same_start:
+        mark, prepare = f"{mark}-same-start", partial(with_one_start, prepare)
+    arguments.out = arguments.out or Path(f"{mark}.jsonl")
     results = measured_in_turn(arguments, jobs, SIDES, prepare, measure)
     show(table(jobs, results), arguments.write, mark)
+
+
+def with_one_start(
+    prepare: Callable[[str, FinetuningWork, Path], FinetuningWork],
+    name: str,
+    work: FinetuningWork,
+    folder: Path,
+) -> FinetuningWork:
+    """What ``prepare`` makes, on weights without dropout, with the head that the seed gives us."""
+    import shutil
+
+    from tidybert.checkpoints.metadata import METADATA_FILE
+    from tidybert.finetuning import finetune
+    from tidybert.pretrained import model_directory
+    from tidybert.training.arguments import TrainingArguments
+
+    work = prepare(name, work, folder)
+    without_dropout, start = folder / "without-dropout", folder / "start"
+    # tidybert.json would tell that config.json is not the one that was saved.
+    ignored = shutil.ignore_patterns(METADATA_FILE)
+    shutil.copytree(model_directory(work.model), without_dropout, ignore=ignored)
+    path = without_dropout / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    task, train, _ = read_work(replace(work, dev=None))
+    # One step that moves no weight. The other side reads the head that the seed gave, and tidybert
+    # draws it again.
+    arguments = TrainingArguments(max_steps=1, learning_rate=1e-30, seed=work.seed)
+    finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
+    return replace(work, model=str(start))
 
 
 def flags(description: str | None, jobs: Mapping[str, Job], mark: str) -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,9 +46,9 @@ def test_one_start_leaves_rounding(
         return {**measured, "peak_mib": 1}
 
     glue = script("glue")
-    monkeypatch.setattr(glue, "measure", measure_here)
+    monkeypatch.setattr(glue, "run", partial(glue.run, measure=measure_here))
     monkeypatch.setattr(glue, "TASKS", toy_jobs)
-    mark = "same-start" if same_start else "glue"
+    mark = "glue-same-start" if same_start else "glue"
     shown = page(mark)
     run_script(
         *("glue", *(["--same-start"] if same_start else []), "--model", pretrained_run),
