@@ -7,11 +7,11 @@ below the field as its help, and hands the command the built object as ``read``.
 import ast
 import inspect
 import re
-import textwrap
+import sys
 import typing
 from collections.abc import Callable
 from dataclasses import fields
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any
 
 import typer
@@ -62,13 +62,12 @@ def _parameters(group: type) -> list[inspect.Parameter]:
     return parameters
 
 
+@cache
 def field_helps(group: type) -> dict[str, str]:
     """The text below each field of a dataclass; the field before lends it to one without."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(group))).body[0]
-    assert isinstance(body, ast.ClassDef)
     helps: dict[str, str] = {}
     waiting: list[str] = []
-    for statement in body.body:
+    for statement in _statements(group):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             waiting.append(statement.target.id)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -76,6 +75,23 @@ def field_helps(group: type) -> dict[str, str]:
             helps.update(dict.fromkeys(waiting, text))
             waiting = []
     return helps
+
+
+def _statements(group: type) -> list[ast.stmt]:
+    """Those of the class, as its module has them."""
+    found: list[ast.stmt] = _parsed(group.__module__).body
+    for name in group.__qualname__.replace(".<locals>", "").split("."):
+        for each in found:
+            if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == name:
+                found = each.body
+                break
+    return found
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    # inspect.getsource of a class goes through the whole module each time, which is slow.
+    return ast.parse(inspect.getsource(sys.modules[module]))
 
 
 def _plain(text: str) -> str:
