@@ -12,6 +12,7 @@ from tidybert.modeling.masked_lm_loss import IGNORED, SummedLoss, masked_lm_loss
 @pytest.fixture(params=[1, 20, 2**20], ids=["a row", "some rows", "all rows"])
 def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PART", {"cpu": 11 * request.param})
+    monkeypatch.setattr(module, "_LEAST_ROWS", 1)
 
 
 def given() -> tuple[Tensor, Tensor, Tensor, Tensor]:

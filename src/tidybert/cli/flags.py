@@ -81,10 +81,11 @@ def _statements(group: type) -> list[ast.stmt]:
     """Those of the class, as its module has them."""
     found: list[ast.stmt] = _parsed(group.__module__).body
     for name in group.__qualname__.replace(".<locals>", "").split("."):
-        for each in found:
-            if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == name:
-                found = each.body
-                break
+        found = next(
+            each.body
+            for each in found
+            if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == name
+        )
     return found
 
 

@@ -17,9 +17,10 @@ from tidybert.modeling.linear import product
 
 IGNORED: Final = -100
 """The label of a row that no loss reads."""
-# Logits at once: 16 MiB on a CPU, which is at least 128 rows of any published vocabulary but the
-# multilingual ones, for products of fewer rows are slow; on CUDA few, large products.
+# Logits at once: 16 MiB on a CPU; on CUDA few, large products.
 _PART: Final = {"cpu": 2**22, "cuda": 2**28}
+# Products of fewer rows are slow, which counts where the vocabulary is large.
+_LEAST_ROWS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class _Loss(torch.autograd.Function):
                 torch.zeros_like(each) for each in (hidden, word_embeddings, bias)
             )
             ctx.save_for_backward(of_hidden, of_embeddings, of_bias)
-        size = max(1, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
+        size = max(_LEAST_ROWS, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
         weight, offset = word_embeddings.to(dtype), bias.to(dtype)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), size):
