@@ -193,8 +193,7 @@ def with_one_start(
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     path.write_text(json.dumps(config), encoding="utf-8")
     task, train, _ = read_work(replace(work, dev=None))
-    # One step that moves no weight. The other side reads the head that the seed gave, and tidybert
-    # draws it again.
+    # One step that moves no weight: both sides then read the head that the seed gave.
     arguments = TrainingArguments(max_steps=1, learning_rate=1e-30, seed=work.seed)
     finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
     return replace(work, model=str(start))

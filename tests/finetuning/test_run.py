@@ -99,14 +99,66 @@ def test_a_finished_run_is_a_model_with_its_history(tiny_run: Path, tiny_model: 
     }
 
 
-def test_a_finished_run_can_be_fine_tuned_again(
-    tiny_run: Path, toy: Callable[..., FinetunedModel]
+HEAD = ("classifier.weight", "classifier.bias")
+
+
+def head_of(model: FinetunedModel) -> dict[str, torch.Tensor]:
+    return {name: model.model.get_parameter(name).detach() for name in HEAD}
+
+
+@pytest.mark.parametrize("origin", ["tidybert", "transformers"])
+def test_fine_tuned_again_for_the_same_labels_the_head_is_trained_further(
+    origin: str, tiny_run: Path, toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    # Without tidybert.json, config.json alone says what the head is for.
+    left_out = () if origin == "tidybert" else ("tidybert.json",)
+    shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns(*left_out))
+    notes: list[str] = []
+    still = {"max_steps": 1, "learning_rate": 1e-30}
+    finished = toy(model=model, callbacks=Callbacks(note=notes.append), **still)
+
+    assert any("its head is trained further" in line for line in notes)
+    assert any("new: none" in line for line in notes)
+    assert finished.result.num_steps == 1
+    stored = read_tensors(tiny_run)
+    for name, value in head_of(finished).items():
+        assert torch.equal(value, stored[name])
+
+    notes.clear()
+    again = toy(model=model, new_head=True, callbacks=Callbacks(note=notes.append), **still)
+    assert any("new: classifier.weight, classifier.bias" in line for line in notes)
+    assert not torch.equal(head_of(again)[HEAD[0]], stored[HEAD[0]])
+
+
+def test_fine_tuned_again_for_other_labels_or_another_task_the_head_is_new(
+    tiny_run: Path, toy_examples: Examples, toy: Callable[..., FinetunedModel]
 ) -> None:
     notes: list[str] = []
-    finished = toy(model=tiny_run, max_steps=1, callbacks=Callbacks(note=notes.append))
-
+    train = [replace(one, label=f"{one.label}s") for one in toy_examples(60)]
+    given: dict[str, Any] = {"dev": None, "max_steps": 1, "callbacks": Callbacks(note=notes.append)}
+    toy(model=tiny_run, task=Classification(("animals", "colours")), train=train, **given)
+    assert any("its head has other labels (animal, colour)" in line for line in notes)
     assert any("new: classifier.weight, classifier.bias" in line for line in notes)
-    assert finished.result.num_steps == 1
+
+    notes.clear()
+    scored = [replace(one, label=str(index)) for index, one in enumerate(train)]
+    toy(model=tiny_run, task=Regression(), train=scored, **given)
+    assert any("new: classifier.weight, classifier.bias" in line for line in notes)
+    assert not any("its head" in line for line in notes)
+
+
+def test_a_head_of_scores_that_is_trained_further_keeps_its_bias(
+    tiny_score_run: Path, toy_examples: Examples, toy: Callable[..., FinetunedModel]
+) -> None:
+    train = [replace(one, label=str(99 + index % 3)) for index, one in enumerate(toy_examples(60))]
+    given: dict[str, Any] = {"task": Regression(), "train": train, "dev": None}
+    given |= {"max_steps": 1, "learning_rate": 1e-30}
+    kept = toy(model=tiny_score_run, **given)
+    assert torch.equal(head_of(kept)[HEAD[1]], read_tensors(tiny_score_run)[HEAD[1]])
+
+    drawn = toy(model=tiny_score_run, new_head=True, **given)
+    assert float(head_of(drawn)[HEAD[1]]) == 100
 
 
 def test_in_memory_and_on_disk_are_the_same_bits(

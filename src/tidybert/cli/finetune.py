@@ -58,6 +58,9 @@ def finetune(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN.")
     ] = False,
+    new_head: Annotated[
+        bool, typer.Option("--new-head", help="Draw a head though MODEL has one for this task.")
+    ] = False,
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
     ] = False,
@@ -129,6 +132,7 @@ def finetune(
                 vocab=vocab,
                 run=run,
                 resume=resumed,
+                new_head=new_head,
                 device=device,
                 allow_pickle=allow_pickle,
                 callbacks=callbacks,

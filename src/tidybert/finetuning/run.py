@@ -21,8 +21,13 @@ from tidybert.checkpoints.directory import (
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
-from tidybert.errors import UsageError
-from tidybert.inference.loading import build_with_weights, choose_device, load_tokenizer
+from tidybert.errors import UsageError, WeightsError
+from tidybert.inference.loading import (
+    build_with_weights,
+    choose_device,
+    load_tokenizer,
+    read_finished,
+)
 from tidybert.inference.running import run_features
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.registry import AnyTask
@@ -66,6 +71,7 @@ def finetune(
     vocab: str | Path | None = None,
     run: Path | None = None,
     resume: bool = False,
+    new_head: bool = False,
     device: str = "auto",
     allow_pickle: bool = False,
     example_weights: Sequence[float] | None = None,
@@ -81,6 +87,8 @@ def finetune(
         vocab: a MODEL whose vocabulary is used; only with a size.
         run: the directory to write; None keeps everything in memory.
         resume: go on from the last checkpoint in ``run``.
+        new_head: draw the head's weights though ``model`` was trained for this task and these
+            labels; without it such a model's head is trained further.
         example_weights: one a training example, its share in the loss.
         settings: what else arguments.json is to hold.
 
@@ -90,7 +98,7 @@ def finetune(
     callbacks = callbacks or Callbacks()
     if run is not None:
         check_run(run, resume)
-    # The head's initial weights follow from the seed alone.
+    # A new head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
     if max_seq_length > config.max_position_embeddings:
@@ -102,14 +110,16 @@ def finetune(
         raise UsageError(
             "--early-stopping-patience needs examples that tell when to stop: give --dev"
         )
+    keep_head = origin is not None and not new_head and _has_head(origin, task, callbacks.note)
     if origin is None:
         network = task.build_model(config)
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
         network, report = build_with_weights(
-            task.build_model, config, origin, new_head=True, allow_pickle=allow_pickle
+            task.build_model, config, origin, new_head=not keep_head, allow_pickle=allow_pickle
         )
         callbacks.note(report.summary())
+        keep_head = keep_head and not report.new
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     checked = task.check(train, dev, train_features, dev_features, max_seq_length)
@@ -124,7 +134,8 @@ def finetune(
             raise ValueError(f"{len(example_weights)} weights were given for {len(train)} examples")
         for one in train_features:
             one.weight *= float(example_weights[one.example])
-    task.start(network, train_features)
+    if not keep_head:
+        task.start(network, train_features)
     network.to(choose_device(device))
     trainer = Trainer(
         network,
@@ -215,6 +226,23 @@ def model_sources(
     directory = model_directory(model)
     config = BertConfig.from_file(directory / "config.json")
     return config, load_tokenizer(directory, config), directory
+
+
+def _has_head(origin: Path, task: AnyTask, note: Callable[[str], None]) -> bool:
+    """Whether the weights were trained for this task and these labels; says so if for the task."""
+    try:
+        found = read_finished(origin)
+    except WeightsError:
+        return False
+    if found.task != task.name:
+        return False
+    if found.label_names != task.label_names:
+        names = found.label_names or ()
+        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        note(f"{origin}: its head has other labels ({shown}): a new one is drawn")
+        return False
+    note(f"{origin}: its head is trained further, as the task is the same; --new-head draws one")
+    return True
 
 
 def _fingerprint(

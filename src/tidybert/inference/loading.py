@@ -47,7 +47,7 @@ def load_finished(
     Raises what ``load`` raises, and WeightsError where there is no head.
     """
     directory = model_directory(run)
-    metadata = read_metadata(directory) or _foreign_metadata(directory)
+    metadata = read_finished(directory)
     task = task_for(metadata)
     config = BertConfig.from_file(directory / "config.json")
     model, report = build_with_weights(
@@ -59,6 +59,14 @@ def load_finished(
             f"with tidybert finetune {task.name}"
         )
     return task, model.eval(), load_tokenizer(directory, config), metadata
+
+
+def read_finished(directory: Path) -> ModelMetadata:
+    """What a directory says of the task that its weights were trained for.
+
+    Raises ConfigError, and WeightsError where config.json names no head that predicts.
+    """
+    return read_metadata(directory) or _foreign_metadata(directory)
 
 
 def load_with_head(
