@@ -31,6 +31,7 @@ from typing import Any, Final
 from tidybert.benchmark.finetuning import (
     SIDES,
     FinetuningWork,
+    arguments_of,
     measure,
     read_work,
     train_with_transformers,
@@ -102,25 +103,17 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 def learned_on_shifts(work: FinetuningWork) -> tempfile.TemporaryDirectory[str]:
     """What tidybert makes of the weights with the work on ``shifts``; there while this runs."""
     from tidybert.finetuning import finetune
-    from tidybert.training.arguments import TrainingArguments
 
     run = tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as folder:
         work = prepared("shifts", work, Path(folder))
         task, train, _ = read_work(replace(work, dev=None))
-    arguments = TrainingArguments(
-        num_train_epochs=work.num_train_epochs,
-        max_steps=work.max_steps,
-        train_batch_size=work.train_batch_size,
-        learning_rate=work.learning_rate,
-        seed=work.seed,
-    )
     finetune(
         task,
         work.model,
         train,
         None,
-        arguments,
+        arguments_of(work),
         max_seq_length=work.max_seq_length,
         run=Path(run.name) / "run",
         device="cpu",

@@ -12,15 +12,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.benchmark.processes import answer, run_apart
 from tidybert.benchmark.setting import SIDES, in_turn, summarize
 from tidybert.data.options import ReadOptions
 
+if TYPE_CHECKING:
+    from tidybert.training.arguments import TrainingArguments
+
 __all__ = [
     "SIDES",
     "FinetuningWork",
+    "arguments_of",
     "bench_finetuning",
     "measure",
     "train_with_transformers",
@@ -143,14 +147,11 @@ def read_work(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
     return chosen.from_examples(train, TaskOptions()), train, dev
 
 
-def _run_ours(work: FinetuningWork) -> dict[str, Any]:
-    from tidybert.finetuning import Callbacks, finetune
-    from tidybert.inference.running import run_features
+def arguments_of(work: FinetuningWork) -> "TrainingArguments":
+    """How our side trains in a measurement."""
     from tidybert.training.arguments import TrainingArguments
-    from tidybert.training.trainer import StepReport
 
-    task, train, dev = read_work(work)
-    arguments = TrainingArguments(
+    return TrainingArguments(
         num_train_epochs=work.num_train_epochs,
         max_steps=work.max_steps,
         train_batch_size=work.train_batch_size,
@@ -158,6 +159,14 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         freeze_layers=work.freeze_layers,
         seed=work.seed,
     )
+
+
+def _run_ours(work: FinetuningWork) -> dict[str, Any]:
+    from tidybert.finetuning import Callbacks, finetune
+    from tidybert.inference.running import run_features
+    from tidybert.training.trainer import StepReport
+
+    task, train, dev = read_work(work)
     ends: list[float] = []
     step_examples: list[int] = []
 
@@ -170,7 +179,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         work.model,
         train,
         None,
-        arguments,
+        arguments_of(work),
         max_seq_length=work.max_seq_length,
         device="cpu",
         callbacks=Callbacks(step=step),
