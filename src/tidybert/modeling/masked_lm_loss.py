@@ -76,12 +76,11 @@ class _Loss(torch.autograd.Function):
                     # Of the logits: softmax, less 1 at the label.
                     gradient = log_probs.exp_()
                     gradient.scatter_add_(1, target, gradient.new_full(target.shape, -1.0))
+                    gradient *= counts[:, None]
                     narrow = gradient.to(dtype)
-                    # Rows that are ignored are left out where they have H numbers, not V.
-                    read = counts[:, None].to(dtype)
-                    of_hidden[part] = product(narrow, weight.t()) * read
-                    of_embeddings += product(narrow.t(), (rows * read).t())
-                    of_bias += counts.float() @ gradient
+                    of_hidden[part] = product(narrow, weight.t())
+                    of_embeddings += product(narrow.t(), rows.t())
+                    of_bias += gradient.sum(0)
         ctx.mark_non_differentiable(correct)
         return total, correct
 
