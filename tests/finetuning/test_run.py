@@ -148,6 +148,18 @@ def test_fine_tuned_again_for_other_labels_or_another_task_the_head_is_new(
     assert not any("its head" in line for line in notes)
 
 
+def test_a_head_that_config_json_does_not_name_is_drawn_anew(
+    tiny_run: Path, toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns("tidybert.json"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "id2label": {"1": "animal"}}))
+    notes: list[str] = []
+    toy(model=model, max_steps=1, callbacks=Callbacks(note=notes.append))
+    assert any("new: classifier.weight, classifier.bias" in line for line in notes)
+
+
 def test_a_head_of_scores_that_is_trained_further_keeps_its_bias(
     tiny_score_run: Path, toy_examples: Examples, toy: Callable[..., FinetunedModel]
 ) -> None:

@@ -21,7 +21,7 @@ from tidybert.checkpoints.directory import (
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
-from tidybert.errors import UsageError, WeightsError
+from tidybert.errors import ConfigError, UsageError, WeightsError
 from tidybert.inference.loading import (
     build_with_weights,
     choose_device,
@@ -232,7 +232,8 @@ def _has_head(origin: Path, task: AnyTask, note: Callable[[str], None]) -> bool:
     """Whether the weights were trained for this task and these labels; says so if for the task."""
     try:
         found = read_finished(origin)
-    except WeightsError:
+    except (ConfigError, WeightsError):
+        # A head that nobody can name is none to go on with; the encoder's files are checked later.
         return False
     if found.task != task.name:
         return False
