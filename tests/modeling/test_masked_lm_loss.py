@@ -83,6 +83,16 @@ def test_rows_that_are_all_padding_have_no_loss_and_no_gradient() -> None:
         assert not each.any()
 
 
+def test_of_equal_logits_the_first_is_the_prediction() -> None:
+    hidden, embeddings = torch.zeros(3, 8), torch.zeros(11, 8)
+    bias = torch.zeros(11)
+    bias[4], bias[9] = 1.0, 1.0
+
+    found = masked_lm_loss(hidden, embeddings, bias, torch.tensor([4, 9, 0]))
+
+    assert found.correct == 1
+
+
 def test_a_loss_that_is_not_finite_is_told() -> None:
     hidden, embeddings, bias, labels = given()
     with torch.no_grad():

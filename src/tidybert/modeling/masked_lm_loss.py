@@ -68,19 +68,22 @@ class _Loss(torch.autograd.Function):
                 rows, label = hidden[part].to(dtype), labels[part]
                 logits = product(rows, weight, offset).float()
                 counts = label != IGNORED
-                correct += (logits.argmax(1) == label).sum()
                 target = label.clamp(min=0)[:, None]
-                log_probs = torch.log_softmax(logits, 1)
-                total -= (log_probs.gather(1, target)[:, 0] * counts).sum()
+                top, at_label = logits.amax(1), logits.gather(1, target)[:, 0]
+                correct += _number_right(logits, label, at_label == top)
+                probs = torch.softmax(logits, 1)
+                # log sum exp is the largest logit less the log of its probability, at least 1 / V.
+                losses = top - probs.amax(1).log() - at_label
+                total += (losses * counts).sum()
                 if with_gradients:
                     # Of the logits: softmax, less 1 at the label.
-                    gradient = log_probs.exp_()
-                    gradient.scatter_add_(1, target, gradient.new_full(target.shape, -1.0))
-                    gradient *= counts[:, None]
-                    narrow = gradient.to(dtype)
-                    of_hidden[part] = product(narrow, weight.t())
-                    of_embeddings += product(narrow.t(), rows.t())
-                    of_bias += gradient.sum(0)
+                    probs.scatter_add_(1, target, probs.new_full(target.shape, -1.0))
+                    gradient = probs.to(dtype)
+                    # Rows that are ignored are left out where they have H numbers, not V.
+                    read = counts[:, None].to(dtype)
+                    of_hidden[part] = product(gradient, weight.t()) * read
+                    of_embeddings += product(gradient.t(), (rows * read).t())
+                    of_bias += counts.float() @ probs
         ctx.mark_non_differentiable(correct)
         return total, correct
 
@@ -91,3 +94,11 @@ class _Loss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         hidden, word_embeddings, bias = (total_gradient * each for each in ctx.saved_tensors)
         return hidden, word_embeddings, bias, None, None, None
+
+
+def _number_right(logits: Tensor, label: Tensor, on_top: Tensor) -> Tensor:
+    """How many rows have their first largest logit at the label, of those where it may be."""
+    if logits.device.type == "cpu":  # where argmax takes six times as long as amax
+        candidates = on_top.nonzero()[:, 0]
+        logits, label = logits[candidates], label[candidates]
+    return (logits.argmax(1) == label).sum()
