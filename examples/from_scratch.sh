@@ -20,6 +20,7 @@ VOCAB_SIZE=${VOCAB_SIZE:-8000}                  # pieces of words
 HELD_OUT=${HELD_OUT:-0.02}                      # share of the documents kept to measure on
 STEPS=${STEPS:-1000}                            # updates of pre-training
 TOKENS_PER_STEP=${TOKENS_PER_STEP:-4096}        # 1,000 x 4,096 = 4 million tokens
+FLAGS=${FLAGS:-}                                # more of tidybert pretrain: "--schedule linear"
 EPOCHS=${EPOCHS:-10}                            # times that the classifier sees TRAIN
 MASKED=${MASKED:-"they went back to the [MASK] ."}
 
@@ -67,7 +68,8 @@ run tidybert build-corpus "$texts" --vocab "$OUT/vocab" --held-out "$HELD_OUT" -
 step "3. Pre-training: $SIZE learns to fill in masked words; the losses are in $OUT/encoder/curves.svg"
 tenth=$((STEPS / 10))
 run tidybert pretrain "$SIZE" --data "$OUT/corpus" --out "$OUT/encoder" --recipe fast \
-    --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((tenth > 0 ? tenth : 1))
+    --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((tenth > 0 ? tenth : 1)) \
+    $FLAGS
 
 step "4. What it makes of a sentence with a gap"
 run tidybert fill-mask "$OUT/encoder" "$MASKED"

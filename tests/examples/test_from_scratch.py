@@ -82,12 +82,12 @@ def test_labels_without_others_to_measure_on(tmp_path: Path) -> None:
     fake.chmod(0o755)
     environment = {**os.environ, "PATH": f"{fake.parent}{os.pathsep}{os.environ['PATH']}"}
 
-    def calls(*arguments: str, out: str) -> list[str]:
+    def calls(*arguments: str, out: str, **settings: str) -> list[str]:
         (tmp_path / "calls").unlink(missing_ok=True)
         subprocess.run(
             ["sh", str(SCRIPT), "texts", *arguments],
             cwd=tmp_path,
-            env={**environment, "OUT": out},
+            env={**environment, "OUT": out, **settings},
             capture_output=True,
             check=True,
         )
@@ -99,7 +99,9 @@ def test_labels_without_others_to_measure_on(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "--dev" not in alone[4]
     assert alone[5] == "predict one/classifier train.csv --out one/predictions.jsonl"
-    tickets = calls(out="two")
+    assert alone[2].endswith("--eval-steps 100")
+    tickets = calls(out="two", FLAGS="--schedule linear --seed 7")
+    assert tickets[2].endswith("--eval-steps 100 --schedule linear --seed 7")
     assert len(tickets) == 7
     named = [word for line in tickets for word in line.split() if "/tickets/" in word]
     assert {Path(word).name for word in named} == {"train.csv", "dev.csv", "new.txt"}
