@@ -23,6 +23,7 @@ from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.finetuning import FinetunedModel, finetune
 from tidybert.inference import Predictor
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.registry import task_class, task_for
@@ -147,6 +148,21 @@ def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
     assert third["labels"] == []
 
 
+def test_a_temperature_makes_answers_less_sure_and_changes_none() -> None:
+    sure = MultiLabelClassification(["a", "b"])
+    task = MultiLabelClassification(["a", "b"], temperature=2.0)
+    outputs = rows_of([2 * math.log(3), -2.0], [-1e4, 0.0])
+    features = labelled(task, examples_of((), ()))
+
+    first, second = task.predictions(outputs, features, [])
+
+    assert first["scores"] == pytest.approx({"a": 0.75, "b": 1 / (1 + math.e)})
+    assert second["scores"] == {"a": 0.0, "b": 0.5}
+    assert [first["labels"], second["labels"]] == [
+        answer["labels"] for answer in sure.predictions(outputs, features, [])
+    ]
+
+
 def test_metrics_judgements_and_selections_agree() -> None:
     task = MultiLabelClassification(["a", "b"], {"b": 0.9})
     examples = examples_of(("a",), ("a", "b"), ())
@@ -186,7 +202,11 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
 
     tuned = task.calibrated(outputs, features, examples)
 
-    low, high = 1 / (1 + math.exp(3)), 1 / (1 + math.exp(1))
+    decisions = np.array([[0.0, logit] for row in outputs for logit in row[0]])
+    truth = [name in (one.labels or ()) for one in examples for name in ("a", "b")]
+    assert tuned.temperature == fit_temperature(decisions, np.array(truth, dtype=np.int64))
+    assert tuned.temperature != 1
+    low, high = (1 / (1 + math.exp(each / tuned.temperature)) for each in (3, 1))
     assert tuned.thresholds == {"a": pytest.approx((low + high) / 2)}
     assert task.metrics(outputs, features, examples)["macro_f1"] == pytest.approx(0.5)
     metrics = tuned.metrics(outputs, features, examples)
@@ -196,6 +216,9 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     found = task_for(metadata)
     assert isinstance(found, MultiLabelClassification)
     assert found.settings() == tuned.settings()
+    stored = {"temperature": 0}
+    with pytest.raises(ConfigError, match="temperature"):
+        task_for(ModelMetadata(task.name, ("a", "b"), settings=stored))
 
 
 @pytest.mark.parametrize("thresholds", [[0.5], {"c": 0.5}, {"a": 2}, {"a": "0.5"}, {"a": True}])
@@ -291,16 +314,19 @@ def test_a_tiny_model_learns_sets_of_labels(tuned: tuple[Path, FinetunedModel]) 
 def test_transformers_opens_the_run_to_the_same_probabilities(
     tuned: tuple[Path, FinetunedModel],
 ) -> None:
+    """But for the temperature, which it does not know."""
     import transformers
 
-    run, _ = tuned
+    run, finished = tuned
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(run).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(run)
     with torch.no_grad():
-        expected = theirs(**tokenizer("the red cat", return_tensors="pt")).logits[0].sigmoid()
+        logits = theirs(**tokenizer("the red cat", return_tensors="pt")).logits[0]
 
     (answer,) = Predictor(run).predict(["the red cat"])
 
+    temperature = finished.task.settings()["temperature"]
+    expected = (logits / temperature).sigmoid()
     assert theirs.config.problem_type == "multi_label_classification"
     assert theirs.config.id2label == {0: "animal", 1: "colour"}
     assert list(answer["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-5)

@@ -15,7 +15,7 @@ from tidybert.estimators.indicators import is_matrix, read_indicators
 from tidybert.estimators.inputs import Text, label_names, read_column, read_labels
 from tidybert.estimators.texts import TextEstimator, example_of
 from tidybert.tasks.classification import Classification, softmax
-from tidybert.tasks.multi_label import MultiLabelClassification, sigmoid
+from tidybert.tasks.multi_label import MultiLabelClassification
 
 
 class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
@@ -190,21 +190,21 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         """
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
-            return self.task_.decisions(sigmoid(outputs)).astype(np.int64)
+            return self.task_.decisions(self.task_.probabilities(outputs)).astype(np.int64)
         return np.asarray(self.classes_[outputs.argmax(1)])
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Probabilities (n, C), in the order of ``classes_``; after a matrix y each by itself."""
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
-            return sigmoid(outputs)
+            return self.task_.probabilities(outputs)
         return softmax(outputs / np.float32(self.task_.temperature))
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities, (n, C)."""
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
-            return -np.logaddexp(0.0, -outputs.astype(np.float64))
+            return -np.logaddexp(0.0, -outputs.astype(np.float64) / self.task_.temperature)
         # Where no part held out asked for a temperature it is 1.
         scaled = (outputs / np.float32(self.task_.temperature)).astype(np.float64)
         shifted = scaled - scaled.max(1, keepdims=True)

@@ -21,6 +21,7 @@ from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import stratified_split
 from tidybert.errors import ConfigError, DataError
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.multi_label import (
     DEFAULT_THRESHOLD,
     MultiLabelScorer,
@@ -42,6 +43,7 @@ class MultiLabelClassification(TextTask):
         label_names: in the order of their ids.
         thresholds: by name, the probability from which a label is given; 0.5 where there is none,
             as for those of too few examples to tune it.
+        temperature: answers divide logits by this before the sigmoid.
         long_texts: what becomes of texts that are too long; None cuts off their end.
     """
 
@@ -65,6 +67,7 @@ class MultiLabelClassification(TextTask):
         self,
         label_names: Sequence[str],
         thresholds: Mapping[str, float] | None = None,
+        temperature: float = 1.0,
         long_texts: LongTexts | None = None,
     ) -> None:
         super().__init__(long_texts)
@@ -72,6 +75,7 @@ class MultiLabelClassification(TextTask):
         self._names = tuple(label_names)
         self._ids = {label: number for number, label in enumerate(self._names)}
         self.thresholds = dict(thresholds or {})
+        self.temperature = temperature
 
     @classmethod
     def hold_out(
@@ -121,10 +125,19 @@ class MultiLabelClassification(TextTask):
                 f"tidybert.json: thresholds is {thresholds!r:.80}; numbers from 0 to 1 "
                 "under names of labels are needed"
             )
-        return cls(metadata.label_names, thresholds, LongTexts.from_settings(metadata.settings))
+        return cls(
+            metadata.label_names,
+            thresholds,
+            metadata.number("temperature", 1.0),
+            LongTexts.from_settings(metadata.settings),
+        )
 
     def settings(self) -> dict[str, Any]:
-        return {"thresholds": self.thresholds, **self.long_texts.settings()}
+        return {
+            "thresholds": self.thresholds,
+            "temperature": self.temperature,
+            **self.long_texts.settings(),
+        }
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=len(self._names))
@@ -161,18 +174,24 @@ class MultiLabelClassification(TextTask):
     def calibrated(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> Self:
-        """With the thresholds of the best F1; labels of too few examples keep 0.5."""
-        thresholds, tuned = f1_thresholds(
-            self._truth(first_features(features)), _probabilities(outputs, features)
-        )
+        """One temperature of all decisions, and then the thresholds of the best F1.
+
+        Labels of too few examples keep 0.5.
+        """
+        truth = self._truth(first_features(features))
+        logits = example_outputs(outputs, features)
+        decisions = np.stack([np.zeros(logits.size), logits.reshape(-1)], axis=1)
+        temperature = fit_temperature(decisions, truth.reshape(-1))
+        warmed = type(self)(self._names, None, temperature, self.long_texts)
+        thresholds, tuned = f1_thresholds(truth, warmed.probabilities(logits))
         chosen = {name: float(thresholds[at]) for at, name in enumerate(self._names) if tuned[at]}
-        return type(self)(self._names, chosen, self.long_texts)
+        return type(self)(self._names, chosen, temperature, self.long_texts)
 
     def metrics(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> dict[str, Any]:
         """Those of ``multi_label_metrics``; per_label has each threshold, None where not tuned."""
-        probabilities = _probabilities(outputs, features)
+        probabilities = self.probabilities(example_outputs(outputs, features))
         found = multi_label_metrics(
             self._truth(first_features(features)),
             self.decisions(probabilities),
@@ -186,7 +205,7 @@ class MultiLabelClassification(TextTask):
     def predictions(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> list[dict[str, Any]]:
-        probabilities = _probabilities(outputs, features)
+        probabilities = self.probabilities(example_outputs(outputs, features))
         answers = [
             {
                 "labels": self._chosen(decided),
@@ -202,7 +221,7 @@ class MultiLabelClassification(TextTask):
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> list[Judgement]:
         """An answer is right where all its labels are; its probability is the product of theirs."""
-        probabilities = _probabilities(outputs, features)
+        probabilities = self.probabilities(example_outputs(outputs, features))
         firsts = first_features(features)
         decisions, truth = self.decisions(probabilities), self._truth(firsts)
         sure = np.where(decisions, probabilities, 1 - probabilities).prod(1)
@@ -224,7 +243,7 @@ class MultiLabelClassification(TextTask):
     def scorer(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
     ) -> Scorer:
-        probabilities = _probabilities(outputs, features)
+        probabilities = self.probabilities(example_outputs(outputs, features))
         truth = self._truth(first_features(features))
         return MultiLabelScorer(truth, self.decisions(probabilities), probabilities)
 
@@ -235,6 +254,12 @@ class MultiLabelClassification(TextTask):
             truth[row, list(one.label)] = True
         return truth
 
+    def probabilities(self, logits: npt.NDArray[np.float32]) -> Floats:
+        """(B, C) of logits (B, C), each by itself."""
+        # Of a large negative logit the exponential overflows to infinity, and 0 is right.
+        with np.errstate(over="ignore"):
+            return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64) / self.temperature)))
+
     def decisions(self, probabilities: Floats) -> npt.NDArray[np.bool_]:
         """(B, C): whether each probability, (B, C), reaches the threshold of its label."""
         thresholds = [self.thresholds.get(name, DEFAULT_THRESHOLD) for name in self._names]
@@ -242,15 +267,3 @@ class MultiLabelClassification(TextTask):
 
     def _chosen(self, decided: npt.NDArray[np.bool_]) -> list[str]:
         return [self._names[at] for at in np.flatnonzero(decided)]
-
-
-def sigmoid(logits: npt.NDArray[np.float32]) -> Floats:
-    """Probabilities (B, C) of logits (B, C), each by itself."""
-    # Of a large negative logit the exponential overflows to infinity, and 0 is right.
-    with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))))
-
-
-def _probabilities(outputs: Outputs, features: Sequence[Features]) -> Floats:
-    """(number of examples, C)."""
-    return sigmoid(example_outputs(outputs, features))
