@@ -248,6 +248,12 @@ def test_what_is_fitted_on_dev_is_stored_and_read_again(trained: Any) -> None:
     assert finished.result.metrics["f1"] == pytest.approx(finished.result.metrics["best_f1"])
 
 
+def test_the_best_checkpoint_does_not_depend_on_a_threshold_that_is_fitted_later() -> None:
+    assert QuestionAnswering().metric == "f1"
+    assert QuestionAnswering(no_answers=True).metric == "best_f1"
+    assert QuestionAnswering(no_answers=True, null_score_diff_threshold=0.0).metric == "f1"
+
+
 def test_threshold_and_temperature_are_fitted_where_answers_are_not_all_right(
     trained: Any, tiny_model: Path
 ) -> None:

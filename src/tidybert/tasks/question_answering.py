@@ -59,7 +59,6 @@ class QuestionAnswering:
     """
 
     name = "answer"
-    metric = "f1"
     architecture = "BertForQuestionAnswering"
     problem_type: str | None = None
     label_names: tuple[str, ...] | None = None
@@ -103,6 +102,9 @@ class QuestionAnswering:
         self.n_best_size = n_best_size
         self.null_score_diff_threshold = null_score_diff_threshold
         self.temperature = temperature
+        # A model that is not sure yet answers nothing at the threshold 0, and its F1 stands still.
+        fitted_later = no_answers and null_score_diff_threshold is None
+        self.metric = "best_f1" if fitted_later else "f1"
 
     @classmethod
     def read(
