@@ -91,6 +91,43 @@ def test_random_split_takes_the_fraction():
     assert (len(train), len(dev)) == (900, 100)
 
 
+@QUICK
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 30), st.sets(st.sampled_from("abcdef"), max_size=3)),
+        min_size=2,
+        max_size=60,
+    ),
+    fraction=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_random_split_evaluates_no_label_that_it_does_not_train_on(rows, fraction, seed):
+    texts, labels = zip(*rows, strict=True)
+    sets = {text: {name for t, names in rows if t == text for name in names} for text in texts}
+    holders = Counter(name for names in sets.values() for name in names)
+    can = len(sets) > 1 and any(all(holders[name] > 1 for name in sets[text]) for text in sets)
+    if not can:
+        with pytest.raises(DataError, match="cannot be split"):
+            random_split(len(rows), fraction, seed, texts=texts, labels=labels)
+        return
+    train, dev = random_split(len(rows), fraction, seed, texts=texts, labels=labels)
+    again = random_split(len(rows), fraction, seed, texts=texts, labels=labels)
+    assert np.array_equal(again[1], dev)
+    assert sorted([*train, *dev]) == list(range(len(rows)))
+    assert len(dev) > 0
+    assert not {texts[at] for at in train} & {texts[at] for at in dev}
+    trained = {name for at in train for name in labels[at]}
+    assert {name for at in dev for name in labels[at]} <= trained
+
+
+def test_random_split_is_the_same_where_no_label_is_rare():
+    labels = [{"a"}, {"b"}, {"a", "b"}, set()] * 25
+    train, dev = random_split(100, 0.1, seed=3, labels=labels)
+    assert len(dev) == 10
+    assert np.array_equal(random_split(100, 0.1, seed=3)[1], dev)
+    assert np.array_equal(random_split(100, 0.1, seed=3)[0], train)
+
+
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, float("nan")])
 def test_fractions_that_cannot_be(fraction):
     with pytest.raises(UsageError, match="between 0 and 1"):

@@ -133,6 +133,14 @@ def test_the_part_held_out_chooses_the_weights(quick: Quick, toy_tags: Data) -> 
         BertTagger(**quick, validation_fraction=0.5).fit([X[0], X[0]], [y[0], y[0]])
 
 
+def test_a_tag_that_occurs_once_is_learned(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(20)
+    y = [[f"B-x{number}" if number < 8 else y[number][0], *y[number][1:]] for number in range(20)]
+    for seed in range(3):
+        fitted = BertTagger(**quick, max_steps=1, validation_fraction=0.5, seed=seed).fit(X, y)
+        assert "B-x7" in fitted.classes_
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_pickle_and_a_run_predict_the_same(
     tagger: BertTagger, toy_tags: Data, tmp_path: Path

@@ -102,6 +102,33 @@ def test_sentences_with_equal_words_stay_on_one_side() -> None:
     assert not {one.words for one in train} & {one.words for one in dev}
 
 
+@pytest.mark.parametrize("prefix", ["", "B-"])
+def test_no_tag_is_measured_that_is_not_learned(prefix: str) -> None:
+    """Tags that occur once are learned, whatever the seed, and as many sentences are held out."""
+    rare = {7: "CD", 42: "FW", 99: "UH"}
+    common = ("NN", "VB") if not prefix else ("O", "B-x")
+    examples = [
+        TaggedExample((f"w{row}", "is"), (common[row % 2], prefix + rare.get(row, "DT")), row)
+        for row in range(100)
+    ]
+    for seed in range(200):
+        train, dev = Tagging.hold_out(examples, 0.1, seed)
+
+        assert (len(train), len(dev)) == (90, 10)
+        learned = {tag for one in train for tag in one.tags or ()}
+        assert {tag for one in dev for tag in one.tags or ()} <= learned
+        assert Tagging.hold_out(examples, 0.1, seed) == (train, dev)
+
+
+def test_sentences_that_cannot_be_spared_are_no_dev() -> None:
+    examples = [
+        tagged(word, tag) for word, tag in zip("abcd", ("NN", "VB", "DT", "CD"), strict=True)
+    ]
+
+    with pytest.raises(DataError, match="4 examples cannot be split: no text can be spared"):
+        Tagging.hold_out(examples, 0.25, seed=1)
+
+
 # Labels and loss
 
 

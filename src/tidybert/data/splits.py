@@ -1,6 +1,7 @@
 """Hold out a part of the examples for evaluation, with no text on both sides."""
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,20 @@ def random_split(
     seed: int,
     *,
     texts: Sequence[Hashable] | None = None,
+    labels: Sequence[Collection[str]] | None = None,
 ) -> tuple[Indices, Indices]:
-    """The same for scores: about ``fraction`` of all examples, drawn without regard to labels."""
+    """The same without classes: about ``fraction`` of all examples, drawn alike.
+
+    Where ``labels`` gives each example's, any number of them, each label that is evaluated is
+    trained on too: what has the only ones stays out of evaluation.
+    """
     groups = _groups(num_examples, fraction, texts)
     order = np.random.default_rng(seed).permutation(len(groups))
+    shuffled = [groups[at] for at in order]
     wanted = max(1, round(fraction * num_examples))
-    return _sides(num_examples, _take([groups[at] for at in order], wanted, len(groups) - 1))
+    candidates = shuffled if labels is None else _without_the_last(shuffled, labels)
+    spare = min(len(candidates), len(groups) - 1)
+    return _sides(num_examples, _take(candidates, wanted, spare))
 
 
 def _groups(
@@ -80,6 +89,20 @@ def _groups(
     for index, text in enumerate(texts):
         groups.setdefault(text, []).append(index)
     return list(groups.values())
+
+
+def _without_the_last(
+    groups: Sequence[list[int]], labels: Sequence[Collection[str]]
+) -> list[list[int]]:
+    """The groups in order, but for those that have what is left of a label after those before."""
+    found = [{label for index in group for label in labels[index]} for group in groups]
+    left = Counter(label for names in found for label in names)
+    kept = []
+    for group, names in zip(groups, found, strict=True):
+        if all(left[name] > 1 for name in names):
+            left.subtract(names)
+            kept.append(group)
+    return kept
 
 
 def _take(groups: Sequence[list[int]], wanted: int, spare: int) -> list[int]:

@@ -5,7 +5,7 @@ IOB2 on every entity; IOBES and its twin BILOU also mark the last word and the l
 the file has, IOB2 is what leaves here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -37,6 +37,16 @@ class TagKind:
 def is_entity_tag(tag: str) -> bool:
     """Whether a tag can be read as one of entities: O, B-PER, or a bare B."""
     return tag == "O" or (tag != "" and tag[0] in _PREFIXES and tag[1:2] in ("", "-"))
+
+
+def mark_entities(tags: Iterable[str]) -> bool:
+    """Whether the tags of all sentences, or those that a model has learned, mark entities."""
+    return all(map(is_entity_tag, tags))
+
+
+def marked_by(tags: Tags, *, of_entities: bool) -> Tags:
+    """What a sentence's tags say, each as often as it does: types of entities, or else the tags."""
+    return [each.type for each in entities(tags)] if of_entities else tags
 
 
 def kind_of(sentences: Sequence[Tags]) -> TagKind:

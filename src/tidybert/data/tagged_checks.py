@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from tidybert.data.checks import DataReport, check_lengths, lines_of
 from tidybert.data.examples import count_of, label_order
 from tidybert.data.features import Features
+from tidybert.data.tag_schemes import marked_by
 from tidybert.data.tagged import TaggedExample
-from tidybert.metrics.entities import entities
 
 
 def check_tagged(
@@ -68,8 +68,7 @@ def _count(examples: Sequence[TaggedExample], of_entities: bool) -> Counter[str]
     """How often each type of entity, or each tag, occurs."""
     counts: Counter[str] = Counter()
     for one in examples:
-        tags = one.tags or ()
-        counts.update([each.type for each in entities(tags)] if of_entities else tags)
+        counts.update(marked_by(one.tags or (), of_entities=of_entities))
     return counts
 
 

@@ -18,7 +18,7 @@ from tidybert.data.examples import ReadReport, label_order
 from tidybert.data.features import BatchTokenizer, Features, first_features
 from tidybert.data.options import ReadOptions
 from tidybert.data.splits import random_split
-from tidybert.data.tag_schemes import as_iob2, is_entity_tag
+from tidybert.data.tag_schemes import as_iob2, mark_entities, marked_by
 from tidybert.data.tagged import TaggedExample, untagged
 from tidybert.data.tagged_checks import check_tagged
 from tidybert.data.tagged_features import tagged_features
@@ -68,7 +68,7 @@ class Tagging:
         self.label_names: tuple[str, ...] | None = tuple(label_names)
         self._names = tuple(label_names)
         self._ids = {label: number for number, label in enumerate(self._names)}
-        self.of_entities = all(map(is_entity_tag, self._names))
+        self.of_entities = mark_entities(self._names)
         self.metric = "f1" if self.of_entities else "accuracy"
         self.temperature = temperature
         self.doc_stride = doc_stride
@@ -103,15 +103,22 @@ class Tagging:
     def hold_out(
         cls, examples: Sequence[TaggedExample], fraction: float, seed: int
     ) -> tuple[list[TaggedExample], list[TaggedExample]]:
-        words = [one.words for one in examples]
-        train, dev = random_split(len(examples), fraction, seed, texts=words)
+        """A sentence with the only entities of a type, or the only words of a tag, is learned."""
+        of_entities = mark_entities(tag for one in examples for tag in one.tags or ())
+        train, dev = random_split(
+            len(examples),
+            fraction,
+            seed,
+            texts=[one.words for one in examples],
+            labels=[marked_by(one.tags or (), of_entities=of_entities) for one in examples],
+        )
         return [examples[index] for index in train], [examples[index] for index in dev]
 
     @classmethod
     def from_examples(cls, examples: Sequence[TaggedExample], options: TaskOptions) -> Self:
         """With B- and I- of each type of entity, seen or not, or else with the tags there are."""
         tags = {tag for one in examples for tag in one.tags or ()}
-        if all(map(is_entity_tag, tags)):
+        if mark_entities(tags):
             types = sorted({each.type for one in examples for each in entities(one.tags or ())})
             names = ["O", *(f"{prefix}-{name}" for name in types for prefix in "BI")]
         else:
