@@ -131,6 +131,23 @@ def test_fine_tuned_again_for_the_same_labels_the_head_is_trained_further(
     assert not torch.equal(head_of(again)[HEAD[0]], stored[HEAD[0]])
 
 
+def test_the_labels_of_a_head_that_is_trained_further_are_told_by_name(
+    tiny_run: Path, toy: Callable[..., FinetunedModel]
+) -> None:
+    finished = toy(
+        model=tiny_run,
+        task=Classification(("colour", "animal")),
+        max_steps=1,
+        learning_rate=1e-30,
+    )
+
+    assert finished.task.label_names == ("colour", "animal")
+    assert finished.result.metrics["accuracy"] > 0.95
+    stored = read_tensors(tiny_run)
+    for name, value in head_of(finished).items():
+        assert torch.equal(value, stored[name].flip(0))
+
+
 def test_fine_tuned_again_for_other_labels_or_another_task_the_head_is_new(
     tiny_run: Path, toy_examples: Examples, toy: Callable[..., FinetunedModel]
 ) -> None:

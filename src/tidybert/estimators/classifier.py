@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -14,6 +13,7 @@ from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.estimators.indicators import is_matrix, read_indicators
 from tidybert.estimators.inputs import Text, label_names, read_column, read_labels
 from tidybert.estimators.texts import TextEstimator, example_of
+from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.classification import Classification, softmax
 from tidybert.tasks.multi_label import MultiLabelClassification
 
@@ -271,10 +271,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             temperature=task.temperature,
             long_texts=task.long_texts,
         )
-        head: Any = self.model_.classifier
-        with torch.no_grad():
-            for parameter in (head.weight, head.bias):
-                parameter.copy_(parameter[torch.from_numpy(order)].clone())
+        reorder_labels(self.model_, order.tolist())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

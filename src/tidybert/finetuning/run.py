@@ -29,6 +29,7 @@ from tidybert.inference.loading import (
     read_finished,
 )
 from tidybert.inference.running import run_features
+from tidybert.modeling.heads import reorder_labels
 from tidybert.pretrained import is_size, model_directory
 from tidybert.tasks.registry import AnyTask
 from tidybert.tokenization import BertTokenizer
@@ -110,7 +111,12 @@ def finetune(
         raise UsageError(
             "--early-stopping-patience needs examples that tell when to stop: give --dev"
         )
-    keep_head = origin is not None and not new_head and _has_head(origin, task, callbacks.note)
+    head_labels = (
+        _labels_of_head(origin, task, callbacks.note)
+        if origin is not None and not new_head
+        else None
+    )
+    keep_head = head_labels is not None
     if origin is None:
         network = task.build_model(config)
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
@@ -120,6 +126,8 @@ def finetune(
         )
         callbacks.note(report.summary())
         keep_head = keep_head and not report.new
+        if keep_head and head_labels:
+            reorder_labels(network, [head_labels.index(name) for name in task.label_names or ()])
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     checked = task.check(train, dev, train_features, dev_features, max_seq_length)
@@ -228,22 +236,28 @@ def model_sources(
     return config, load_tokenizer(directory, config), directory
 
 
-def _has_head(origin: Path, task: AnyTask, note: Callable[[str], None]) -> bool:
-    """Whether the weights were trained for this task and these labels; says so if for the task."""
+def _labels_of_head(
+    origin: Path, task: AnyTask, note: Callable[[str], None]
+) -> tuple[str, ...] | None:
+    """The labels, in their order, of a head that was trained for this task and its labels.
+
+    () where the task has no labels, None where there is no such head.  Says what it found of a head
+    for the task.
+    """
     try:
         found = read_finished(origin)
     except (ConfigError, WeightsError):
         # A head that nobody can name is none to go on with; the encoder's files are checked later.
-        return False
+        return None
     if found.task != task.name:
-        return False
-    if found.label_names != task.label_names:
-        names = found.label_names or ()
+        return None
+    names, needed = found.label_names or (), task.label_names or ()
+    if len(names) != len(needed) or set(names) != set(needed):
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         note(f"{origin}: its head has other labels ({shown}): a new one is drawn")
-        return False
+        return None
     note(f"{origin}: its head is trained further, as the task is the same; --new-head draws one")
-    return True
+    return tuple(names)
 
 
 def _fingerprint(

@@ -5,6 +5,7 @@ Losses belong to the tasks; a head returns logits.  Each model is called with Ro
 C choices, M masked positions, V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -254,6 +255,13 @@ class BertForPreTraining(nn.Module):
             return BertForPreTrainingOutput(None, pairs, loss)
         logits = self.mlm(masked_hidden, embeddings)
         return BertForPreTrainingOutput(_as_given(logits, input_ids, cells), pairs)
+
+
+def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:
+    """Give a classifier's outputs another order: the new output i is what ``order[i]`` was."""
+    with torch.no_grad():
+        for parameter in model.get_submodule("classifier").parameters():
+            parameter.copy_(parameter[torch.tensor(order, device=parameter.device)])
 
 
 def as_rows(
