@@ -44,3 +44,7 @@ class DataError(TidyBertError):
 
 class TrainingError(TidyBertError):
     """Training cannot start, go on or resume; the message says from where it can go on."""
+
+
+class DivergedError(TrainingError):
+    """The loss or the gradient is not finite; with other arguments it may be."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tidybert.cli.main import run as shell
-from tidybert.finetuning import is_finished
+from tidybert.cli.results import print_trials
+from tidybert.finetuning import Trial, Trials, is_finished
+from tidybert.tasks.classification import Classification
 
 QUICK = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
 
@@ -33,6 +35,39 @@ def test_three_seeds_in_one_command(
     accuracy = json.loads(capsys.readouterr().out)["accuracy"]
     trials = json.loads((run / "trials.json").read_text())
     assert accuracy == max(each["metrics"]["accuracy"] for each in trials)
+
+
+def test_a_failed_trial_is_shown_and_counted(capsys: Any) -> None:
+    best, other = (Trial(f"seed-{at}", {}, {"accuracy": at / 4}, 1.0) for at in (3, 1))
+    failed = Trial("seed-2", {"seed": 2}, {}, 1.0, error="the loss is nan")
+    trials, task = Trials((best, failed, other), best, 0), Classification(("a", "b"))
+
+    print_trials(trials, task, "run", as_json=False)
+
+    out, err = capsys.readouterr()
+    assert re.search(r"seed-2 +- +1 +failed", out)
+    assert "accuracy: mean 0.5000, deviation 0.3536" in out
+    assert "1 of 3 trials failed: mean and deviation are of the others" in err
+
+    print_trials(trials, task, "run", as_json=True)
+
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["num_failed"], printed["mean"]) == (1, {"accuracy": 0.5})
+    assert [each["error"] for each in printed["trials"]] == [None, "the loss is nan", None]
+
+
+def test_where_every_seed_diverges_it_says_so(
+    tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys: Any
+) -> None:
+    arguments = ["finetune", "classify", str(tiny_model), "--train", str(toy_file("a.csv", 96))]
+    arguments += ["--out", str(tmp_path / "run"), "--seeds", "2", *QUICK, "--learning-rate", "1e38"]
+
+    assert shell(arguments) == 1
+
+    err = capsys.readouterr().err
+    assert "seed-42: it failed: at step" in err
+    assert "all 2 trials failed" in err
+    assert not is_finished(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Several seeds and the search: what is tried, what is kept, and how a stopped one goes on."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError
+from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.finetuning import (
     check_search,
     collapsed_to,
@@ -20,14 +21,21 @@ from tidybert.training.arguments import TrainingArguments
 
 
 class FakeTraining:
-    """Stands for fine-tuning: the accuracy follows from the arguments, a second an epoch."""
+    """Stands for fine-tuning: the accuracy follows from the arguments, a second an epoch.
 
-    def __init__(self) -> None:
+    Of the seeds in ``diverging`` the loss is not finite.
+    """
+
+    def __init__(self, diverging: Sequence[int] = ()) -> None:
         self.seen: list[tuple[TrainingArguments, bool]] = []
+        self.diverging = diverging
 
     def __call__(self, arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
         self.seen.append((arguments, resumed))
         run.mkdir(parents=True, exist_ok=True)
+        if arguments.seed in self.diverging:
+            (run / "checkpoints" / "step-1").mkdir(parents=True)
+            raise DivergedError(f"seed {arguments.seed}: the loss is nan")
         accuracy = 1 - 1e3 * abs(arguments.learning_rate - 1e-4) - 0.01 * arguments.seed % 7
         for name in ("model.safetensors", "tidybert.json"):
             (run / name).write_text(str(accuracy))
@@ -117,6 +125,94 @@ def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
     values = [each.metrics["accuracy"] for each in trials.trials]
     assert mean == pytest.approx(sum(values) / 3)
     assert deviation == pytest.approx((sum((each - mean) ** 2 for each in values) / 2) ** 0.5)
+
+
+def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path: Path) -> None:
+    arguments = TrainingArguments(seed=5)
+    variants, training = seed_variants(arguments, 4), FakeTraining(diverging=(5, 7))
+    notes: list[str] = []
+
+    trials = run_trials(
+        training, arguments, variants, metric="accuracy", run=tmp_path, note=notes.append
+    )
+
+    assert [each.error for each in trials.trials] == [
+        "seed 5: the loss is nan", None, "seed 7: the loss is nan", None,
+    ]  # fmt: skip
+    assert "seed-5: it failed: seed 5: the loss is nan" in notes
+    assert (trials.num_failed, trials.best.name) == (2, "seed-6")
+    values = [trials.trials[at].metrics["accuracy"] for at in (1, 3)]
+    assert trials.spread("accuracy")[0] == pytest.approx(sum(values) / 2)
+    written = json.loads((tmp_path / "trials.json").read_text())
+    assert written[0]["error"] == "seed 5: the loss is nan"
+    assert written[0]["metrics"] == {}
+    # What a failed trial would go on from is of no use.
+    assert not list(tmp_path.glob("trials/*/checkpoints"))
+
+
+def test_a_trial_that_failed_is_not_run_again(tmp_path: Path) -> None:
+    arguments = TrainingArguments(seed=5)
+    variants = seed_variants(arguments, 3)
+    given: dict[str, Any] = {"metric": "accuracy", "run": tmp_path}
+
+    def stops(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
+        if arguments.seed == 6:
+            raise KeyboardInterrupt
+        return FakeTraining(diverging=(5,))(arguments, run, resumed)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(stops, arguments, variants, **given)
+    training = FakeTraining()
+    trials = run_trials(training, arguments, variants, **given)
+
+    assert [each.seed for each, _ in training.seen] == [6, 7]
+    assert [each.error for each in trials.trials] == ["seed 5: the loss is nan", None, None]
+
+
+def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
+    arguments = TrainingArguments(seed=5)
+    variants, training = seed_variants(arguments, 2), FakeTraining(diverging=(5, 6))
+
+    for _ in range(2):
+        with pytest.raises(TrainingError, match=r"all 2 trials failed .* seed 5: the loss is nan"):
+            run_trials(training, arguments, variants, metric="accuracy", run=tmp_path)
+
+    assert len(training.seen) == 2
+    assert len(json.loads((tmp_path / "trials.json").read_text())) == 2
+
+
+def test_an_error_that_is_not_the_trials_own_ends_them_all(tmp_path: Path) -> None:
+    def full(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
+        raise TrainingError("the disk is full")
+
+    with pytest.raises(TrainingError, match="the disk is full"):
+        run_trials(
+            full,
+            TrainingArguments(),
+            seed_variants(TrainingArguments(), 2),
+            metric="accuracy",
+            run=tmp_path,
+        )
+
+    assert not (tmp_path / "trials.json").exists()
+
+
+def test_a_failed_trial_tells_nothing_of_the_speed(tmp_path: Path) -> None:
+    arguments = TrainingArguments(seed=5)
+    training = FakeTraining(diverging=(5,))
+
+    trials = run_trials(
+        training,
+        arguments,
+        seed_variants(arguments, 4),
+        metric="accuracy",
+        run=tmp_path,
+        time_limit=7.5,
+    )
+
+    # Two of three epochs, a second each, beside the one that failed at once.
+    assert [each.seed for each, _ in training.seen] == [5, 6, 7]
+    assert (trials.num_failed, trials.num_untried) == (1, 1)
 
 
 @pytest.mark.parametrize(

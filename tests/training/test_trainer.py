@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from tidybert.data.batching import Batch, collate, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import TrainingError, UsageError
+from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.precision import is_mixed
 from tidybert.training.trainer import StepReport, Trainer
@@ -240,7 +240,7 @@ def test_what_is_not_finite_stops_before_the_update(
         return value * math.nan if what == "loss" else value + zero.sqrt()
 
     trainer = make_trainer(loss=breaking, warmup_proportion=0.0)
-    with pytest.raises(TrainingError, match="at step 4 of 14") as error:
+    with pytest.raises(DivergedError, match="at step 4 of 14") as error:
         trainer.train()
 
     indices = sorted(epoch_order(26, 42, 0)[12:16].tolist())

@@ -52,6 +52,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
                 "mean": {task.metric: mean},
                 "deviation": {task.metric: deviation},
                 "trials": [asdict(each) for each in trials.trials],
+                "num_failed": trials.num_failed,
                 "num_untried": trials.num_untried,
                 "run": run,
             }
@@ -62,14 +63,19 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
         [
             (
                 each.name,
-                f"{each.metrics[task.metric]:.4f}",
+                "-" if each.error is not None else f"{each.metrics[task.metric]:.4f}",
                 f"{each.seconds:.0f}",
-                "best" if each is trials.best else _collapse(each),
+                "best" if each is trials.best else _remark(each),
             )
             for each in trials.trials
         ],
     )
     print(f"{task.metric}: mean {mean:.4f}, deviation {deviation:.4f}")
+    if trials.num_failed:
+        note(
+            f"{trials.num_failed} of {len(trials.trials)} trials failed: mean and deviation are of "
+            f"the others, and {run}/trials.json says why"
+        )
     if trials.num_untried:
         note(f"{trials.num_untried} more were not tried: --time-limit left no time for them")
     print()
@@ -77,7 +83,9 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
     note(f"the best model is in {run}; next: tidybert predict {run} FILE")
 
 
-def _collapse(trial: "Trial") -> str:
+def _remark(trial: "Trial") -> str:
+    if trial.error is not None:
+        return "failed"
     return "" if trial.collapsed is None else f"collapsed to {trial.collapsed!r:.20}"
 
 

@@ -2,12 +2,14 @@
 
 Each run is a trial with a directory of its own under RUN/trials; what it came to stands in
 RUN/trials.json as soon as it is finished, so that a stopped search goes on with the next one.  The
-best trial's model becomes that of the RUN, and the weights of the others are removed.
+best trial's model becomes that of the RUN, and the weights of the others are removed.  Where a
+trial's loss or gradient is not finite it has failed, and the next one begins.
 """
 
 import json
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any, Final
 from tidybert.checkpoints.metadata import METADATA_FILE
 from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.configuration import BertConfig
-from tidybert.errors import TrainingError, UsageError
+from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.finetuning.run import FinetunedModel
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.runs import is_finished
@@ -37,14 +39,16 @@ class Trial:
     """What one run came to.
 
     ``varied`` are the arguments in which it differs from the others; ``collapsed`` is the one
-    answer that it gives to everything, where it does.
+    answer that it gives to everything, where it does.  ``error`` says why there are no metrics,
+    where the trial failed.
     """
 
     name: str
     varied: dict[str, Any]
     metrics: dict[str, Any]
     seconds: float
-    collapsed: str | None
+    collapsed: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,14 +62,22 @@ class Trials:
     best: Trial
     num_untried: int
 
+    @property
+    def num_failed(self) -> int:
+        """How many of the trials have no metrics."""
+        return len(self.trials) - len(_finished(self.trials))
+
     def spread(self, metric: str) -> tuple[float, float]:
-        """Mean and standard deviation (n - 1) of a metric over the trials."""
-        values = [each.metrics[metric] for each in self.trials]
+        """Mean and standard deviation (n - 1) of a metric over the trials that did not fail."""
+        values = [each.metrics[metric] for each in _finished(self.trials)]
         return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 Variants = Sequence[tuple[str, dict[str, Any]]]
 """A name, and the arguments that it changes."""
+
+Train = Callable[[TrainingArguments, Path, bool], FinetunedModel]
+"""Trains with these arguments into this directory; the third is whether to resume."""
 
 
 def seed_variants(arguments: TrainingArguments, count: int) -> Variants:
@@ -92,7 +104,7 @@ def search_variants(config: BertConfig) -> Variants:
 
 
 def run_trials(
-    train: Callable[[TrainingArguments, Path, bool], FinetunedModel],
+    train: Train,
     arguments: TrainingArguments,
     variants: Variants,
     *,
@@ -104,42 +116,38 @@ def run_trials(
     """Train each variant, and leave the best one's model in ``run``.
 
     Args:
-        train: trains with these arguments into this directory, resuming where there is something.
+        train: see Train.
         metric: decides, the higher the better.
         time_limit: seconds of training; a trial begins only if it should end within them, as far as
             the speed of those before it tells.  The first always does.
 
-    Raises what ``train`` raises; what was finished before stands in trials.json.
+    Raises TrainingError where all trials failed, and what ``train`` raises but for DivergedError;
+    what was finished before stands in trials.json.
     """
     path = run / "trials.json"
-    finished = {each.name: each for each in _read(path)}
+    known = {each.name: each for each in _read(path)}
     done: list[Trial] = []
     untried = 0
     for number, (name, varied) in enumerate(variants, start=1):
-        if name not in finished:
+        if name not in known:
             epochs = float(varied.get("num_train_epochs", arguments.num_train_epochs))
             if time_limit is not None and _expected(done, arguments, epochs) > time_limit:
                 untried += 1
                 continue
             note(f"trial {number} of {len(variants)}: {name}")
             directory = run / "trials" / name
-            if is_finished(directory):
-                # Killed before it was written down: what it came to is not known any more.
-                shutil.rmtree(directory)
-            result = train(replace(arguments, **varied), directory, directory.exists())
-            finished[name] = Trial(
-                name,
-                varied,
-                dict(result.result.metrics),
-                result.result.seconds,
-                collapsed_to(result.result.metrics, result.task.label_names),
-            )
-            _write(path, list(finished.values()))
+            known[name] = _run_trial(train, arguments, name, varied, directory)
+            _write(path, list(known.values()))
             shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
-        done.append(finished[name])
+        done.append(known[name])
         note(_line(done[-1], metric))
-        _keep_best_weights(run, done, metric)
-    best = _best(done, metric)
+        _keep_best_weights(run, _finished(done), metric)
+    if not _finished(done):
+        raise TrainingError(
+            f"all {len(done)} trials failed ({path} says why each did); give other arguments and a "
+            f"new --out. The first: {done[0].error}"
+        )
+    best = _best(_finished(done), metric)
     _take(run / "trials" / best.name, run)
     return Trials(tuple(done), best, untried)
 
@@ -163,30 +171,53 @@ def check_search(arguments: TrainingArguments) -> None:
             raise UsageError(f"{flag} is given, but --search is to find it: leave out one of them")
 
 
+def _run_trial(
+    train: Train, arguments: TrainingArguments, name: str, varied: dict[str, Any], directory: Path
+) -> Trial:
+    if is_finished(directory):
+        # Killed before it was written down: what it came to is not known any more.
+        shutil.rmtree(directory)
+    begin = time.perf_counter()
+    try:
+        trained = train(replace(arguments, **varied), directory, directory.exists())
+    except DivergedError as error:
+        return Trial(name, varied, {}, time.perf_counter() - begin, error=str(error))
+    result = trained.result
+    collapsed = collapsed_to(result.metrics, trained.task.label_names)
+    return Trial(name, varied, dict(result.metrics), result.seconds, collapsed)
+
+
+def _finished(trials: Iterable[Trial]) -> list[Trial]:
+    return [each for each in trials if each.error is None]
+
+
 def _line(trial: Trial, metric: str) -> str:
+    if trial.error is not None:
+        return f"{trial.name}: it failed: {trial.error}"
     line = f"{trial.name}: {metric} {trial.metrics[metric]:.4f} on dev, {trial.seconds:.0f} s"
     if trial.collapsed is not None:
         line += f"; it collapsed: every example is given the class {trial.collapsed!r}"
     return line
 
 
-def _expected(done: Iterable[Trial], arguments: TrainingArguments, epochs: float) -> float:
-    """Seconds of training after a trial of so many epochs, 0 before the first."""
-    spent = sum(each.seconds for each in done)
+def _expected(done: Sequence[Trial], arguments: TrainingArguments, epochs: float) -> float:
+    """Seconds of training after a trial of so many epochs, as fast as those that did not fail."""
+    finished = _finished(done)
+    seconds = sum(each.seconds for each in finished)
     passes = sum(
-        float(each.varied.get("num_train_epochs", arguments.num_train_epochs)) for each in done
+        float(each.varied.get("num_train_epochs", arguments.num_train_epochs)) for each in finished
     )
-    return spent + spent / passes * epochs if passes else 0.0
+    spent = sum(each.seconds for each in done)
+    return spent + seconds / passes * epochs if passes else spent
 
 
 def _best(trials: Sequence[Trial], metric: str) -> Trial:
     return max(trials, key=lambda each: float(each.metrics[metric]))
 
 
-def _keep_best_weights(run: Path, done: Sequence[Trial], metric: str) -> None:
-    best = _best(done, metric)
-    for each in done:
-        if each is not best:
+def _keep_best_weights(run: Path, finished: Sequence[Trial], metric: str) -> None:
+    for each in finished:
+        if each is not _best(finished, metric):
             (run / "trials" / each.name / "model.safetensors").unlink(missing_ok=True)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import TrainingError, UsageError
+from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.arguments import TrainingArguments
@@ -150,8 +150,9 @@ class Trainer:
     def train(self) -> TrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
 
-        Raises TrainingError where the loss or the gradient is not finite (before the update), and
-        TrainingInterrupted after a signal, once a checkpoint is written.
+        Raises DivergedError where the loss or the gradient is not finite (before the update),
+        TrainingInterrupted after a signal, once a checkpoint is written, and TrainingError where
+        none can be.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
         if self.vocabulary is not None:
@@ -222,7 +223,7 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.optimizer.zero_grad()
-            raise TrainingError(self._not_finite(loss, norm, chosen))
+            raise DivergedError(self._not_finite(loss, norm, chosen))
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state.step += 1
