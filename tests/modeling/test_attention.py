@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -282,6 +283,32 @@ def test_the_variable_length_kernel_is_given_what_it_documents(
         query, key_value = query_key_value[rows.first_rows, :WIDTH], query_key_value[:, WIDTH:]
         first = first_row_attention(query, key_value, rows, HEADS, 0.0)
         torch.testing.assert_close(first, expected[rows.first_rows], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "probability", "capability", "expected"),
+    [
+        (torch.bfloat16, 64, 0.0, (8, 0), True),
+        (torch.float16, 32, 0.0, (9, 0), True),
+        (torch.float32, 64, 0.0, (9, 0), False),
+        (torch.bfloat16, 64, 0.1, (9, 0), False),
+        (torch.bfloat16, 12, 0.0, (9, 0), False),
+        (torch.bfloat16, 320, 0.0, (9, 0), False),
+        (torch.float16, 64, 0.0, (7, 5), False),
+    ],
+)
+def test_the_variable_length_kernel_is_asked_for_what_it_can_do(
+    dtype: torch.dtype,
+    width: int,
+    probability: float,
+    capability: tuple[int, int],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: capability)
+    on_cuda: Any = SimpleNamespace(is_cuda=True, dtype=dtype, device=None)
+
+    assert module._varlen_fits(on_cuda, width, probability) is expected
 
 
 @pytest.mark.parametrize("lengths", BATCHES)

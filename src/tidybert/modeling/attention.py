@@ -29,6 +29,8 @@ _GROUP_COST = 1024
 # has, take a fifth less time without padding and the copies that it needs, and batches of 32
 # sentences in a file's order about as much.
 _GROUP_COST_FORWARD = 0
+# Flash attention's.
+_WIDEST_HEAD = 256
 
 
 def attention(
@@ -38,7 +40,7 @@ def attention(
 
     ``causal`` lets a token see only itself and what stands before it.
     """
-    if _varlen_fits(query_key_value, probability):
+    if _varlen_fits(query_key_value, query_key_value.shape[1] // (3 * num_heads), probability):
         return _varlen(query_key_value, rows, num_heads, causal)
     on_cpu = query_key_value.device.type == "cpu" and query_key_value.dtype == torch.float32
     is_trained = torch.is_grad_enabled() and query_key_value.requires_grad
@@ -106,9 +108,9 @@ def first_row_attention(
     ``query`` (B, H) is of those tokens, ``key_value`` (T, 2H) of all; ``probability`` drops
     attention weights.
     """
-    if _varlen_fits(query, probability):
-        return _varlen_first(query, key_value, rows, num_heads)
     width = query.shape[1] // num_heads
+    if _varlen_fits(query, width, probability):
+        return _varlen_first(query, key_value, rows, num_heads)
     parts = []
     groups = rows.groups(_group_cost(key_value))
     for group in groups:
@@ -264,11 +266,15 @@ def _put(target: Tensor, block: Tensor, group: Group) -> None:
         target.index_copy_(0, group.rows, _tokens(block, group))
 
 
-def _varlen_fits(query_key_value: Tensor, probability: float) -> bool:
+def _varlen_fits(hidden: Tensor, head_width: int, probability: float) -> bool:
+    """Whether the kernel takes it: flash attention, which has no dropout, from Ampere on."""
     return (
-        query_key_value.is_cuda
-        and query_key_value.dtype in (torch.float16, torch.bfloat16)
+        hidden.is_cuda
+        and hidden.dtype in (torch.float16, torch.bfloat16)
         and probability == 0.0
+        and head_width % 8 == 0
+        and head_width <= _WIDEST_HEAD
+        and torch.cuda.get_device_capability(hidden.device) >= (8, 0)
     )
 
 

@@ -12,13 +12,19 @@ def is_mixed(precision: str, device: torch.device) -> bool:
     """
     if device.type == "cpu":
         return precision == "bfloat16"
-    can = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    can = device.type == "cuda" and _has_bfloat16(device)
     if precision == "bfloat16" and not can:
         raise UsageError(
             f"--precision bfloat16 needs a CPU or a CUDA device that has it, and the model is on "
             f"{device}: use float32, or auto"
         )
     return can and precision != "float32"
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether a CUDA device multiplies in bfloat16 by itself; before Ampere it is made to seem so."""
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def autocast(device: torch.device, mixed: bool) -> torch.autocast:
