@@ -116,9 +116,8 @@ def test_windows_leave_nothing_out_and_weigh_one(
     count: int, length: int, doc_stride: int | None
 ) -> None:
     if doc_stride is not None and doc_stride > length - 2:
-        if count + 2 > length:
-            with pytest.raises(UsageError, match=f"--doc-stride {doc_stride}: .* give 1 to"):
-                read([numbers(count)], length, "windows", doc_stride)
+        with pytest.raises(UsageError, match=f"--doc-stride {doc_stride}: .* give 1 to"):
+            read([numbers(count)], length, "windows", doc_stride)
         return
 
     found = read([numbers(count)], length, "windows", doc_stride)
@@ -167,11 +166,44 @@ def test_a_first_text_that_is_long_is_cut_and_told(
     assert {one.truncated for one in found} == {kept < first}
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(5, 24))
-def test_windows_of_pairs_fit_and_show_all_of_the_second(
-    first: int, second: int, length: int
+@pytest.mark.parametrize(
+    ("first", "second", "doc_stride", "kept", "num_windows"),
+    [
+        (200, 3, 32, 58, 1),  # the second needs no step
+        (31, 200, 32, 29, 7),  # half of the room less what the step needs
+        (29, 200, 32, 29, 7),
+        (31, 200, 31, 30, 7),
+        (31, 200, 60, 1, 4),
+    ],
+)
+def test_a_long_step_leaves_the_first_text_less(
+    first: int, second: int, doc_stride: int, kept: int, num_windows: int
 ) -> None:
-    found = read([(numbers(first), numbers(second, 2000))], length, "windows")
+    found = read([(numbers(first), numbers(second, 2000))], 64, "windows", doc_stride)
+
+    assert len(found) == num_windows
+    assert {len(sides(one)[0]) for one in found} == {kept}
+    seen = {each for one in found for each in sides(one)[1]}
+    assert seen == set(range(2000, 2000 + second))
+    assert {one.truncated for one in found} == {kept < first}
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(5, 24),
+    st.one_of(st.none(), st.integers(1, 24)),
+)
+def test_windows_of_pairs_fit_and_show_all_of_the_second(
+    first: int, second: int, length: int, doc_stride: int | None
+) -> None:
+    if doc_stride is not None and doc_stride > length - 4:
+        # Whatever the texts are, so that no later one is refused what others were trained with.
+        with pytest.raises(UsageError, match=f"--doc-stride {doc_stride}: .* give 1 to"):
+            read([(numbers(first), numbers(second, 2000))], length, "windows", doc_stride)
+        return
+
+    found = read([(numbers(first), numbers(second, 2000))], length, "windows", doc_stride)
 
     assert all(len(one.input_ids) <= length for one in found)
     assert {each for one in found for each in sides(one)[1]} == set(range(2000, 2000 + second))
@@ -186,6 +218,12 @@ def test_what_has_no_answer_is_refused() -> None:
         read([pair], 9, "head-tail")
     with pytest.raises(UsageError, match=r"--doc-stride 6: .* room for 5 tokens"):
         read([numbers(9)], 7, "windows", 6)
+    with pytest.raises(
+        UsageError,
+        match=r"--doc-stride 9: .* --max-seq-length 12 a window has room for 8 tokens beside one "
+        r"of the first text; give 1 to 8, or --max-seq-length 13, so",
+    ):
+        read([(numbers(1), numbers(1))], 12, "windows", 9)
     with pytest.raises(UsageError, match="--max-seq-length 2 leaves no room"):
         read([numbers(9)], 2, "windows")
     with pytest.raises(DataError, match="line 1 has no second text"):

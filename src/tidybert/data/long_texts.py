@@ -34,7 +34,7 @@ class LongTexts:
     Args:
         mode: truncate keeps the beginning, and of a pair cuts the longer side first; head-tail
             keeps the beginning and the end of a single text; windows reads everything, of a pair
-            the first text beside each window of the second.
+            the first text, or its beginning, beside each window of the second.
         doc_stride: tokens from one window's beginning to the next; see ``windows_of``.
 
     Raises UsageError for a ``doc_stride`` without windows.
@@ -103,12 +103,14 @@ def long_features(
     Of windows there are several Features an example, which share its weight.
 
     Raises what ``example_features`` does, and UsageError for pairs with head-tail, and for a
-    ``doc_stride`` that is longer than a window.
+    ``doc_stride`` that is longer than a window, whether or not a text needs several.
     """
     features = example_features(examples, tokenizer, max_seq_length)
     if mode == "truncate":
         return features
     seconds = [one.text_pair for one in examples if one.text_pair is not None]
+    if doc_stride is not None:
+        _check_step(doc_stride, max_seq_length, of_pairs=bool(seconds))
     if seconds and mode == "head-tail":
         raise UsageError(
             "--long head-tail is for single texts, and these are pairs: give --long windows, "
@@ -132,6 +134,22 @@ def long_features(
 def window_counts(features: Sequence[Features]) -> npt.NDArray[np.int64]:
     """(number of examples,): how many features each has."""
     return np.bincount(np.array([one.example for one in features], dtype=np.int64))
+
+
+def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None:
+    """Raise UsageError for a step that would skip tokens where a text needs several windows.
+
+    The texts at hand have no say in it: a model is not trained with a step that fails on others.
+    """
+    room = max_seq_length - (4 if of_pairs else 2)
+    if doc_stride > room:
+        beside = " beside one of the first text" if of_pairs else ""
+        raise UsageError(
+            f"--doc-stride {doc_stride}: it is the step from window to window, and with "
+            f"--max-seq-length {max_seq_length} a window has room for {room} tokens{beside}; give "
+            f"1 to {room}, or --max-seq-length {max_seq_length + doc_stride - room}, so that no "
+            "token is stepped over"
+        )
 
 
 Ids = npt.NDArray[Any]
@@ -168,11 +186,15 @@ class _Parts:
     def of_pair(self, whole: Features, first: Ids, second: Ids) -> list[Features]:
         """The first text beside each window of the second.
 
-        Half of the room, or what the second leaves, is the first's; it is cut where it is longer.
+        Half of the room, or what the second or a longer step leaves, is the first's; it is cut
+        where it is longer.
         """
         room = self.max_seq_length - 3
-        kept = min(len(first), max(room // 2, room - max(1, len(second))))
-        windows = windows_of(len(second), room - kept, self.doc_stride)
+        beside_windows = min(room // 2, room - (self.doc_stride or 1))
+        kept = min(len(first), max(beside_windows, room - max(1, len(second))))
+        width = room - kept
+        # One window takes no step, and may be shorter than it.
+        windows = windows_of(len(second), width, self.doc_stride if len(second) > width else None)
         return [
             self._sequence(
                 whole,
