@@ -126,6 +126,23 @@ def test_it_tells_what_was_cut_and_what_was_read_in_windows(
     assert told in capsys.readouterr().err
 
 
+def test_tags_are_taken_for_what_they_were_in_training(
+    tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    train, few, run = (tmp_path / name for name in ("train.conll", "few.conll", "run"))
+    train.write_text("we S\nthe B\nold M\ncat E\n\n" * 8)
+    few.write_text("we S\nthe B\ncat E\n")
+    given = ["--train", str(train), "--dev", str(few), "--out", str(run), "--max-steps", "1"]
+    given += ["--max-seq-length", "16"]
+
+    assert shell(["finetune", "tag", str(tiny_model), *given]) == 0
+    assert shell(["evaluate", str(run), str(few), "--json"]) == 0
+
+    out, err = capsys.readouterr()
+    assert set(json.loads(out.splitlines()[-1])["per_label"]) <= set("BEMS")
+    assert err.count(f"{few}: tags are classes of words, as in training") == 2
+
+
 def test_a_report_names_questions_by_their_ids(
     tiny_model: Path, tmp_path: Path, capsys: Any
 ) -> None:

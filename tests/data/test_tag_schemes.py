@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.data.tag_schemes import as_iob2, is_entity_tag, kind_of
+from tidybert.data.tag_schemes import TagKind, as_iob2, is_entity_tag, kind_of
 from tidybert.metrics.entities import Entity, entities
 
 # The same two sentences: two persons that touch, a place, an organisation of three words.
@@ -85,6 +85,13 @@ def test_classes_of_words_are_no_entities() -> None:
     assert kind_of([["O", "O"]]).scheme == "IOB2"
     assert kind_of([["B", "I", "O"], ["O"]]) == kind_of([["B-_", "I-_", "O"], ["O"]])
     assert as_iob2(["B", "I", "O"]) == ("B-_", "I-_", "O")
+
+
+def test_what_tags_mark_can_be_known() -> None:
+    letters = [["S", "B", "E"], ["B", "I", "E"]]
+    assert kind_of(letters).scheme == "IOBES"
+    assert kind_of(letters, of_entities=False) == TagKind(None, [], [])
+    assert kind_of([["NN", "O"], ["B"]], of_entities=True) == TagKind("IOB2", [(0, 0)], [])
 
 
 def test_what_is_no_tag_among_tags_of_entities_is_told_by_its_place() -> None:

@@ -156,6 +156,20 @@ def test_classes_of_words(write: Any) -> None:
     assert "classes of words, and no entities are scored" in report.notes[0]
 
 
+def test_a_model_knows_what_tags_mark(write: Any) -> None:
+    path, report = write("a.conll", "我 S\n北 B\n京 E\n"), ReadReport()
+
+    (guessed,) = read_tagged(path, need_label=True)
+    (example,) = read_tagged(path, need_label=True, report=report, of_entities=False)
+
+    assert guessed.tags == ("B-_", "B-_", "I-_")
+    assert example.tags == ("S", "B", "E")
+    assert report.notes == ["tags are classes of words, as in training, and no entities are scored"]
+    path = write("b.conll", "dogs NNS\nbark O\n")
+    with pytest.raises(DataError, match=r"'NNS' of the word 'dogs' .* which those in training"):
+        list(read_tagged(path, need_label=True, of_entities=True))
+
+
 def test_bad_sentences_are_told_by_their_lines(write: Any) -> None:
     content = b"a x O\nb O\nc x\n\nd x PER\n\ne x B-x\n\nf \xff O\ng x I-x\nh x ?\n\ni x O\nj x x\n"
     path = write("a.conll", content)

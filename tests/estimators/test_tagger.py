@@ -102,6 +102,19 @@ def test_other_tags_are_scored_by_word(thorough: Quick, toy_tags: Data) -> None:
     assert fitted.score(X, parts) > 0.9
 
 
+def test_tags_are_scored_as_those_that_were_learned(
+    tagger: BertTagger, thorough: Quick, toy_tags: Data
+) -> None:
+    X, y = toy_tags(48)
+    letters = {"O": "S", "B-animal": "B", "B-colour": "M"}
+    parts = [[letters[tag] for tag in tags] for tags in y]
+    fitted = BertTagger(**thorough).fit(X, parts)
+    few = [number for number, tags in enumerate(parts) if "M" not in tags]
+    assert fitted.score([X[at] for at in few], [parts[at] for at in few]) > 0.9
+    with pytest.raises(DataError, match=r"^y\[0\]\[0\] is 'NN', and those in training are of ent"):
+        tagger.score([["red"]], [["NN"]])
+
+
 def test_the_same_seed_gives_the_same_bits(quick: Quick, toy_tags: Data) -> None:
     X, y = toy_tags(32)
     torch.manual_seed(3)

@@ -1,5 +1,6 @@
 """tag: labels, loss, words in windows, entities with their places, metrics and calibration."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
+from tidybert.data.options import ReadOptions
 from tidybert.data.tagged import TaggedExample
 from tidybert.data.tagged_files import read_tagged
 from tidybert.errors import ConfigError, DataError
@@ -91,6 +93,21 @@ def test_a_task_is_found_again_by_its_metadata(tiny_config: Callable[..., BertCo
     with pytest.raises(ConfigError, match="tag needs label_names"):
         task_for(ModelMetadata("tag"))
     assert task_class("tag", TaskOptions(doc_stride=3)) is Tagging
+
+
+def test_a_task_reads_tags_as_those_it_learned(tmp_path: Path) -> None:
+    """A file of few tags is not guessed at: that it lacks M is no reason to take S for a prefix."""
+    (tmp_path / "a.conll").write_text("a S\nb B\nc E\n")
+
+    def tags_of(task: Tagging | type[Tagging]) -> list[Any]:
+        stream = task.read(tmp_path / "a.conll", ReadOptions(), need_label=True)
+        return [one.tags for one in stream]
+
+    assert tags_of(Tagging) == [("B-_", "B-_", "I-_")]
+    words = Tagging(["B", "E", "M", "S"])
+    assert tags_of(words) == [("S", "B", "E")]
+    assert tags_of(pickle.loads(pickle.dumps(words))) == [("S", "B", "E")]
+    assert tags_of(Tagging(["O", "B-_", "I-_"])) == [("B-_", "B-_", "I-_")]
 
 
 def test_sentences_with_equal_words_stay_on_one_side() -> None:

@@ -108,14 +108,16 @@ def finetune(
         return
     check_run(out, resume)
     examples = _read(chosen, train, read, skip_bad_rows)
-    held_out = _read(chosen, dev, read, skip_bad_rows) if dev else None
-    if held_out is None:
+    if dev:
+        job = chosen.from_examples(examples, options)
+        held_out = _read(job, dev, read, skip_bad_rows)
+    else:
         examples, held_out = chosen.hold_out(examples, dev_fraction, arguments.seed)
+        job = chosen.from_examples(examples, options)
         note(
             f"no --dev: {len(held_out):,} of {len(examples) + len(held_out):,} examples are held "
             "out to measure on"
         )
-    job = chosen.from_examples(examples, options)
 
     def train_run(given: TrainingArguments, run: Path, resumed: bool) -> FinetunedModel:
         with shown_training(job.metric, given.train_batch_size) as callbacks:
@@ -189,7 +191,9 @@ def _given(*groups: Any) -> dict[str, Any]:
     return {name: value for group in groups for name, value in asdict(group).items()}
 
 
-def _read(task: "type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool) -> list[Any]:
+def _read(
+    task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
+) -> list[Any]:
     from tidybert.data.examples import ReadReport
 
     report = ReadReport()

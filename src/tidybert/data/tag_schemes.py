@@ -49,17 +49,19 @@ def marked_by(tags: Tags, *, of_entities: bool) -> Tags:
     return [each.type for each in entities(tags)] if of_entities else tags
 
 
-def kind_of(sentences: Sequence[Tags]) -> TagKind:
+def kind_of(sentences: Sequence[Tags], of_entities: bool | None = None) -> TagKind:
     """Tell what tags are from all of them.
 
-    They mark entities where each is O or has a prefix.  Where some have a prefix and a type (B-PER)
-    and others are no tags of entities, those others are wrong; else they are classes of words, such
-    as parts of speech.  The scheme is the one that most sentences keep to, of equals the first of
-    SCHEMES.
+    Whether they mark entities may be known; else they do where each is O or has a prefix, as a bare
+    B has, and where some have a prefix and a type (B-PER).  Those that are then no tags of entities
+    are wrong.  Other tags are classes of words, such as parts of speech.  The scheme is the one
+    that most sentences keep to, of equals the first of SCHEMES.
     """
     seen = {tag for tags in sentences for tag in tags}
     strange = {tag for tag in seen if not is_entity_tag(tag)}
-    if strange and not any(len(tag) > 2 for tag in seen - strange):
+    if of_entities is None:
+        of_entities = not strange or any(len(tag) > 2 for tag in seen - strange)
+    if not of_entities:
         return TagKind(None, [], [])
     wrong = [
         (number, place)

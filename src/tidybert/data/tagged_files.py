@@ -46,14 +46,16 @@ def read_tagged(
     need_label: bool,
     skip_bad_rows: bool = False,
     report: ReadReport | None = None,
+    of_entities: bool | None = None,
 ) -> Iterator[TaggedExample]:
     """Read a file, or standard input for "-", as examples in the file's order.
 
     With ``need_label`` the whole file is read first, for only all tags together tell what they
-    mark (``report.notes`` says what); without, tags are not looked at, and memory is constant for
-    every format but json.  What a file ending in .txt holds follows from this too: CoNLL columns,
-    or a raw text a line.  Standard input is JSON lines where its first byte is ``{``, else the
-    same.  Bad rows are treated as in ``good_rows``; in CoNLL columns a row is a sentence.
+    mark (``report.notes`` says what), or at least in which scheme, where ``of_entities`` says
+    whether they mark entities; without, tags are not looked at, and memory is constant for every
+    format but json.  What a file ending in .txt holds follows from this too: CoNLL columns, or a
+    raw text a line.  Standard input is JSON lines where its first byte is ``{``, else the same.
+    Bad rows are treated as in ``good_rows``; in CoNLL columns a row is a sentence.
 
     Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
     and UsageError for options that do not fit the file's format.
@@ -63,7 +65,7 @@ def read_tagged(
     report.path = str(path)
     rows = _rows(options, report, need_label=need_label)
     if need_label:
-        rows = _with_kind(list(rows), report)
+        rows = _with_kind(list(rows), report, of_entities)
     yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
 
 
@@ -207,17 +209,19 @@ def _raw_texts(
 
 
 def _with_kind(
-    rows: Sequence[TaggedExample | Problem], report: ReadReport
+    rows: Sequence[TaggedExample | Problem], report: ReadReport, of_entities: bool | None
 ) -> Iterator[TaggedExample | Problem]:
     """The rows with entities in IOB2, and problems where tags are none."""
     examples = [row for row in rows if isinstance(row, TaggedExample)]
     sentences = [one.tags or () for one in examples]
-    kind = kind_of(sentences)
+    kind = kind_of(sentences, of_entities)
     # The first wrong tag of a sentence is the one that is told.
     wrong = dict(reversed(kind.wrong))
     if kind.scheme is None:
         report.notes.append(
             "no tag begins with B- or I-: tags are classes of words, and no entities are scored"
+            if of_entities is None
+            else "tags are classes of words, as in training, and no entities are scored"
         )
     elif any(one.text is None for one in examples):
         read_as = "" if kind.scheme == "IOB2" else ", read as IOB2"
@@ -228,6 +232,7 @@ def _with_kind(
             f"tags (the first on line {examples[kind.unusual[0]].row}), as where I- begins an "
             "entity; read as conlleval reads them"
         )
+    others = "other tags" if of_entities is None else "those in training"
     number = -1
     for row in rows:
         if isinstance(row, Problem):
@@ -243,7 +248,7 @@ def _with_kind(
             yield Problem(
                 line,
                 f"the tag {tags[place][:40]!r} of the word {row.words[place][:40]!r} is none of "
-                "entities, which other tags are: O, or B- or I- and a type, is expected",
+                f"entities, which {others} are: O, or B- or I- and a type, is expected",
             )
         else:
             yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))

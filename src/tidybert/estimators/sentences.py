@@ -21,8 +21,12 @@ def read_sentences(X: Any) -> list[tuple[str, ...]]:
     return sentences
 
 
-def read_tags(y: Any, sentences: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+def read_tags(
+    y: Any, sentences: Sequence[Sequence[str]], of_entities: bool | None = None
+) -> list[tuple[str, ...]]:
     """The tags of each sentence, those of entities in IOB2 whatever their scheme is.
+
+    ``of_entities`` says whether they mark entities, where a model has learned that.
 
     Raises DataError for other lengths than X's, and for tags of which some mark entities and others
     are none.
@@ -40,11 +44,12 @@ def read_tags(y: Any, sentences: Sequence[Sequence[str]]) -> list[tuple[str, ...
             )
         if "" in ours:
             raise DataError(f"y[{number}][{ours.index('')}] is empty: expected a tag for each word")
-    kind = kind_of(tags)
+    kind = kind_of(tags, of_entities)
     if kind.wrong:
         number, place = kind.wrong[0]
+        others = "other tags" if of_entities is None else "those in training"
         raise DataError(
-            f"y[{number}][{place}] is {tags[number][place]!r}, and other tags are of entities: "
+            f"y[{number}][{place}] is {tags[number][place]!r}, and {others} are of entities: "
             f"expected O, or B- or I- and a type ({count_of(len(kind.wrong), 'word')} in all)"
         )
     return tags if kind.scheme is None else [as_iob2(each) for each in tags]

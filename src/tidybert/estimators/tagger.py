@@ -21,7 +21,7 @@ class BertTagger(BertEstimator):
 
     X are sentences, each a list of words, and y a list of tags for each.  Where every tag is O or
     has a prefix (B-PER) they mark entities; these may be in IOB1, IOB2, IOBES or BILOU, and are
-    predicted in IOB2.
+    predicted in IOB2.  What y of ``fit`` is, y of ``score`` is taken for.
 
     The parameters are those of BertClassifier but for ``long`` and ``class_weight``.  Sentences
     longer than ``max_seq_length`` are read in windows, ``doc_stride`` tokens apart, and nothing is
@@ -126,7 +126,7 @@ class BertTagger(BertEstimator):
     def score(self, X: Any, y: Any) -> float:
         """The F1 of entities, as conlleval counts it, or the accuracy of other tags."""
         predicted = self.predict(X)
-        tags = read_tags(y, predicted)
+        tags = read_tags(y, predicted, self.task_.of_entities)
         counts = TagCounts.compare(tags, predicted, of_entities=self.task_.of_entities)
         return counts.scores()[self.task_.metric]
 

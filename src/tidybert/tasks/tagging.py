@@ -1,6 +1,7 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -72,6 +73,8 @@ class Tagging:
         self.metric = "f1" if self.of_entities else "accuracy"
         self.temperature = temperature
         self.doc_stride = doc_stride
+        # A file of few tags could be taken for one of another kind: B and E are POS tags too.
+        self.read = partial(self.read, of_entities=self.of_entities)  # type: ignore[method-assign]
 
     @classmethod
     def read(
@@ -82,9 +85,15 @@ class Tagging:
         need_label: bool,
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
+        of_entities: bool | None = None,
     ) -> Iterator[TaggedExample]:
         return read_tagged(
-            path, options, need_label=need_label, skip_bad_rows=skip_bad_rows, report=report
+            path,
+            options,
+            need_label=need_label,
+            skip_bad_rows=skip_bad_rows,
+            report=report,
+            of_entities=of_entities,
         )
 
     @classmethod

@@ -111,7 +111,10 @@ class Task(Protocol[E]):
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
     ) -> Iterator[E]:
-        """The examples of a file, as a stream; see ``data.readers.read_examples``."""
+        """The examples of a file, as a stream; see ``data.readers.read_examples``.
+
+        Called on a task and not on its class, it may read labels as those that were learned.
+        """
         ...
 
     @classmethod
