@@ -87,8 +87,8 @@ def scored() -> Make:
         expected = random.uniform(0, 5, count).round(2)
         predicted = (expected + random.normal(scale=0.5, size=count)).round(4)
         judgements = [
-            Judgement(f"first {at}\nsecond", f"{a:g}", f"{b:g}", None, None, None, at % 9 + 5, at)
-            for at, (a, b) in enumerate(zip(expected, predicted, strict=True))
+            Judgement(f"first {at}\nsecond", repr(a), repr(b), None, None, None, at % 9 + 5, at)
+            for at, (a, b) in enumerate(zip(expected.tolist(), predicted.tolist(), strict=True))
         ]
         metrics = {
             **regression_metrics(expected, predicted),

@@ -183,6 +183,27 @@ def test_the_figures_of_the_contents_stand_on_the_page(classified) -> None:
         assert each["text"].strip() in text
 
 
+def test_scores_are_measured_in_full_and_shown_short(scored) -> None:
+    evaluation = scored(count=2)
+    spelled = [("1234567.8", "1234569.1"), ("0.1", "0.10000000149011612")]
+    judgements = [
+        replace(one, expected=expected, predicted=predicted)
+        for one, (expected, predicted) in zip(evaluation.judgements, spelled, strict=True)
+    ]
+    contents = report_contents(replace(evaluation, judgements=judgements))
+    errors = next(
+        each
+        for each in parsed(report_page(contents)).iter("ol")
+        if each.get("aria-label") == "Errors"
+    )
+
+    assert contents["errors"]["shown"][0]["residual"] == pytest.approx(1.3)
+    assert contents["scores"]["mean_absolute_error"] == pytest.approx(0.65)
+    assert contents["errors"]["shown"][1]["predicted"] == "0.10000000149011612"
+    assert [each.text for each in errors.iter("span")][0::3] == ["1234568", "0.1"]
+    assert [each.text for each in errors.iter("span")][1::3] == ["1234569", "0.1"]
+
+
 def test_the_dev_part_is_named_where_the_temperature_was_fitted_on_it(classified) -> None:
     assert "calibration is flattered" in page_of(classified())
     assert "calibration is flattered" not in page_of(classified(temperature=None))

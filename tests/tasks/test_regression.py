@@ -82,4 +82,14 @@ def test_metrics_are_correlations() -> None:
     assert Regression().scorer(outputs, features, examples)(np.arange(4)) == metrics
     assert Regression().scorer(outputs, features, examples)(np.array([0, 0]))["mse"] == 1.0
     judged = Regression().judgements(outputs, features, examples)
-    assert (judged[0].expected, judged[0].predicted, judged[0].correct) == ("1", "2", None)
+    assert (judged[0].expected, judged[0].predicted, judged[0].correct) == ("1.0", "2.0", None)
+
+
+def test_judgements_spell_scores_in_full() -> None:
+    features, examples = make_features(2), examples_of("1234567.8", "0.1")
+    Regression().add_labels(features, examples)
+
+    judged = Regression().judgements(rows_of([1234569.125, 0.1]), features, examples)
+
+    assert [float(one.expected) for one in judged] == [1234567.8, 0.1]
+    assert [float(one.predicted) for one in judged] == [1234569.125, float(np.float32(0.1))]

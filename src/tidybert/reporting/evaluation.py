@@ -45,7 +45,7 @@ class Evaluation:
         date: when it was measured, as it is to be shown.
         metrics: as the task gives them, numbers and tables, with the counts of an Examination.
         judgements: one an example.  Those without ``correct`` are of scores, and their expected
-            and predicted spell numbers.
+            and predicted spell numbers in full.
         max_seq_length: tokens that an example was cut to.
         meanings: what the metrics say, in the order they are shown.
         metric: the one that picked the model's weights.

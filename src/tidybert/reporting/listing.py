@@ -78,8 +78,7 @@ def _example_list(examples: Sequence[Mapping[str, Any]], label: str) -> Markup:
 
 def _item(example: Mapping[str, Any]) -> Markup:
     answers = [
-        ("expected", example["expected"]),
-        ("predicted", example["predicted"]),
+        *((key, _answer(key, example)) for key in ("expected", "predicted")),
         *((name, example[key]) for key, name in _FACTS.items() if key in example),
     ]
     # Wholly right and wholly wrong are seen from the answers.
@@ -100,6 +99,12 @@ def _item(example: Mapping[str, Any]) -> Markup:
         tag("div", shortened(example["text"], LONGEST_TEXT), class_="text"),
         tag("p", " · ".join([_place(example), *numbers]), class_="facts"),
     )
+
+
+def _answer(key: str, example: Mapping[str, Any]) -> str:
+    """An answer; of a score, which is given in full, the seven digits that float32 has."""
+    value: str = example[key]
+    return f"{float(value):.7g}" if "residual" in example else value
 
 
 def _place(example: Mapping[str, Any]) -> str:

@@ -105,8 +105,8 @@ class Regression(TextTask):
         return [
             Judgement(
                 text=shown_text(example),
-                expected=f"{one.label:g}",
-                predicted=f"{value:g}",
+                expected=repr(one.label),
+                predicted=repr(float(value)),
                 correct=None,
                 confidence=None,
                 expected_probability=None,
