@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -106,6 +107,38 @@ def test_json_is_one_object(tiny_model: Path, shards: Path, tmp_path: Path, caps
     assert printed["num_steps"] == 3
     assert printed["num_bad_steps"] == 0
     assert "nsp_loss" not in printed
+
+
+def test_tensorboard_is_told_each_figure_once(
+    tiny_model: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[Any] = []
+
+    class SummaryWriter:
+        def __init__(self, directory: Path, purge_step: int) -> None:
+            self.directory, self.purge_step = directory, purge_step
+            self.figures: list[tuple[str, int]] = []
+            self.is_closed = False
+            writers.append(self)
+
+        def add_scalar(self, name: str, _value: float, step: int) -> None:
+            self.figures.append((name, step))
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    module = ModuleType("torch.utils.tensorboard")
+    monkeypatch.setattr(module, "SummaryWriter", SummaryWriter, raising=False)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    run = tmp_path / "run"
+
+    assert shell(command(tiny_model, shards, run, "--tensorboard", "--logging-steps", "1")) == 0
+
+    (writer,) = writers
+    assert (writer.directory, writer.purge_step, writer.is_closed) == (run / "tensorboard", 1, True)
+    assert [step for name, step in writer.figures if name == "train/loss"] == [1, 2, 3]
+    assert ("eval/loss", 3) in writer.figures
+    assert len(set(writer.figures)) == len(writer.figures)
 
 
 def test_what_is_wrong_is_said(

@@ -123,6 +123,10 @@ def test_another_number_of_processes_goes_on_with_the_same_instances(
 def begun_at(step: int, other: Path, run: Path) -> Path:
     """A RUN that stands where another one stood after a step."""
     shutil.copytree(other / "checkpoints" / f"step-{step}", run / "checkpoints" / f"step-{step}")
+    # What a kill leaves of the next one, which one process must remove for all.
+    partial = run / "checkpoints" / ".step-9.0.partial"
+    partial.mkdir()
+    (partial / "model.safetensors").touch()
     return run
 
 
@@ -136,6 +140,7 @@ def test_shards_have_the_losses_of_one_process_and_one_goes_on_from_them(
 
     assert done.returncode == 0, done.stderr
     assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
+    assert json.loads((two / "config.json").read_text())["architectures"] == ["BertForPreTraining"]
     expected, found = read_tensors(one), read_tensors(two)
     assert found.keys() == expected.keys()
     for name, each in found.items():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -283,6 +284,28 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
     assert len(noted[0]["position"]) == 4
 
 
+def test_a_bad_step_that_is_done_again_is_noted_once(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, given = tmp_path / "run", {"save_steps": 6, "save_total_limit": 2}
+    bad = BadLoss({5, 8})
+    monkeypatch.setattr("tidybert.pretraining.run.loss_parts", bad)
+
+    def report(done: PretrainingReport) -> None:
+        bad.report(done)
+        if done.step == 9:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TrainingInterrupted):
+        small(run, callbacks=PretrainingCallbacks(step=report), **given)
+    # As if it had been killed before it could write this one.
+    shutil.rmtree(run / "checkpoints" / "step-9")
+    result = small(run, callbacks=PretrainingCallbacks(step=bad.report), resume=True, **given)
+
+    assert [line["step"] for line in lines_of(run / "bad_steps.jsonl")] == [5, 8]
+    assert result.num_bad_steps == 2
+
+
 def test_too_many_bad_steps_in_a_row_stop_the_run(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,15 +433,32 @@ def test_an_error_of_the_background_writer_is_not_lost(
         small(tmp_path / "run")
 
 
+LOSS = "tidybert.pretraining.run.loss_parts"
+CHECKPOINTED = {"checkpoint_activations": True}
+SMALLER = r"--micro-batch-tokens \d+"
+
+
+@pytest.mark.parametrize(
+    ("place", "given", "advice"),
+    [
+        (LOSS, {}, rf"try {SMALLER}, or --checkpoint-activations\. The result is the same"),
+        ("torch.nn.utils.clip_grad_norm_", CHECKPOINTED, rf"try {SMALLER}\. The result"),
+        ("tidybert.pretraining.held_out.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
+        (LOSS, {**CHECKPOINTED, "micro_batch_tokens": 64, "compile": True}, "try a smaller model"),
+    ],
+)
 def test_too_little_memory_names_a_smaller_micro_batch(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str,
+    given: dict[str, Any],
+    advice: str,
+    small: Small,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr("tidybert.pretraining.run.loss_parts", full)
+    monkeypatch.setattr(place, full)
 
-    with pytest.raises(
-        TrainingError, match=r"too small for \d+ tokens .* --micro-batch-tokens \d+,"
-    ):
-        small(tmp_path / "run")
+    with pytest.raises(TrainingError, match=rf"too small for [\d,]+ tokens at once; {advice}"):
+        small(tmp_path / "run", **given)

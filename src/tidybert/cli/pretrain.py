@@ -63,8 +63,11 @@ def pretrain(
     if resume and is_finished(out):
         note(f"the run in {out} is finished: there is nothing to resume")
         return
-    writer = _tensorboard(out) if tensorboard else None
-    with processes(device) as group, _shown(out, writer) as callbacks:
+    with (
+        _tensorboard(out, tensorboard) as tell,
+        processes(device) as group,
+        _shown(out, tell) as callbacks,
+    ):
         result = run_pretraining(
             model,
             data,
@@ -169,7 +172,12 @@ def _draw_curves(run: Path) -> bool:
     return True
 
 
-def _tensorboard(run: Path) -> Callable[[str, float, int], None]:
+@contextmanager
+def _tensorboard(run: Path, wanted: bool) -> "Iterator[Callable[[str, float, int], None] | None]":
+    """What writes a figure for TensorBoard: name, value, step; None where it is not wanted."""
+    if not wanted:
+        yield None
+        return
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -180,11 +188,16 @@ def _tensorboard(run: Path) -> Callable[[str, float, int], None]:
 
     def add(name: str, value: float, step: int) -> None:
         if not writers:
-            # Not before the first figure: until then RUN must be empty.
-            writers.append(SummaryWriter(run / "tensorboard"))
+            # Not before the first figure: until then RUN must be empty.  Of a run that was resumed
+            # the figures from this step on are written again.
+            writers.append(SummaryWriter(run / "tensorboard", purge_step=step))
         writers[0].add_scalar(name, value, step)
 
-    return add
+    try:
+        yield add
+    finally:
+        for each in writers:
+            each.close()
 
 
 def _clock(seconds: float) -> str:

@@ -89,6 +89,8 @@ def pretrain(
     corpus = TokenCorpus(data)
     torch.manual_seed(arguments.seed)
     network, config = build_model(model, corpus, arguments, instances, callbacks.note)
+    # Sharding gives it a class of another name.
+    architecture = type(network).__name__
     check_lengths(arguments, instances.max_seq_length, config.max_position_embeddings)
     has_corpus_start = is_size(model) and arguments.start == "corpus"
     # Sharding and compiling change the network in place.
@@ -152,6 +154,8 @@ def pretrain(
             f"{share:.1%} of the peak of {processes.size} x {torch.cuda.get_device_name()}"
         )
     weights = snapshot(network.state_dict(), processes.is_first)
+    # All have read the best weights, which are removed below.
+    processes.wait()
     if processes.is_first:
         save_model_directory(
             run,
@@ -164,7 +168,7 @@ def pretrain(
                 settings={"objective": instances.objective},
                 metrics=result.metrics,
             ),
-            architecture=type(network).__name__,
+            architecture=architecture,
         )
         # The best weights now stand at the RUN's root.
         shutil.rmtree(checkpoints_directory(run) / "best", ignore_errors=True)

@@ -1,5 +1,6 @@
 """Write checkpoints in a thread of their own, so that steps go on meanwhile."""
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -9,22 +10,23 @@ from tidybert.training.sharding import whole
 
 
 class BackgroundWriter:
-    """Runs one write at a time; an error of a write is raised by the next call, or by ``wait``."""
+    """Runs writes in their order; an error of one is raised by a later call, or by ``wait``.
+
+    Two at most are not done yet, as each holds a copy of the weights.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._running: Future[None] | None = None
+        self._pending: deque[Future[object]] = deque()
 
     def start(self, write: Callable[[], object]) -> None:
-        """Begin to write, once what was begun before is done."""
-        self.wait()
-        self._running = self._pool.submit(lambda: (write(), None)[1])
+        """Write once what was begun before is done."""
+        self._take(1)
+        self._pending.append(self._pool.submit(write))
 
     def wait(self) -> None:
         """Until all is written; raises what the write raised."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.result()
+        self._take(0)
 
     def close(self) -> None:
         """``wait``, and end the thread."""
@@ -32,6 +34,11 @@ class BackgroundWriter:
             self.wait()
         finally:
             self._pool.shutdown()
+
+    def _take(self, most: int) -> None:
+        """Until so many are not done yet."""
+        while len(self._pending) > most:
+            self._pending.popleft().result()
 
 
 def snapshot(tensors: dict[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:

@@ -34,6 +34,8 @@ class Processes:
 
     def any(self, flag: bool, device: torch.device) -> bool:
         """Whether it is true of any process."""
+        if self.size == 1:
+            return flag  # without waiting for the device
         return bool(self.sum(torch.tensor(float(flag), device=device)).item())
 
     def least(self, value: int, device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, a step's figures or an evaluation's."""
+"""metrics.jsonl and its like: one JSON object a line, a step's figures or an evaluation's."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,10 @@ from tidybert.checkpoints.storage import atomic_write_text
 
 
 class MetricsLog:
-    """Appends to RUN/metrics.jsonl, or keeps nothing where there is no RUN."""
+    """Appends to a file of the RUN, or keeps nothing where there is no RUN."""
 
-    def __init__(self, run: Path | None) -> None:
-        self.path = None if run is None else run / "metrics.jsonl"
+    def __init__(self, run: Path | None, file: str = "metrics.jsonl") -> None:
+        self.path = None if run is None else run / file
 
     def rewind(self, step: int) -> None:
         """Drop the lines after ``step``, which a resumed run writes again."""

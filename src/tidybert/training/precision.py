@@ -22,7 +22,7 @@ def is_mixed(precision: str, device: torch.device) -> bool:
 
 
 def _has_bfloat16(device: torch.device) -> bool:
-    """Whether a CUDA device multiplies in bfloat16 by itself; before Ampere it is made to seem so."""
+    """Whether a CUDA device multiplies in bfloat16 by itself; before Ampere it is only emulated."""
     with torch.cuda.device(device):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 

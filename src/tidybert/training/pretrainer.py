@@ -6,23 +6,21 @@ is random follows from (seed, step, process), and where the stream stands is in 
 a run that was killed goes on with the same bits.
 """
 
-import json
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import nn
 
-from tidybert.checkpoints.storage import atomic_write_text
 from tidybert.errors import TrainingError
 from tidybert.training.background import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
@@ -30,7 +28,11 @@ from tidybert.training.interruption import StopRequest, TrainingInterrupted, sto
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import adamw, muon
 from tidybert.training.precision import autocast, is_mixed
-from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.training.pretraining_arguments import (
+    PretrainingArguments,
+    least_micro_batch,
+    rate_at,
+)
 from tidybert.training.pretraining_steps import (
     Part,
     PretrainingReport,
@@ -46,9 +48,12 @@ from tidybert.training.state import (
     optimizer_tensors,
     read_best,
     read_checkpoint,
+    remove_unfinished,
     write_best,
     write_checkpoint,
 )
+
+BAD_STEPS_FILE: Final = "bad_steps.jsonl"
 
 
 class Pretrainer:
@@ -104,6 +109,7 @@ class Pretrainer:
         counted = {"num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
         self.state = TrainingState(fingerprint, progress={"position": first_position, **counted})
         self.log = MetricsLog(run if self.processes.is_first else None)
+        self.bad_steps = MetricsLog(run if self.processes.is_first else None, BAD_STEPS_FILE)
         self._bad_in_a_row = 0
         self._saved_at = time.perf_counter()
 
@@ -124,12 +130,16 @@ class Pretrainer:
 
     def resume(self) -> list[str]:
         """Go on from the last valid checkpoint; returns notes on any that was passed over."""
+        if self.processes.is_first:
+            remove_unfinished(self.run)
+        self.processes.wait()
         found, notes = read_checkpoint(self.run, self.state.fingerprint)
         if found is not None:
             load_optimizer(self.model, self.optimizer, found.moments)
             load_weights(self.model, found.weights)
             self.state = found.state
         self.log.rewind(self.state.step)
+        self.bad_steps.rewind(self.state.step)
         return notes
 
     def train(self) -> PretrainingResult:
@@ -176,14 +186,15 @@ class Pretrainer:
             if self.device.type == "cuda" and step + 1 < self.num_steps:
                 # A GPU would wait for the next instances; a CPU has no core to spare for them.
                 following = ahead.submit(self.stream.take, step + 1, taken.position)
-            done = self._step(taken, begin)
+            with self._told_of_memory(taken):
+                done = self._step(taken, begin)
             if self.report is not None:
                 self.report(done)
             stopping = self.processes.any(bool(request.signal_number), self.device)
             is_last = self.state.step == self.num_steps
             if is_last or self.state.step % self.arguments.eval_steps == 0:
-                writer.wait()
-                self._evaluate()
+                with self._told_of_memory(taken):
+                    self._evaluate(writer)
             if is_last or stopping or self._save_is_due():
                 self._save(writer)
             if stopping and not is_last:
@@ -252,23 +263,36 @@ class Pretrainer:
         return tokens_per_second / peak if peak else None
 
     def _forward_backward(self, batch: Any, counts: Mapping[str, int]) -> Mapping[str, Part]:
-        """Add a batch's gradients; TrainingError where the device's memory is too small."""
+        """Add a batch's gradients."""
+        with autocast(self.device, self.is_mixed):
+            parts = self.loss(self.shared, batch.to(self.device))
+        # DDP and FSDP divide the sum of the gradients by the number of processes.
+        scaled = [each.total * (self.processes.size / counts[name]) for name, each in parts.items()]
+        torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
+        return parts
+
+    @contextmanager
+    def _told_of_memory(self, taken: StreamStep) -> Iterator[None]:
+        """TrainingError with what to try where the device's memory is too small."""
         try:
-            with autocast(self.device, self.is_mixed):
-                parts = self.loss(self.shared, batch.to(self.device))
-            # DDP and FSDP divide the sum of the gradients by the number of processes.
-            scaled = [
-                each.total * (self.processes.size / counts[name]) for name, each in parts.items()
-            ]
-            torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
+            yield
         except torch.cuda.OutOfMemoryError as error:
-            tokens = batch.rows.num_tokens
+            tokens = max(batch.rows.num_tokens for batch in taken.batches)
+            longest = max(batch.rows.max_seqlen for batch in taken.batches)
+            smaller = max(tokens // 2, least_micro_batch(self.arguments, longest))
+            advice = []
+            if smaller < tokens:
+                advice.append(f"--micro-batch-tokens {smaller}")
+            if not self.arguments.checkpoint_activations:
+                advice.append("--checkpoint-activations")
             raise TrainingError(
                 f"the device's memory is too small for {tokens:,} tokens at once; try "
-                f"--micro-batch-tokens {tokens // 2}, or --checkpoint-activations. The result is "
-                "the same but for rounding"
+                + (
+                    f"{', or '.join(advice)}. The result is the same but for rounding"
+                    if advice
+                    else "a smaller model"
+                )
             ) from error
-        return parts
 
     def _save_is_due(self) -> bool:
         if self.state.step % self.arguments.save_steps == 0:
@@ -289,7 +313,7 @@ class Pretrainer:
         keep = self.arguments.save_total_limit
         writer.start(partial(write_checkpoint, self.run, checkpoint, keep))
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, writer: BackgroundWriter) -> None:
         """Measure held-out text; every process does, and the first one keeps the best weights."""
         self.model.eval()
         metrics = self.evaluate(self.model)
@@ -307,7 +331,7 @@ class Pretrainer:
             self.state.best_metrics, self.state.best_step = metrics, step
             weights = snapshot(self.model.state_dict(), is_first)
             if is_first:
-                write_best(self.run, weights)
+                writer.start(partial(write_best, self.run, weights))
 
     def _log_step(self, done: PretrainingReport) -> None:
         figures = {
@@ -343,17 +367,14 @@ class Pretrainer:
             "position": before,
             "num_sequences": taken.num_sequences,
         }
-        path = self.run / "bad_steps.jsonl"
-        if self.processes.is_first:
-            earlier = path.read_text(encoding="utf-8") if path.exists() else ""
-            atomic_write_text(path, earlier + json.dumps(where) + "\n")
+        self.bad_steps.write(where)
         if self._bad_in_a_row >= self.arguments.max_bad_steps:
             raise TrainingError(
                 f"the loss or the gradient was not finite in {self._bad_in_a_row} steps in a row, "
                 f"up to step {done.step} of {self.num_steps} (loss {done.loss}, gradient norm "
                 f"{done.gradient_norm}); the weights are as they were before. Where the batches "
-                f"stand in the data is in {path}. Resume from the last checkpoint, or begin again "
-                "with a lower --learning-rate or more --warmup-steps"
+                f"stand in the data is in {self.run / BAD_STEPS_FILE}. Resume from the last "
+                "checkpoint, or begin again with a lower --learning-rate or more --warmup-steps"
             )
 
     def _interrupted(self, signal_number: int) -> TrainingInterrupted:

@@ -96,13 +96,17 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     return target
 
 
+def remove_unfinished(run: Path) -> None:
+    """Remove what a kill has left of a checkpoint; one process does it, before any reads."""
+    remove_partials(checkpoints_directory(run))
+
+
 def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
     """The last valid checkpoint, None where there is none.
 
     Also returns a line for each that was passed over because it cannot be read.  Raises
     TrainingError where the checkpoint is of other arguments, data or weights.
     """
-    remove_partials(checkpoints_directory(run))
     passed_over = []
     for directory in reversed(step_directories(run)):
         try:

@@ -36,6 +36,7 @@ from tidybert.training.state import (
     optimizer_tensors,
     read_best,
     read_checkpoint,
+    remove_unfinished,
     write_best,
     write_checkpoint,
 )
@@ -138,6 +139,7 @@ class Trainer:
     def resume(self) -> list[str]:
         """Go on from the last valid checkpoint; returns notes on any that was passed over."""
         assert self.run is not None
+        remove_unfinished(self.run)
         found, notes = read_checkpoint(self.run, self.state.fingerprint)
         if found is not None:
             load_optimizer(self.model, self.optimizer, found.moments)
