@@ -65,6 +65,7 @@ def classified() -> Make:
             },
             "judgements": judgements,
             "max_seq_length": 64,
+            "truncation": "were cut to --max-seq-length",
             "meanings": {"accuracy": "share that is right", "f1": "F1 of {positive}"},
             "metric": "accuracy",
             "label_names": names,
@@ -105,6 +106,7 @@ def scored() -> Make:
             "metrics": metrics,
             "judgements": judgements,
             "max_seq_length": 64,
+            "truncation": "were cut to --max-seq-length",
             "metric": "pearson",
         }
         return Evaluation(**{**given, **overrides})
@@ -146,6 +148,7 @@ def answered() -> Make:
             },
             "judgements": judgements,
             "max_seq_length": 384,
+            "truncation": "had their question cut to --max-query-length",
             "metric": "f1",
         }
         return Evaluation(**{**given, **overrides})

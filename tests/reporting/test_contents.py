@@ -48,6 +48,7 @@ def four() -> Evaluation:
         },
         judgements=judgements,
         max_seq_length=8,
+        truncation="were cut to --max-seq-length",
         meanings={"accuracy": "share", "f1": "F1 of {positive}"},
         metric="accuracy",
         label_names=["no", "yes"],
@@ -106,9 +107,16 @@ def test_a_literal_example(four: Evaluation) -> None:
     assert found["lengths"] is found["scores"] is found["training"] is None
 
 
+def test_what_was_cut_is_told_in_the_words_of_the_task(answered) -> None:
+    found = report_contents(answered())
+
+    assert found["truncation"] == "had their question cut to --max-query-length"
+    assert found["notes"][0].startswith(f"1 of 50 examples {found['truncation']}: ")
+
+
 def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
     notes = "\n".join(report_contents(four)["notes"])
-    assert "1 of 4 examples were cut to 8 tokens" in notes
+    assert "1 of 4 examples were cut to --max-seq-length: of these" in notes
     assert "4 examples are few" in notes
 
     flat = Intervals({"accuracy": Interval(1.0, 1.0)}, 0.95, 1000, 0)

@@ -183,6 +183,17 @@ def test_the_figures_of_the_contents_stand_on_the_page(classified) -> None:
         assert each["text"].strip() in text
 
 
+def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
+    def facts(evaluation):
+        head = parsed(page_of(evaluation)).find("body/header/dl")
+        return {text_of(each.find("dt")): text_of(each.find("dd")) for each in head}
+
+    cut = facts(answered())
+    assert cut["cut short"] == "1, which had their question cut to --max-query-length"
+    assert cut["--max-seq-length"] == "384 tokens"
+    assert facts(scored())["cut short"] == "0"
+
+
 def test_scores_are_measured_in_full_and_shown_short(scored) -> None:
     evaluation = scored(count=2)
     spelled = [("1234567.8", "1234569.1"), ("0.1", "0.10000000149011612")]

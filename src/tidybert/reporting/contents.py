@@ -35,6 +35,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "date": evaluation.date,
         **{key: evaluation.metrics[key] for key in _COUNTS},
         "max_seq_length": evaluation.max_seq_length,
+        "truncation": evaluation.truncation,
         "temperature": evaluation.temperature,
         "metric": evaluation.metric or None,
         "metrics": metrics,
@@ -95,8 +96,8 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if cut:
         notes.append(
-            f"{cut:,} of {count:,} examples were cut to {evaluation.max_seq_length} tokens: of "
-            "these the model did not see everything"
+            f"{cut:,} of {count:,} examples {evaluation.truncation}: of these the model did not "
+            "see everything"
         )
     if windowed:
         notes.append(f"{windowed:,} of {count:,} examples were read in windows, {windows:,} in all")

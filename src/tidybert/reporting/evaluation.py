@@ -46,7 +46,8 @@ class Evaluation:
         metrics: as the task gives them, numbers and tables, with the counts of an Examination.
         judgements: one an example.  Those without ``correct`` are of scores, and their expected
             and predicted spell numbers in full.
-        max_seq_length: tokens that an example was cut to.
+        max_seq_length: tokens that a sequence may have.
+        truncation: what happened to the examples that lost a part, after "3 of 9 examples".
         meanings: what the metrics say, in the order they are shown.
         metric: the one that picked the model's weights.
         label_names: the classes in the order of their ids, where each example has one of them.
@@ -63,6 +64,7 @@ class Evaluation:
     metrics: Mapping[str, Any]
     judgements: Sequence[Judgement]
     max_seq_length: int
+    truncation: str
     meanings: Mapping[str, str] = field(default_factory=dict)
     metric: str = ""
     label_names: Sequence[str] | None = None

@@ -29,7 +29,7 @@ def evaluation_of(
     Args:
         metrics: the examination's.
         run, file, date: as the report is to name them; ``run`` is where the training's log lies.
-        max_seq_length: tokens that an example was cut to.
+        max_seq_length: tokens that a sequence may have.
     """
     task = examination.task
     given = examination.outputs, examination.features, examination.examples
@@ -41,6 +41,7 @@ def evaluation_of(
         metrics=metrics,
         judgements=task.judgements(*given),
         max_seq_length=max_seq_length,
+        truncation=task.truncation,
         meanings=task.meanings,
         metric=task.metric,
         label_names=task.label_names if "confusion_matrix" in metrics else None,

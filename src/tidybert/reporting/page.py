@@ -73,13 +73,15 @@ def report_page(contents: Contents) -> str:
 
 
 def _head(contents: Contents) -> Markup:
+    cut = contents["num_truncated"]
     facts = {
         "task": contents["task"],
         "model": contents["model"],
         "data": contents["data"],
         "date": contents["date"],
         "examples": f"{contents['num_examples']:,}",
-        "cut short": f"{contents['num_truncated']:,}, to {contents['max_seq_length']:,} tokens",
+        "--max-seq-length": f"{contents['max_seq_length']:,} tokens",
+        "cut short": f"{cut:,}, which {contents['truncation']}" if cut else "0",
     }
     return tag(
         "header",
