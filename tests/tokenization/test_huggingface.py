@@ -10,6 +10,7 @@ from tidybert.errors import ConfigError, VocabularyError
 from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer, Vocabulary
 
 TEXTS = ["UNwantéd, running", "中国。 İ É ΟΔΟΣ", "[MASK] [CLS]x", "", "hello\u2028world \x00!"]
+WORDPIECE = {"type": "WordPiece", "continuing_subword_prefix": "##"}
 CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -80,8 +81,9 @@ def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("{", "cannot read .*tokenizer_config.json"),
-        ("[]", "holds a list: expected a JSON object"),
+        ("{", "tokenizer_config.json: no valid JSON"),
+        ("[]", "tokenizer_config.json: a JSON object was expected, not list"),
+        ('{"a": ' * 100_000, "tokenizer_config.json: nested too deeply"),
         ('{"do_lower_case": "yes"}', "do_lower_case is 'yes': expected true, false or null"),
     ],
 )
@@ -108,6 +110,22 @@ def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
             {"model": {"vocab": {"a": 3}, "continuing_subword_prefix": "##"}, "added_tokens": []},
             "ids of its 1 tokens are not 0 to 0",
         ),
+        ({"model": [1]}, r"tokenizer\.json: model is \[1\]: expected a JSON object"),
+        ({"model": {**WORDPIECE, "vocab": ["a"]}}, "holds a WordPiece tokeniser"),
+        ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": "1"}}}, "ids of its 2 tokens are not 0"),
+        ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": [1]}}}, "ids of its 2 tokens are not 0"),
+        ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": True}}}, "ids of its 2 tokens are not 0"),
+        ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": 0}}}, "ids of its 2 tokens are not 0"),
+        ({"model": {**WORDPIECE, "vocab": {"a\nb": 0}}}, r"\['a\\nb'\] are no lines of text"),
+        ({"model": {**WORDPIECE, "vocab": {"\ud800": 0}}}, "are no lines of text"),
+        ({"added_tokens": {"content": "a"}}, "added_tokens is .*: expected a JSON list"),
+        ({"added_tokens": ["a"]}, "one of added_tokens is 'a': expected a JSON object"),
+        ({"added_tokens": [{"id": 1}]}, r"adds the tokens \[None\]"),
+        ({"added_tokens": [{"content": ["a"]}]}, r"adds the tokens \[\['a'\]\]"),
+        ({"normalizer": "x"}, "normalizer is 'x': expected a JSON object"),
+        ({"normalizer": {"type": "Sequence", "normalizers": 1}}, "normalizers is 1: expected"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [1]}}, "one of normalizers is 1"),
+        ({"normalizer": {"lowercase": "yes"}}, "lowercase is 'yes': expected true, false"),
     ],
 )
 def test_a_foreign_tokenizer_json_is_refused(
@@ -116,6 +134,23 @@ def test_a_foreign_tokenizer_json_is_refused(
     tokenizer.save(tmp_path)
     (tmp_path / "vocab.txt").unlink()
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(VocabularyError, match=message):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "added_tokens": [], **change}))
+    with pytest.raises((ConfigError, VocabularyError), match=message) as caught:
         BertTokenizer.from_pretrained(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_normalizer_in_a_sequence_is_read(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    path = tmp_path / "tokenizer.json"
+    described = json.loads(path.read_text())
+    own = {**described["normalizer"], "lowercase": False, "strip_accents": True}
+    inner = {"type": "Sequence", "normalizers": [own]}
+    described["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, inner]}
+    path.write_text(json.dumps(described))
+
+    read = BertTokenizer.from_pretrained(tmp_path)
+
+    assert not tokenizer.vocabulary.is_cased
+    assert (read.do_lower_case, read.strip_accents) == (False, True)

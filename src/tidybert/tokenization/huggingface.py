@@ -5,9 +5,11 @@ directories that transformers 5 saves.  All three are written, so that every pro
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
@@ -32,12 +34,15 @@ SETTINGS = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 
+# What a token of a vocab.txt cannot hold.
+_NO_LINE = re.compile(r"\n|\r\Z|[\ud800-\udfff]")
+
 
 def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
     """The vocabulary of a directory and those of the SETTINGS that its files give.
 
-    Raises VocabularyError for no or a damaged vocabulary, ConfigError for settings that are not
-    true, false or null.
+    Raises VocabularyError for no or a damaged vocabulary, ConfigError for a file that is no JSON of
+    the form expected, or settings that are not true, false or null.
     """
     described = _read_object(directory / TOKENIZER_FILE)
     if (directory / VOCABULARY_FILE).exists():
@@ -49,7 +54,7 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
             f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
         )
     config = _read_object(directory / CONFIG_FILE)
-    normalizer = described.get("normalizer") or {}
+    normalizer = _bert_normalizer(described, directory / TOKENIZER_FILE)
     settings: dict[str, bool | None] = {}
     for name, rust_name in SETTINGS.items():
         for source, file, key in (
@@ -59,7 +64,7 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
             value = source.get(key)
             if value is not None and not isinstance(value, bool):
                 raise ConfigError(
-                    f"{directory / file}: {key} is {value!r}: expected true, false or null"
+                    f"{directory / file}: {key} is {value!r:.40}: expected true, false or null"
                 )
             if key in source:
                 settings[name] = value
@@ -134,7 +139,7 @@ def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[
 
 
 def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
-    model = described.get("model") or {}
+    model = _object(described.get("model"), "model", path)
     ids = model.get("vocab")
     # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
     if not isinstance(ids, dict) or model.get("continuing_subword_prefix") != CONTINUATION:
@@ -142,31 +147,65 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
             f"{path} holds a {model.get('type')} tokeniser: BERT needs WordPiece with "
             f"{CONTINUATION!r}"
         )
-    added = [token["content"] for token in described.get("added_tokens") or ()]
-    foreign = [token for token in added if token not in ids]
+    added = [
+        _object(token, "one of added_tokens", path).get("content")
+        for token in _list(described.get("added_tokens"), "added_tokens", path)
+    ]
+    foreign = [token for token in added if not isinstance(token, str) or token not in ids]
     if foreign:
         raise VocabularyError(
-            f"{path} adds the tokens {foreign} outside its vocabulary: put them in the vocabulary"
+            f"{path} adds the tokens {foreign!r:.200} outside its vocabulary: put them in the "
+            "vocabulary"
         )
-    by_id = {index: token for token, index in ids.items()}
-    if sorted(by_id) != list(range(len(ids))):
+    unfit = [token for token in ids if _NO_LINE.search(token)]
+    if unfit:
+        raise VocabularyError(
+            f"{path}: the tokens {unfit!r:.200} are no lines of text: expected none with a line "
+            "break or a lone surrogate"
+        )
+    by_id = {index: token for token, index in ids.items() if type(index) is int}
+    if len(by_id) < len(ids) or sorted(by_id) != list(range(len(ids))):
         raise VocabularyError(
             f"{path}: the ids of its {len(ids)} tokens are not 0 to {len(ids) - 1}"
         )
     return Vocabulary((by_id[index] for index in range(len(ids))), source=path)
 
 
+def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The normalizer that holds SETTINGS, which may stand in a Sequence with others."""
+    waiting = [_object(described.get("normalizer"), "normalizer", path)]
+    while waiting:
+        one = waiting.pop()
+        kind = one.get("type", "BertNormalizer")
+        if kind == "BertNormalizer":
+            return one
+        if kind == "Sequence":
+            inner = _list(one.get("normalizers"), "normalizers", path)
+            waiting += [_object(each, "one of normalizers", path) for each in inner]
+    return {}
+
+
+def _object(value: object, key: str, path: Path) -> dict[str, Any]:
+    """A JSON object in a file, empty for null; ConfigError for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: {key} is {value!r:.40}: expected a JSON object")
+    return value
+
+
+def _list(value: object, key: str, path: Path) -> list[Any]:
+    """A JSON list in a file, empty for null; ConfigError for anything else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ConfigError(f"{path}: {key} is {value!r:.40}: expected a JSON list")
+    return value
+
+
 def _read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where there is no such file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}; expected a JSON object") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds a {type(content).__name__}: expected a JSON object")
-    return content
+    return read_json_object(path) if path.exists() else {}
 
 
 def _write_object(path: Path, content: dict[str, Any]) -> None:
