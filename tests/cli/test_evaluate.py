@@ -182,11 +182,13 @@ def test_what_the_model_does_not_know_is_named_with_its_file(
     tiny_run: Path, tmp_path: Path, capsys: Any
 ) -> None:
     file = tmp_path / "dev.csv"
-    file.write_text("text,label\na red,colour\na cat,beast\n")
+    file.write_text("text,label\na red,colour\na cat,beast\na hen,beast\na dog,pet\n")
 
     assert shell(["evaluate", str(tiny_run), str(file)]) == 1
 
-    assert f"{file}: line 3: the label 'beast' is none of the 2" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{file}: 2 labels that the model does not know:\n" in err
+    assert "  'beast', 2 times, the first on line 3\n  'pet', on line 5\nIt knows 2: animal" in err
 
 
 def test_answers_that_occur_twice_are_named_by_their_ids(

@@ -158,8 +158,8 @@ def test_evaluating_gives_the_metrics(predictor: Predictor, toy_examples: Exampl
     ("examples", "message"),
     [
         ([], "no examples"),
-        ([TextExample("red", None, "number", 7)], "line 7: the label 'number' is none of the 2"),
-        ([TextExample("red", None, None, 7)], "line 7: the label None"),
+        ([TextExample("red", None, "number", 7)], "'number', on line 7\nIt knows 2: animal"),
+        ([TextExample("red", None, None, 7)], "line 7: the example has no label"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(

@@ -82,7 +82,10 @@ def test_labels_become_the_ids_of_the_names() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [(("a", "d"), "line 3: the label 'd' is none of the 2 .*: a, b"), (None, "line 3: .* no list")],
+    [
+        (("d", "a", "c"), r"^2 labels .*:\n  'd', on line 3\n  'c', on line 3\nIt knows 2: a, b\n"),
+        (None, "line 3: .* no list"),
+    ],
 )
 def test_what_is_no_set_of_known_labels_is_told(
     labels: tuple[str, ...] | None, message: str

@@ -19,6 +19,7 @@ from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tasks.labels import refuse_unknown
 from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
 from tidybert.tasks.texts import TextTask, example_outputs, shown_text
@@ -99,14 +100,12 @@ class Classification(TextTask):
         return BertForSequenceClassification(config, num_labels=len(self._names))
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        labels = ((one.label, one.row) for one in examples if one.label is not None)
+        refuse_unknown("label", labels, self._ids)
         for one in features:
             example = examples[one.example]
-            if example.label is None or example.label not in self._ids:
-                shown = ", ".join(self._names[:20]) + (", …" if len(self._names) > 20 else "")
-                raise DataError(
-                    f"line {example.row}: the label {example.label!r} is none of the "
-                    f"{len(self._names)} that the model knows: {shown}"
-                )
+            if example.label is None:
+                raise DataError(f"line {example.row}: the example has no label")
             one.label = self._ids[example.label]
             if self._class_weights is not None:
                 one.weight *= self._class_weights[example.label]

@@ -29,6 +29,7 @@ from tidybert.metrics.multi_label import (
     multi_label_metrics,
 )
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tasks.labels import refuse_unknown
 from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
 from tidybert.tasks.texts import TextTask, example_outputs, shown_text
@@ -144,17 +145,12 @@ class MultiLabelClassification(TextTask):
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         """The labels become their ids, a tuple."""
+        labels = ((label, one.row) for one in examples for label in one.labels or ())
+        refuse_unknown("label", labels, self._ids)
         for one in features:
             example = examples[one.example]
             if example.labels is None:
                 raise DataError(f"line {example.row}: the example has no list of labels")
-            unknown = [label for label in example.labels if label not in self._ids]
-            if unknown:
-                shown = ", ".join(self._names[:20]) + (", …" if len(self._names) > 20 else "")
-                raise DataError(
-                    f"line {example.row}: the label {unknown[0]!r} is none of the "
-                    f"{len(self._names)} that the model knows: {shown}"
-                )
             one.label = tuple(sorted(self._ids[label] for label in example.labels))
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:

@@ -29,6 +29,7 @@ from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entities import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.tasks.classification import softmax
+from tidybert.tasks.labels import refuse_unknown
 from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
 
@@ -173,21 +174,15 @@ class Tagging:
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
         """Label ids of the words that each feature answers for; its weight is their number."""
+        refuse_unknown(
+            "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self._ids
+        )
         for one in features:
             example = examples[one.example]
             if example.tags is None:
                 raise DataError(f"line {example.row}: the words have no tags")
-            tags = [example.tags[word] for word in one.place.words]
-            if not self._ids.keys() >= set(tags):
-                word = next(at for at, tag in enumerate(example.tags) if tag not in self._ids)
-                shown = ", ".join(self._names[:20]) + (", …" if len(self._names) > 20 else "")
-                raise DataError(
-                    f"line {example.row}: the tag {example.tags[word]!r} of the word "
-                    f"{example.words[word]!r} is none of the {len(self._names)} that the model "
-                    f"knows: {shown}"
-                )
-            one.label = tuple(self._ids[tag] for tag in tags)
-            one.weight = float(len(tags))
+            one.label = tuple(self._ids[example.tags[word]] for word in one.place.words)
+            one.weight = float(len(one.label))
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
         """Nothing: the head begins as it was drawn, as in the original code."""
