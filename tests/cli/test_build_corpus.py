@@ -168,6 +168,7 @@ def test_objectives_and_parts(corpus: str, capsys) -> None:
 def test_what_cannot_be_inspected(corpus: str, tiny_model: Path, capsys) -> None:
     for words, status, message in (
         ([corpus, "--index", "100000"], 2, "--index 100000: epoch 0 has "),
+        ([corpus, "--seed", "-1"], 2, "--seed is -1; expected a whole number from 0"),
         ([corpus, "--part", "dev"], 2, "--part dev: expected train or held-out"),
         ([corpus, "--objective", "nsp"], 2, "--objective 'nsp': expected one of"),
         ([str(tiny_model)], 1, "no corpus, for it has no corpus.json"),

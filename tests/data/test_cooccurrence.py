@@ -80,6 +80,8 @@ def test_tokens_in_the_same_places_have_like_vectors(pets: TokenCorpus) -> None:
     assert likeness(12, 13) > 0.9
     again = token_vectors(pets, 4)
     assert again.vectors.tobytes() == found.vectors.tobytes()
+    large = token_vectors(pets, 4, seed=2**64 - 1)
+    assert np.isfinite(large.vectors).all()
 
 
 def test_a_large_corpus_is_read_in_windows(

@@ -7,6 +7,7 @@ import pytest
 
 from tidybert.errors import UsageError
 from tidybert.training.arguments import TrainingArguments
+from tidybert.training.pretraining_arguments import PretrainingArguments
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:
@@ -67,6 +68,14 @@ def test_they_survive_json() -> None:
 def test_a_value_that_cannot_be_is_named_by_its_flag(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"^--{name.replace('_', '-')} is .*expected "):
         TrainingArguments(**{name: value})
+
+
+@pytest.mark.parametrize("kind", [TrainingArguments, PretrainingArguments])
+def test_a_seed_has_64_bits(kind: type) -> None:
+    assert kind(seed=2**64 - 1).seed == 2**64 - 1
+    for seed in (-1, 2**64):
+        with pytest.raises(UsageError, match=f"^--seed is {seed}; expected a whole number from 0"):
+            kind(seed=seed)
 
 
 def test_whole_numbers_serve_as_numbers() -> None:

@@ -9,6 +9,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_table
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.errors import UsageError
+from tidybert.training.arguments import check_seed
 
 if TYPE_CHECKING:
     from tidybert.data.instances import Position, PretrainingInstances
@@ -34,7 +35,7 @@ def inspect(
         int, typer.Option("--epoch", metavar="N", min=0, help="The epoch, from 0.")
     ] = 0,
     part: Annotated[str, typer.Option("--part", help="train or held-out.")] = "train",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is random.")] = 42,
+    seed: Annotated[int, typer.Option("--seed", help="Of all that is random.")] = 42,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     options: InstanceOptions,
     masking: MaskingOptions,
@@ -44,6 +45,7 @@ def inspect(
     Instances are made on the fly. The same seed, epoch and options give the same one as in
     training.
     """
+    check_seed(seed)
     if part not in PARTS:
         raise UsageError(f"--part {part}: expected {' or '.join(PARTS)}")
 

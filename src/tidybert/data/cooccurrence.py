@@ -127,6 +127,8 @@ def _decomposed(
 ) -> npt.NDArray[np.float32]:
     from sklearn.utils.extmath import randomized_svd
 
+    # scikit-learn takes seeds of 32 bits.
+    seed %= 2**32
     left, values, _ = randomized_svd(association, rank, n_iter=_ROUNDS, random_state=seed)
     vectors: npt.NDArray[np.float32] = (left * np.sqrt(values)).astype(np.float32)
     return vectors

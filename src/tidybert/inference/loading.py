@@ -1,5 +1,6 @@
 """From the name of a MODEL to a model and a tokenizer ready for use."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -128,16 +129,28 @@ def build_with_weights(
 
 
 def choose_device(device: str) -> torch.device:
-    """The device that ``--device`` names; auto is CUDA where there is one, else the CPU."""
+    """The device that ``--device`` names; auto is CUDA where there is one, else the CPU.
+
+    Raises UsageError for another name, and for a device that is not there.
+    """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise UsageError(f"--device {device}: expected auto, cpu, cuda or cuda:N") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,9})?", str(device)):
+        raise UsageError(f"--device {device}: expected auto, cpu, cuda or cuda:N")
+    kind, _, number = str(device).partition(":")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UsageError(f"--device {device}: PyTorch finds no MPS device here; use cpu")
+    if kind == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"--device {device}: PyTorch finds no CUDA device here; use cpu")
-    return chosen
+    if not number:
+        return torch.device(kind)
+    last = torch.cuda.device_count() - 1
+    if int(number) > last:
+        raise UsageError(
+            f"--device {device}: PyTorch finds no such CUDA device here; expected "
+            + (f"cuda:0 to cuda:{last}" if last else "cuda:0")
+        )
+    return torch.device(kind, int(number))
 
 
 def _foreign_metadata(directory: Path) -> ModelMetadata:

@@ -69,7 +69,8 @@ class TrainingArguments:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise bad_value(name, value, "a number above 0")
-        for name in ("weight_decay", "seed", "freeze_layers", "save_total_limit"):
+        check_seed(self.seed)
+        for name in ("weight_decay", "freeze_layers", "save_total_limit"):
             if not getattr(self, name) >= 0:
                 raise bad_value(name, getattr(self, name), "a number of at least 0")
         for name in ("warmup_proportion", "adam_beta1", "adam_beta2"):
@@ -95,6 +96,12 @@ def check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
         raise bad_value(name, repr(value), " or ".join(words.get(each, "none") for each in types))
     if isinstance(value, float) and not math.isfinite(value):
         raise bad_value(name, value, "a finite number")
+
+
+def check_seed(seed: int) -> None:
+    """Raise UsageError where --seed is none that PyTorch's generators take."""
+    if not 0 <= seed < 2**64:
+        raise bad_value("seed", seed, "a whole number from 0 to 2**64 - 1")
 
 
 def bad_value(name: str, value: object, expected: str) -> UsageError:

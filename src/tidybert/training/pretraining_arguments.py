@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, get_args
 
 from tidybert.errors import UsageError
-from tidybert.training.arguments import bad_value, check_type
+from tidybert.training.arguments import bad_value, check_seed, check_type
 
 RECIPES: Final[dict[str, dict[str, Any]]] = {
     # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
@@ -22,7 +22,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
         "dropout": 0.1,
         "long_share": 0.1,
     },
-    # For a fixed, small budget; docs/pretraining.md has what each choice was measured to bring.
+    # For a fixed, small budget; docs/pretraining.md has what was measured of these choices.
     "fast": {
         "start": "corpus",
         "max_steps": 10_000,
@@ -135,7 +135,8 @@ class PretrainingArguments:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise bad_value(name, value, "a number above 0")
-        for name in ("warmup_steps", "weight_decay", "seed"):
+        check_seed(self.seed)
+        for name in ("warmup_steps", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise bad_value(name, getattr(self, name), "a number of at least 0")
         for name in ("adam_beta1", "adam_beta2", "dropout"):
