@@ -34,7 +34,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
             of a window that is shorter than twice that.
         num_train_epochs: passes over the training data; a part of one is allowed.
-        max_steps: stop after so many steps, whatever num_train_epochs says.
+        max_steps: at most so many steps, however many num_train_epochs makes.
         train_batch_size: examples a step.
         tokens_per_batch: a step's examples run in parts of at most so many tokens.
         learning_rate: peak of the schedule.

@@ -18,7 +18,7 @@ class TrainingArguments:
     num_train_epochs: float = 3.0
     """Passes over the training data; a part of one is allowed."""
     max_steps: int | None = None
-    """Stop after so many steps, whatever num_train_epochs says."""
+    """At most so many steps, however many num_train_epochs makes."""
     train_batch_size: int = 32
     """Examples a step, that is, an update of the weights."""
     tokens_per_batch: int = 4096
