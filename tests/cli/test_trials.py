@@ -2,18 +2,44 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tidybert.finetuning
+from tidybert.checkpoints.storage import read_tensors, write_tensors
 from tidybert.cli.main import run as shell
 from tidybert.cli.results import print_trials
 from tidybert.finetuning import Trial, Trials, is_finished
 from tidybert.tasks.classification import Classification
+from tidybert.training.interruption import TrainingInterrupted
 
 QUICK = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
+
+
+@pytest.fixture
+def stopped(
+    tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The command of two seeds, into run and from a.csv here, that was stopped after the first."""
+    monkeypatch.chdir(tmp_path)
+    toy_file("a.csv", 96)
+    command = ["finetune", "classify", str(tiny_model), "--train", "a.csv", "--out", "run"]
+    command += ["--seeds", "2", "--num-train-epochs", "1", *QUICK]
+    train = tidybert.finetuning.finetune
+
+    def stops(*given: Any, **named: Any) -> Any:
+        if given[4].seed == 43:
+            raise TrainingInterrupted("stopped", 2)
+        return train(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tidybert.finetuning, "finetune", stops)
+        assert shell(command) == 130
+    return command
 
 
 def test_three_seeds_in_one_command(
@@ -33,8 +59,68 @@ def test_three_seeds_in_one_command(
     assert is_finished(run)
     assert shell(["evaluate", str(run), str(dev), "--json"]) == 0
     accuracy = json.loads(capsys.readouterr().out)["accuracy"]
-    trials = json.loads((run / "trials.json").read_text())
+    trials = json.loads((run / "trials.json").read_text())["trials"]
     assert accuracy == max(each["metrics"]["accuracy"] for each in trials)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learning-rate", "0.02"], r"--learning-rate \(0.01 before, 0.02 now\); go on"),
+        (["--dev-fraction", "0.2"], r"--dev-fraction \(0.1 before, 0.2 now\); go on"),
+        (["--seed", "43"], r"--seed \(42 before, 43 now\); go on"),
+        (["--class-weight", "balanced"], r"--class-weight \(not given before, balanced now\); go"),
+        (["--max-seq-length", "15"], r"--max-seq-length \(16 before, 15 now\); go on"),
+        (["--train", "other.csv"], r"--train \(other content\); go on"),
+        (["--dev", "other.csv"], r"--dev-fraction \(0.1 before, not given now\), --dev \(other"),
+    ],
+)
+def test_trials_go_on_with_the_same_settings_alone(
+    flags: list[str],
+    message: str,
+    stopped: list[str],
+    toy_file: Callable[..., Path],
+    capsys: Any,
+) -> None:
+    toy_file("other.csv", 40, seed=2)
+
+    assert shell([*stopped, "--resume", *flags]) == 2
+
+    assert re.search(f"the trials in run/trials.json .* {message}", capsys.readouterr().err)
+
+
+def test_trials_go_on_with_a_model_and_data_that_were_moved(
+    stopped: list[str],
+    tiny_model: Path,
+    capsys: Any,
+) -> None:
+    shutil.copytree(tiny_model, "model")
+    shutil.move("a.csv", "b.csv")
+    moved = [*stopped, "--resume", "--train", "b.csv"]
+    moved[2] = "model"
+
+    assert shell(moved) == 0
+
+    err = capsys.readouterr().err
+    assert "trial 1 of" not in err
+    assert "trial 2 of 2: seed-43" in err
+    assert is_finished(Path("run"))
+
+
+def test_with_other_weights_trials_do_not_go_on(
+    stopped: list[str],
+    tiny_model: Path,
+    capsys: Any,
+) -> None:
+    shutil.copytree(tiny_model, "model")
+    tensors = {name: value + 1e-3 for name, value in read_tensors(Path("model")).items()}
+    write_tensors(Path("model"), tensors)
+    other = [*stopped, "--resume"]
+    other[2] = "model"
+
+    assert shell(other) == 2
+
+    assert re.search(r"other settings: MODEL \(other content\); go on", capsys.readouterr().err)
 
 
 def test_a_failed_trial_is_shown_and_counted(capsys: Any) -> None:

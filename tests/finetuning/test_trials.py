@@ -1,7 +1,9 @@
 """Several seeds and the search: what is tried, what is kept, and how a stopped one goes on."""
 
 import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +11,15 @@ from typing import Any
 import pytest
 
 from tidybert.configuration import BertConfig
+from tidybert.data.examples import TextExample
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.finetuning import (
+    Trials,
     check_search,
-    collapsed_to,
     run_trials,
     search_variants,
     seed_variants,
+    shared_settings,
 )
 from tidybert.training.arguments import TrainingArguments
 
@@ -40,7 +44,15 @@ class FakeTraining:
         for name in ("model.safetensors", "tidybert.json"):
             (run / name).write_text(str(accuracy))
         result = SimpleNamespace(metrics={"accuracy": accuracy}, seconds=arguments.num_train_epochs)
-        return SimpleNamespace(result=result, task=SimpleNamespace(label_names=None))
+        return SimpleNamespace(result=result, collapsed=None)
+
+
+def try_all(
+    train: Any, arguments: TrainingArguments, variants: Any, *, run: Path, **given: Any
+) -> Trials:
+    return run_trials(
+        train, arguments, variants, run=run, **{"shared": {}, "metric": "accuracy", **given}
+    )
 
 
 def tried(training: FakeTraining) -> list[tuple[float, int, float]]:
@@ -70,8 +82,8 @@ def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
     training, variants = FakeTraining(), search_variants(BertConfig.from_name("mini"))
     notes: list[str] = []
 
-    trials = run_trials(
-        training, TrainingArguments(seed=1), variants, metric="accuracy", run=tmp_path,
+    trials = try_all(
+        training, TrainingArguments(seed=1), variants, run=tmp_path,
         note=notes.append,
     )  # fmt: skip
 
@@ -80,7 +92,7 @@ def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
     assert len(training.seen) == len(trials.trials) == 24
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("model.safetensors"))
     assert left == ["model.safetensors"]
-    written = json.loads((tmp_path / "trials.json").read_text())
+    written = json.loads((tmp_path / "trials.json").read_text())["trials"]
     assert [each["name"] for each in written] == [each.name for each in trials.trials]
     assert "rate-0.0003-batch-32-epochs-3: accuracy 0.79" in notes[1]
 
@@ -88,11 +100,10 @@ def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
 def test_a_time_limit_leaves_out_what_would_not_end_in_time(tmp_path: Path) -> None:
     training = FakeTraining()
 
-    trials = run_trials(
+    trials = try_all(
         training,
         TrainingArguments(),
         search_variants(BertConfig.from_name("base")),
-        metric="accuracy",
         run=tmp_path,
         time_limit=8.5,
     )
@@ -113,11 +124,9 @@ def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
         return first(arguments, run, resumed)
 
     with pytest.raises(KeyboardInterrupt):
-        run_trials(stops, TrainingArguments(seed=5), variants, metric="accuracy", run=tmp_path)
+        try_all(stops, TrainingArguments(seed=5), variants, run=tmp_path)
     second = FakeTraining()
-    trials = run_trials(
-        second, TrainingArguments(seed=5), variants, metric="accuracy", run=tmp_path
-    )
+    trials = try_all(second, TrainingArguments(seed=5), variants, run=tmp_path)
 
     assert [(each.seed, resumed) for each, resumed in second.seen] == [(6, True), (7, False)]
     assert [each.name for each in trials.trials] == ["seed-5", "seed-6", "seed-7"]
@@ -132,9 +141,7 @@ def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path:
     variants, training = seed_variants(arguments, 4), FakeTraining(diverging=(5, 7))
     notes: list[str] = []
 
-    trials = run_trials(
-        training, arguments, variants, metric="accuracy", run=tmp_path, note=notes.append
-    )
+    trials = try_all(training, arguments, variants, run=tmp_path, note=notes.append)
 
     assert [each.error for each in trials.trials] == [
         "seed 5: the loss is nan", None, "seed 7: the loss is nan", None,
@@ -143,7 +150,7 @@ def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path:
     assert (trials.num_failed, trials.best.name) == (2, "seed-6")
     values = [trials.trials[at].metrics["accuracy"] for at in (1, 3)]
     assert trials.spread("accuracy")[0] == pytest.approx(sum(values) / 2)
-    written = json.loads((tmp_path / "trials.json").read_text())
+    written = json.loads((tmp_path / "trials.json").read_text())["trials"]
     assert written[0]["error"] == "seed 5: the loss is nan"
     assert written[0]["metrics"] == {}
     # What a failed trial would go on from is of no use.
@@ -153,7 +160,6 @@ def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path:
 def test_a_trial_that_failed_is_not_run_again(tmp_path: Path) -> None:
     arguments = TrainingArguments(seed=5)
     variants = seed_variants(arguments, 3)
-    given: dict[str, Any] = {"metric": "accuracy", "run": tmp_path}
 
     def stops(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
         if arguments.seed == 6:
@@ -161,9 +167,9 @@ def test_a_trial_that_failed_is_not_run_again(tmp_path: Path) -> None:
         return FakeTraining(diverging=(5,))(arguments, run, resumed)
 
     with pytest.raises(KeyboardInterrupt):
-        run_trials(stops, arguments, variants, **given)
+        try_all(stops, arguments, variants, run=tmp_path)
     training = FakeTraining()
-    trials = run_trials(training, arguments, variants, **given)
+    trials = try_all(training, arguments, variants, run=tmp_path)
 
     assert [each.seed for each, _ in training.seen] == [6, 7]
     assert [each.error for each in trials.trials] == ["seed 5: the loss is nan", None, None]
@@ -175,10 +181,73 @@ def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
 
     for _ in range(2):
         with pytest.raises(TrainingError, match=r"all 2 trials failed .* seed 5: the loss is nan"):
-            run_trials(training, arguments, variants, metric="accuracy", run=tmp_path)
+            try_all(training, arguments, variants, run=tmp_path)
 
     assert len(training.seen) == 2
-    assert len(json.loads((tmp_path / "trials.json").read_text())) == 2
+    assert len(json.loads((tmp_path / "trials.json").read_text())["trials"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"learning_rate": 1e-4}, r"--learning-rate \(5e-05 before, 0.0001 now\); go on"),
+        ({"max_steps": 7}, r"--max-steps \(not given before, 7 now\); go on"),
+        ({"task": "regress"}, r"TASK \(classify before, regress now\); go on"),
+        (
+            {"model": "cd", "train": "ef"},
+            r"MODEL \(other content\), --train \(other content\); go on with the same, or give a",
+        ),
+    ],
+)
+def test_other_settings_than_those_of_the_trials_are_refused(
+    changed: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    arguments = TrainingArguments(seed=5)
+    first, second = FakeTraining(), FakeTraining()
+    shared = {
+        "task": "classify", "model": "ab", "train": "cd", "learning_rate": 5e-5, "max_steps": None
+    }  # fmt: skip
+    try_all(first, arguments, seed_variants(arguments, 1), run=tmp_path, shared=shared)
+    written = (tmp_path / "trials.json").read_text()
+
+    variants = seed_variants(arguments, 2)
+    with pytest.raises(UsageError, match=f"--resume: the trials in .* other settings: {message}"):
+        try_all(second, arguments, variants, run=tmp_path, shared={**shared, **changed})
+
+    assert second.seen == []
+    assert (tmp_path / "trials.json").read_text() == written
+
+
+def test_trials_of_unknown_settings_are_refused(tmp_path: Path) -> None:
+    arguments, training = TrainingArguments(seed=5), FakeTraining()
+    (tmp_path / "trials.json").write_text('[{"name": "seed-5"}]')
+
+    with pytest.raises(TrainingError, match=r"does not tell the settings .* give a new --out"):
+        try_all(training, arguments, seed_variants(arguments, 1), run=tmp_path)
+
+    assert training.seen == []
+
+
+def test_what_trials_share_is_known_by_its_content(tiny_model: Path, tmp_path: Path) -> None:
+    train = [TextExample("a red one", None, "colour", 1), TextExample("a dog", None, "animal", 2)]
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    for directory in (moved, other):
+        shutil.copytree(tiny_model, directory)
+    (other / "config.json").write_text((tiny_model / "config.json").read_text() + " ")
+
+    known = shared_settings(tiny_model, None, train, None, seed=3)
+
+    assert known == shared_settings(moved, None, list(train), None, seed=3)
+    assert (known["seed"], known["vocab"], known["dev"]) == (3, None, None)
+    relabelled = [train[0], replace(train[1], label="colour")]
+    for now, name in (
+        (shared_settings(other, None, train, None, seed=3), "model"),
+        (shared_settings(tiny_model, None, relabelled, None, seed=3), "train"),
+        (shared_settings(tiny_model, None, train, train, seed=3), "dev"),
+        (shared_settings(tiny_model, moved, train, None, seed=3), "vocab"),
+    ):
+        assert [each for each in known if known[each] != now[each]] == [name]
+    assert shared_settings("mini", tiny_model, train, None)["model"] == "mini"
 
 
 def test_an_error_that_is_not_the_trials_own_ends_them_all(tmp_path: Path) -> None:
@@ -186,11 +255,10 @@ def test_an_error_that_is_not_the_trials_own_ends_them_all(tmp_path: Path) -> No
         raise TrainingError("the disk is full")
 
     with pytest.raises(TrainingError, match="the disk is full"):
-        run_trials(
+        try_all(
             full,
             TrainingArguments(),
             seed_variants(TrainingArguments(), 2),
-            metric="accuracy",
             run=tmp_path,
         )
 
@@ -201,11 +269,10 @@ def test_a_failed_trial_tells_nothing_of_the_speed(tmp_path: Path) -> None:
     arguments = TrainingArguments(seed=5)
     training = FakeTraining(diverging=(5,))
 
-    trials = run_trials(
+    trials = try_all(
         training,
         arguments,
         seed_variants(arguments, 4),
-        metric="accuracy",
         run=tmp_path,
         time_limit=7.5,
     )
@@ -213,22 +280,6 @@ def test_a_failed_trial_tells_nothing_of_the_speed(tmp_path: Path) -> None:
     # Two of three epochs, a second each, beside the one that failed at once.
     assert [each.seed for each, _ in training.seen] == [5, 6, 7]
     assert (trials.num_failed, trials.num_untried) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("matrix", "expected"),
-    [
-        ([[3, 0], [2, 0]], "a"),
-        ([[3, 0], [1, 1]], None),
-        # Nothing else was there to be found.
-        ([[3, 0], [0, 0]], None),
-    ],
-)
-def test_one_answer_to_everything_is_a_collapse(
-    matrix: list[list[int]], expected: str | None
-) -> None:
-    assert collapsed_to({"confusion_matrix": matrix}, ("a", "b")) == expected
-    assert collapsed_to({"pearson": 0.0}, None) is None
 
 
 def test_what_is_searched_cannot_be_given() -> None:

@@ -92,12 +92,12 @@ def finetune(
         FinetunedModel,
         check_run,
         check_search,
-        collapsed_to,
         is_finished,
         model_sources,
         run_trials,
         search_variants,
         seed_variants,
+        shared_settings,
     )
     from tidybert.finetuning import finetune as train_model
     from tidybert.tasks.registry import task_class
@@ -107,12 +107,13 @@ def finetune(
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     check_run(out, resume)
-    examples = _read(chosen, train, read, skip_bad_rows)
+    length = chosen.default_max_seq_length if max_seq_length is None else max_seq_length
+    examples = labelled = _read(chosen, train, read, skip_bad_rows)
     if dev:
         job = chosen.from_examples(examples, options)
         held_out = _read(job, dev, read, skip_bad_rows)
     else:
-        examples, held_out = chosen.hold_out(examples, dev_fraction, arguments.seed)
+        examples, held_out = chosen.hold_out(labelled, dev_fraction, arguments.seed)
         job = chosen.from_examples(examples, options)
         note(
             f"no --dev: {len(held_out):,} of {len(examples) + len(held_out):,} examples are held "
@@ -127,9 +128,7 @@ def finetune(
                 examples,
                 held_out,
                 given,
-                max_seq_length=chosen.default_max_seq_length
-                if max_seq_length is None
-                else max_seq_length,
+                max_seq_length=length,
                 settings=_given(read, options),
                 vocab=vocab,
                 run=run,
@@ -149,6 +148,18 @@ def finetune(
             search_variants(model_sources(model, vocab)[0])
             if search
             else seed_variants(arguments, seeds),
+            shared=shared_settings(
+                model,
+                vocab,
+                labelled,
+                held_out if dev else None,
+                task=task,
+                dev_fraction=None if dev else dev_fraction,
+                max_seq_length=length,
+                new_head=new_head,
+                search=search,
+                **_given(options, arguments),
+            ),
             metric=job.metric,
             run=out,
             time_limit=None if time_limit is None else 60 * time_limit,
@@ -162,7 +173,7 @@ def finetune(
         print_json(
             {
                 **result.metrics,
-                "collapsed": collapsed_to(result.metrics, job.label_names),
+                "collapsed": finished.collapsed,
                 "best_step": result.best_step,
                 "num_steps": result.num_steps,
                 "seconds": result.seconds,
@@ -171,11 +182,11 @@ def finetune(
         )
         return
     print_metrics(finished.task, result.metrics)
-    collapsed = collapsed_to(result.metrics, job.label_names)
-    if collapsed is not None:
+    if finished.collapsed is not None:
         note(
-            f"warning: the model collapsed: every dev example is given the class {collapsed!r}; "
-            "try another --seed, a lower --learning-rate, or more --num-train-epochs"
+            "warning: the model collapsed: every dev example is given the answer "
+            f"{finished.collapsed!r:.80}; try another --seed, a lower --learning-rate, or more "
+            "--num-train-epochs"
         )
     early = ", stopped early" if result.stopped_early else ""
     rate = result.num_examples / result.seconds if result.seconds else 0.0
@@ -187,7 +198,7 @@ def finetune(
 
 
 def _given(*groups: Any) -> dict[str, Any]:
-    """What was said of files and task, for arguments.json."""
+    """What was said of files, task and training, by the names of the flags."""
     return {name: value for group in groups for name, value in asdict(group).items()}
 
 

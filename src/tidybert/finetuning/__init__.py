@@ -3,6 +3,7 @@
 from tidybert.finetuning.run import (
     Callbacks,
     FinetunedModel,
+    collapsed_to,
     finetune,
     model_sources,
     save,
@@ -11,10 +12,10 @@ from tidybert.finetuning.trials import (
     Trial,
     Trials,
     check_search,
-    collapsed_to,
     run_trials,
     search_variants,
     seed_variants,
+    shared_settings,
 )
 from tidybert.training.runs import check_run, is_finished
 
@@ -33,4 +34,5 @@ __all__ = [
     "save",
     "search_variants",
     "seed_variants",
+    "shared_settings",
 ]

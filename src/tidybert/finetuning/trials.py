@@ -1,25 +1,29 @@
 """Several runs in one: other seeds, or a search over the paper's hyper-parameters.
 
 Each run is a trial with a directory of its own under RUN/trials; what it came to stands in
-RUN/trials.json as soon as it is finished, so that a stopped search goes on with the next one.  The
-best trial's model becomes that of the RUN, and the weights of the others are removed.  Where a
-trial's loss or gradient is not finite it has failed, and the next one begins.
+RUN/trials.json as soon as it is finished, so that a stopped search goes on with the next one, and
+beside it the settings that all of them share, so that it goes on with the same.  The best trial's
+model becomes that of the RUN, and the weights of the others are removed.  Where a trial's loss or
+gradient is not finite it has failed, and the next one begins.
 """
 
+import hashlib
 import json
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from tidybert.checkpoints.metadata import METADATA_FILE
-from tidybert.checkpoints.storage import atomic_write_text
+from tidybert.checkpoints.storage import atomic_write_text, file_sha256
 from tidybert.configuration import BertConfig
+from tidybert.data.options import flag_name
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.finetuning.run import FinetunedModel
+from tidybert.pretrained import is_size, model_directory
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.runs import is_finished
 from tidybert.training.state import checkpoints_directory
@@ -32,6 +36,8 @@ _RATES: Final = (5e-5, 3e-5, 2e-5)
 # What the published miniatures were tuned over: small models want larger steps.
 _RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
 _SMALL: Final = 50_000_000
+# What is known by a hash of its content, wherever it lies.
+_CONTENTS: Final = ("model", "vocab", "train", "dev")
 
 
 @dataclass(frozen=True)
@@ -103,11 +109,37 @@ def search_variants(config: BertConfig) -> Variants:
     ]
 
 
+def shared_settings(
+    model: str | Path,
+    vocab: str | Path | None,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
+    **given: Any,
+) -> dict[str, Any]:
+    """What all trials of a RUN have in common, by the names of the arguments, as JSON holds it.
+
+    Args:
+        model: a MODEL; of its files, and of those of ``vocab``, a hash is kept, of a size its name.
+        train: the examples as they were read; of them, and of ``dev``, a hash is kept.
+        given: what else makes a difference.
+
+    Raises ModelNotFoundError.
+    """
+    return {
+        **given,
+        "model": str(model) if is_size(model) else _hash_of_files(model),
+        "vocab": None if vocab is None else _hash_of_files(vocab),
+        "train": _hash_of(map(repr, train)),
+        "dev": None if dev is None else _hash_of(map(repr, dev)),
+    }
+
+
 def run_trials(
     train: Train,
     arguments: TrainingArguments,
     variants: Variants,
     *,
+    shared: Mapping[str, Any],
     metric: str,
     run: Path,
     time_limit: float | None = None,
@@ -117,15 +149,18 @@ def run_trials(
 
     Args:
         train: see Train.
+        shared: what the trials that trials.json has must have been run with too; see
+            ``shared_settings``.
         metric: decides, the higher the better.
         time_limit: seconds of training; a trial begins only if it should end within them, as far as
             the speed of those before it tells.  The first always does.
 
-    Raises TrainingError where all trials failed, and what ``train`` raises but for DivergedError;
-    what was finished before stands in trials.json.
+    Raises UsageError where ``shared`` is not that of trials.json, TrainingError where all trials
+    failed, and what ``train`` raises but for DivergedError; what was finished before stands in
+    trials.json.
     """
     path = run / "trials.json"
-    known = {each.name: each for each in _read(path)}
+    known = {each.name: each for each in _read(path, shared)}
     done: list[Trial] = []
     untried = 0
     for number, (name, varied) in enumerate(variants, start=1):
@@ -137,7 +172,7 @@ def run_trials(
             note(f"trial {number} of {len(variants)}: {name}")
             directory = run / "trials" / name
             known[name] = _run_trial(train, arguments, name, varied, directory)
-            _write(path, list(known.values()))
+            _write(path, shared, known.values())
             shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
         done.append(known[name])
         note(_line(done[-1], metric))
@@ -152,23 +187,14 @@ def run_trials(
     return Trials(tuple(done), best, untried)
 
 
-def collapsed_to(metrics: dict[str, Any], label_names: Sequence[str] | None) -> str | None:
-    """The class that every dev example was given, where the examples are of several."""
-    matrix = metrics.get("confusion_matrix")
-    if matrix is None or label_names is None:
-        return None
-    predicted = [index for index, column in enumerate(zip(*matrix, strict=True)) if any(column)]
-    expected = [row for row in matrix if any(row)]
-    return label_names[predicted[0]] if len(predicted) == 1 < len(expected) else None
-
-
 def check_search(arguments: TrainingArguments) -> None:
     """Raise UsageError where an argument is given that the search is to find."""
     defaults = TrainingArguments()
     for name in SEARCHED:
         if getattr(arguments, name) != getattr(defaults, name):
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} is given, but --search is to find it: leave out one of them")
+            raise UsageError(
+                f"{flag_name(name)} is given, but --search is to find it: leave out one of them"
+            )
 
 
 def _run_trial(
@@ -183,8 +209,7 @@ def _run_trial(
     except DivergedError as error:
         return Trial(name, varied, {}, time.perf_counter() - begin, error=str(error))
     result = trained.result
-    collapsed = collapsed_to(result.metrics, trained.task.label_names)
-    return Trial(name, varied, dict(result.metrics), result.seconds, collapsed)
+    return Trial(name, varied, dict(result.metrics), result.seconds, trained.collapsed)
 
 
 def _finished(trials: Iterable[Trial]) -> list[Trial]:
@@ -196,7 +221,7 @@ def _line(trial: Trial, metric: str) -> str:
         return f"{trial.name}: it failed: {trial.error}"
     line = f"{trial.name}: {metric} {trial.metrics[metric]:.4f} on dev, {trial.seconds:.0f} s"
     if trial.collapsed is not None:
-        line += f"; it collapsed: every example is given the class {trial.collapsed!r}"
+        line += f"; it collapsed: every example is given the answer {trial.collapsed!r:.80}"
     return line
 
 
@@ -229,15 +254,51 @@ def _take(trial: Path, run: Path) -> None:
     trial.rmdir()
 
 
-def _read(path: Path) -> list[Trial]:
+def _read(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
     if not path.exists():
         return []
     try:
-        return [Trial(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, list):
+            raise ValueError("it does not tell the settings that its trials were run with")
+        before = dict(content["shared"])
+        trials = [Trial(**each) for each in content["trials"]]
+    except (ValueError, TypeError, KeyError) as error:
         raise TrainingError(f"{path} cannot be read: {error}; give a new --out") from error
+    other = [
+        _difference(name, before.get(name), value)
+        for name, value in shared.items()
+        if before.get(name) != value
+    ]
+    if other:
+        raise UsageError(
+            f"--resume: the trials in {path} were run with other settings: {', '.join(other)}; go "
+            "on with the same, or give a new --out"
+        )
+    return trials
 
 
-def _write(path: Path, trials: Sequence[Trial]) -> None:
+def _write(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps([asdict(each) for each in trials], indent=2) + "\n")
+    content = {"shared": dict(shared), "trials": [asdict(each) for each in trials]}
+    atomic_write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    shown = name.upper() if name in ("task", "model") else flag_name(name)
+    if name in _CONTENTS:
+        return f"{shown} (other content)"
+    was, given = ("not given" if each is None or each is False else each for each in (before, now))
+    return f"{shown} ({was} before, {given} now)"
+
+
+def _hash_of_files(model: str | Path) -> str:
+    files = sorted(path for path in model_directory(model).iterdir() if path.is_file())
+    return _hash_of(f"{file_sha256(path)}  {path.name}" for path in files)
+
+
+def _hash_of(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(f"{line}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()
