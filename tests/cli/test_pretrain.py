@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
 from tidybert.reporting import pretraining_curves
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.pretrainer import Pretrainer
 
 QUICK = ["--recipe", "fast", "--max-steps", "3", "--tokens-per-step", "256", "--device", "cpu"]
 QUICK += ["--max-seq-length", "32", "--eval-tokens", "256"]
@@ -55,11 +55,14 @@ def test_figures_are_told_and_printed(
 def test_the_share_of_the_peak_is_told_where_it_is_known(
     tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pretrainer, "_mfu", lambda *_given: 0.456)
+    monkeypatch.setattr("tidybert.pretraining.run.peak_flops", lambda _device: 1e12)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Abacus")
 
     assert shell(command(tiny_model, shards, tmp_path / "run")) == 0
 
-    assert "tokens/s (46% of the peak), " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert re.search(r"tokens/s \(\d+% of the peak\), ", told)
+    assert "of the peak of 1 x Abacus" in told
 
 
 def test_curves_are_drawn_at_each_measurement_and_at_the_end(

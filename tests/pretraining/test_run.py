@@ -405,20 +405,29 @@ def test_a_ramp_begins_with_a_quarter() -> None:
 def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[dict[str, Any]] = []
-
-    def build(*args: Any, **named: Any) -> Any:
-        given.append(named)
-        return pretrainer.Pretrainer(*args, **{**named, "peak_tokens_per_second": 1e6})
-
-    monkeypatch.setattr("tidybert.pretraining.run.Pretrainer", build)
-    small(tmp_path / "run", max_steps=2)
-
     # A CPU's peak is not known.
-    assert given[0]["peak_tokens_per_second"] is None
-    for line in lines_of(tmp_path / "run" / "metrics.jsonl"):
-        if "loss" in line:
-            assert line["mfu"] == pytest.approx(line["tokens_per_second"] / 1e6, abs=1e-4)
+    small(tmp_path / "cpu", max_steps=1)
+    assert not any("mfu" in line for line in lines_of(tmp_path / "cpu" / "metrics.jsonl"))
+    monkeypatch.setattr("tidybert.pretraining.run.peak_flops", lambda _device: 1e12)
+    monkeypatch.setattr("tidybert.pretraining.run.flops_per_token", lambda _, length, __: length)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Abacus")
+    reports: list[PretrainingReport] = []
+    notes: list[str] = []
+
+    result = small(
+        tmp_path / "run",
+        max_steps=4,
+        long_share=0.5,
+        long_seq_length=31,
+        callbacks=PretrainingCallbacks(note=notes.append, step=reports.append),
+    )
+
+    lengths = [32, 32, 31, 31]
+    for done, length in zip(reports, lengths, strict=True):
+        assert done.mfu == pytest.approx(done.num_tokens / done.seconds * length / 1e12)
+    assert [line["mfu"] for line in lines_of(tmp_path / "run" / "metrics.jsonl") if "mfu" in line]
+    share = 31.5 * result.num_tokens / result.seconds / 1e12
+    assert f"{share:.1%} of the peak of 1 x Abacus" in notes
 
 
 def test_an_error_of_the_background_writer_is_not_lost(

@@ -11,8 +11,9 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.errors import UsageError
 from tidybert.pretraining import PretrainingCallbacks
-from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens
+from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens, peak_flops
 from tidybert.tasks import pretraining as task
 from tidybert.tasks.pretraining import loss_parts
 from tidybert.training.distributed import Processes
@@ -22,10 +23,51 @@ from tidybert.training.pretraining_arguments import PretrainingArguments
 def test_operations_of_base_are_about_six_a_parameter() -> None:
     config = BertConfig.from_name("base")
 
-    assert flops_per_token(config, 0, 0) == 6 * 12 * 12 * 768**2
+    # All rows of the last layer would be read, and no word were masked.
+    whole = 12 * 12 * 768**2
+    assert flops_per_token(config, 1, 0) == 6 * whole + 12 * 12 * 768
+    # Of 85 M weights in the layers, 5.3 M are the last one's after attention.
+    read = 0.15 + 1 / 128
     assert flops_per_token(config, 128, 0.15) == pytest.approx(
-        6 * (85e6 + 0.15 * 24e6) + 12 * 12 * 768 * 128, rel=0.01
+        6 * (85e6 - 5.3e6 * (1 - read) + 0.15 * 24e6) + 12 * 12 * 768 * 128, rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H200 NVL", 835e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("Tesla T4", None),
+    ],
+)
+def test_the_peak_is_that_of_the_device_by_its_name(
+    name: str, expected: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda each: (asked.append(each), name)[1])
+
+    assert peak_flops(torch.device("cuda", 1)) == expected
+    assert asked == [torch.device("cuda", 1)]
+    assert peak_flops(torch.device("cpu")) is None
+
+
+def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
+    tiny_config: Callable[..., Any],
+) -> None:
+    with pytest.raises(UsageError, match="--sharding full is for models that do not fit"):
+        micro_batch_tokens(
+            task.build_pretraining_model("mlm")(tiny_config()),
+            InstanceOptions(),
+            MaskingOptions(),
+            PretrainingArguments(micro_batch_tokens="auto", sharding="full"),
+            Processes(size=2),
+            torch.device("cuda"),
+            print,
+        )
 
 
 def test_on_a_cpu_auto_is_the_default_and_is_told(

@@ -77,6 +77,17 @@ def test_a_second_signal_stops_at_once() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_second_signal_that_may_be_the_first_once_more_changes_nothing() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    with stop_requests(forwarded=True) as request:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert request.signal_number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_outside_the_main_thread_signals_are_left_alone(
     make_trainer: Callable[..., Trainer],
 ) -> None:

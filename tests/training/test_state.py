@@ -124,6 +124,12 @@ def truncate(step: Path) -> None:
     (step / "model.safetensors").write_bytes(weights[: len(weights) // 2])
 
 
+def flip_a_bit(step: Path) -> None:
+    content = bytearray((step / "optimizer.safetensors").read_bytes())
+    content[-3] ^= 1
+    (step / "optimizer.safetensors").write_bytes(content)
+
+
 def empty_state(step: Path) -> None:
     (step / "training_state.json").write_text("")
 
@@ -142,7 +148,7 @@ def lose_everything(step: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [truncate, empty_state, strange_state, lose_moments, lose_everything]
+    "damage", [truncate, flip_a_bit, empty_state, strange_state, lose_moments, lose_everything]
 )
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     damage: Callable[[Path], None], make_trainer: Make, same_weights: Same, tmp_path: Path

@@ -13,7 +13,8 @@ from tidybert.training.pretraining_arguments import PretrainingArguments, tokens
 class Phases:
     """Steps on sequences of one length, and the last share of them on longer ones.
 
-    A position is [phase, epoch, group, offset].
+    A position is [phase, epoch, group, offset].  ``lengths`` are each phase's, and ``switch`` is
+    the first step of the second.
     """
 
     def __init__(
@@ -28,9 +29,9 @@ class Phases:
         self.arguments = arguments
         num_steps = arguments.setting("max_steps")
         self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
-        lengths = [options.max_seq_length]
+        self.lengths = [options.max_seq_length]
         if self.switch < num_steps:
-            lengths.append(arguments.long_seq_length)
+            self.lengths.append(arguments.long_seq_length)
         self.streams = [
             InstanceStream(
                 PretrainingInstances(
@@ -42,7 +43,7 @@ class Phases:
                 processes.size,
                 arguments.compile,
             )
-            for length in lengths
+            for length in self.lengths
         ]
 
     def take(self, step: int, position: list[int]) -> StepBatches:

@@ -111,8 +111,8 @@ def pretrain(
                 f"sequences and {each.shape.num_predictions:,} predictions, filled up with padding"
             )
     held_out = HeldOut(data, instances, masking, arguments, stream.streams[0], chosen)
-    peak = peak_flops() if chosen.type == "cuda" else None
-    flops = flops_per_token(config, instances.max_seq_length, masking.predicted_share)
+    flops = [flops_per_token(config, each, masking.predicted_share) for each in stream.lengths]
+    peak = peak_flops(chosen)
     trainer = Pretrainer(
         network,
         stream,
@@ -126,7 +126,9 @@ def pretrain(
         report=callbacks.step,
         report_metrics=callbacks.metrics,
         tensorboard=callbacks.tensorboard,
-        peak_tokens_per_second=peak * processes.size / flops if peak else None,
+        mfu=(lambda step, rate: rate * flops[step >= stream.switch] / (peak * processes.size))
+        if peak
+        else None,
     )
     if resume:
         for line in trainer.resume():
@@ -149,10 +151,11 @@ def pretrain(
         write_arguments(run, {"task": "pretrain", "model": str(model), "data": str(data), **values})
     result = trainer.train()
     if peak is not None and processes.is_first:
-        share = flops * result.num_tokens / result.seconds / (peak * processes.size)
-        callbacks.note(
-            f"{share:.1%} of the peak of {processes.size} x {torch.cuda.get_device_name()}"
-        )
+        is_long = 1 - stream.switch / result.num_steps
+        per_token = (1 - is_long) * flops[0] + is_long * flops[-1]
+        share = per_token * result.num_tokens / result.seconds / (peak * processes.size)
+        name = torch.cuda.get_device_name(chosen)
+        callbacks.note(f"{share:.1%} of the peak of {processes.size} x {name}")
     weights = snapshot(network.state_dict(), processes.is_first)
     # All have read the best weights, which are removed below.
     processes.wait()

@@ -7,6 +7,7 @@ import torch
 
 from tidybert.configuration import BertConfig
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
+from tidybert.errors import UsageError
 from tidybert.tasks.pretraining import PretrainingModel, longest_batch, loss_parts
 from tidybert.training.distributed import Processes
 from tidybert.training.micro_batch import largest_micro_batch
@@ -14,27 +15,38 @@ from tidybert.training.precision import is_mixed
 from tidybert.training.pretraining_arguments import PretrainingArguments, least_micro_batch
 
 _MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
-# Dense bfloat16 operations a second, as NVIDIA states them.
-_PEAK_FLOPS: Final = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+# Dense bfloat16 operations a second, as NVIDIA states them; the first name that fits counts.
+_PEAK_FLOPS: Final = {
+    "H200 NVL": 835e12,
+    "H200": 989e12,
+    "H100 NVL": 835e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "A100": 312e12,
+}
 
 
 def flops_per_token(config: BertConfig, sequence_length: float, masked_share: float) -> float:
     """Floating-point operations of a training step for each token, forward and backward.
 
-    6 for each weight of a matrix that the token goes through (Kaplan et al. 2020), 12 L H S for the
-    scores and their sums over S tokens, and the head for the share of tokens that are masked.
+    6 for each weight of a matrix that the token goes through (Kaplan et al. 2020), and 12 L H S for
+    the scores and their sums over S tokens.  The masked-LM head counts for the share of tokens that
+    are masked; what follows attention in the last layer for these and [CLS].
     """
     layers, width = config.num_hidden_layers, config.hidden_size
-    weights = layers * (4 * width**2 + 2 * width * config.intermediate_size)
+    projections = 3 * width**2
+    rest = width**2 + 2 * width * config.intermediate_size
+    read_share = masked_share + 1 / sequence_length
+    weights = layers * projections + (layers - 1 + read_share) * rest
     head = masked_share * (width**2 + width * config.vocab_size)
     return 6 * (weights + head) + 12 * layers * width * sequence_length
 
 
-def peak_flops() -> float | None:
-    """What the CUDA device can do in bfloat16 a second; None where it is not known, or a CPU."""
-    if not torch.cuda.is_available():
+def peak_flops(device: torch.device) -> float | None:
+    """What a CUDA device can do in bfloat16 a second; None where it is not known, or a CPU."""
+    if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name()
+    name = torch.cuda.get_device_name(device)
     return next((peak for known, peak in _PEAK_FLOPS.items() if known in name), None)
 
 
@@ -55,6 +67,11 @@ def micro_batch_tokens(
         if given is not None:
             note(f"--micro-batch-tokens auto: {default:,}, for the device is a CPU")
         return default
+    if arguments.sharding == "full" and processes.size > 1:
+        raise UsageError(
+            "--micro-batch-tokens auto tries the whole model on each device, and --sharding full "
+            "is for models that do not fit one: give a number of tokens"
+        )
     longest = instances.max_seq_length
     if arguments.setting("long_share"):
         longest = max(longest, arguments.long_seq_length)

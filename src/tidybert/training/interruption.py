@@ -26,8 +26,12 @@ class TrainingInterrupted(TidyBertError):
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Within the block SIGINT and SIGTERM set the request; outside the main thread nothing does."""
+def stop_requests(*, forwarded: bool = False) -> Iterator[StopRequest]:
+    """Within the block SIGINT and SIGTERM set the request; outside the main thread nothing does.
+
+    Where signals are ``forwarded``, a second one changes nothing: it may be the first once more, as
+    a scheduler and torchrun both send it.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -37,6 +41,8 @@ def stop_requests() -> Iterator[StopRequest]:
 
     def note(number: int, _frame: FrameType | None) -> None:
         request.signal_number = number
+        if forwarded:
+            return
         for each, handler in before.items():
             signal.signal(each, handler)
 

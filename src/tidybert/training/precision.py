@@ -10,7 +10,7 @@ def is_mixed(precision: str, device: torch.device) -> bool:
 
     Raises UsageError where bfloat16 is asked of a device that has no such products.
     """
-    if device.type == "cpu":
+    if device.type == "cpu" or precision == "float32":
         return precision == "bfloat16"
     can = device.type == "cuda" and _has_bfloat16(device)
     if precision == "bfloat16" and not can:
@@ -18,7 +18,7 @@ def is_mixed(precision: str, device: torch.device) -> bool:
             f"--precision bfloat16 needs a CPU or a CUDA device that has it, and the model is on "
             f"{device}: use float32, or auto"
         )
-    return can and precision != "float32"
+    return can
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -67,8 +67,8 @@ class Pretrainer:
         run: directory for checkpoints and metrics.jsonl, written by the first process.
         first_position: where the stream begins.
         tensorboard: called with a name, a value and a step for each figure that is logged.
-        peak_tokens_per_second: what all devices could do by their makers' figures; where it is
-            known, the share of it that a step reaches is logged as "mfu".
+        mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
+            None where the peak is not known.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Pretrainer:
         report: Callable[[PretrainingReport], None] | None = None,
         report_metrics: Callable[[int, dict[str, Any]], None] | None = None,
         tensorboard: Callable[[str, float, int], None] | None = None,
-        peak_tokens_per_second: float | None = None,
+        mfu: Callable[[int, float], float] | None = None,
     ) -> None:
         self.model = model
         self.stream = stream
@@ -101,7 +101,7 @@ class Pretrainer:
         self.num_steps: int = arguments.setting("max_steps")
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
-        self.peak_tokens_per_second = peak_tokens_per_second
+        self.mfu = mfu
         # Before the optimizer, which is to hold the shards.
         self.shared = self.processes.shared(model, arguments.sharding, self.is_mixed)
         self.optimizer = self._optimizer()
@@ -150,7 +150,8 @@ class Pretrainer:
         """
         writer = BackgroundWriter()
         try:
-            with stop_requests() as request, ThreadPoolExecutor(1) as ahead:
+            forwarded = self.processes.size > 1
+            with stop_requests(forwarded=forwarded) as request, ThreadPoolExecutor(1) as ahead:
                 self._train_steps(writer, request, ahead)
         finally:
             writer.close()
@@ -248,7 +249,7 @@ class Pretrainer:
             num_tokens=taken.num_tokens,
             seconds=seconds,
             updated=is_finite,
-            mfu=self._mfu(taken.num_tokens / seconds),
+            mfu=self.mfu(step, taken.num_tokens / seconds) if self.mfu else None,
             padding_share=1 - taken.num_tokens / taken.num_rows,
         )
         if not is_finite:
@@ -257,10 +258,6 @@ class Pretrainer:
         if self.state.step % arguments.logging_steps == 0 or self.state.step == self.num_steps:
             self._log_step(done)
         return done
-
-    def _mfu(self, tokens_per_second: float) -> float | None:
-        peak = self.peak_tokens_per_second
-        return tokens_per_second / peak if peak else None
 
     def _forward_backward(self, batch: Any, counts: Mapping[str, int]) -> Mapping[str, Part]:
         """Add a batch's gradients."""

@@ -1,9 +1,10 @@
 """Checkpoints of a run: all that it takes to go on with the same bits.
 
 A checkpoint is a directory checkpoints/step-N of the RUN: model.safetensors (our names),
-optimizer.safetensors (Adam's two moments and step counts) and training_state.json.  The schedule,
-the order of the data and the random numbers follow from the seed and the step, so the step is all
-that is kept of them.  Each directory is written aside, synced and renamed.
+optimizer.safetensors (Adam's two moments and step counts) and training_state.json, which has the
+hashes of both.  The schedule, the order of the data and the random numbers follow from the seed and
+the step, so the step is all that is kept of them.  Each directory is written aside, synced and
+renamed.
 """
 
 import json
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from tidybert.checkpoints.storage import (
     WEIGHTS_FILE,
     atomic_directory,
+    file_sha256,
     read_tensors,
     remove_partials,
     write_tensors,
@@ -82,7 +84,9 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
         with atomic_directory(target) as partial:
             write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
-            (partial / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n")
+            hashes = {name: file_sha256(partial / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
+            content = {**asdict(state), "sha256": hashes}
+            (partial / STATE_FILE).write_text(json.dumps(content, indent=2) + "\n")
     except (OSError, WeightsError) as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
         advice = f"make room, then --resume goes on from {left}" if left else "there is none before"
@@ -111,12 +115,15 @@ def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, lis
     for directory in reversed(step_directories(run)):
         try:
             content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
+            for name, expected in content.pop("sha256").items():
+                if file_sha256(directory / name) != expected:
+                    raise ValueError(f"{name} is not what was written")
             found = Checkpoint(
                 TrainingState(**content),
                 read_tensors(directory / WEIGHTS_FILE),
                 read_tensors(directory / OPTIMIZER_FILE),
             )
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             passed_over.append(f"{directory} cannot be read and is passed over: {error}")
             continue
         if found.state.fingerprint != fingerprint:
