@@ -177,6 +177,17 @@ def test_the_same_batch_again_gives_the_same_bits(tiny: BertModel) -> None:
     assert torch.equal(first.pooler_output, second.pooler_output)
 
 
+def test_autocast_does_not_round_the_embeddings(tiny: BertModel) -> None:
+    rows = Rows.from_lists([[1, 2, 3], [4, 5]])
+    with torch.no_grad():
+        expected = tiny.embeddings(rows)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = tiny.embeddings(rows)
+
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+
+
 def test_training_gives_the_same_bits_for_a_seed_and_others_for_another(tiny: BertModel) -> None:
     tiny.train()
 

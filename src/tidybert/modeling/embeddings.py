@@ -32,8 +32,9 @@ class BertEmbeddings(nn.Module):
         if hidden.device.type == "cpu":
             # A product with a one-hot matrix: the lookup's backward would add T rows one by one.
             types = functional.one_hot(rows.token_type_ids, weight.shape[0])
-            hidden = torch.addmm(hidden, types.to(hidden.dtype), weight)
+            # Autocast would round a product, and with it the sum, to half precision.
+            with torch.autocast("cpu", enabled=False):
+                hidden = torch.addmm(hidden, types.to(hidden.dtype), weight)
         else:
-            # Autocast would round a product's weights to half precision.
             hidden = hidden + functional.embedding(rows.token_type_ids, weight)
         return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)
