@@ -166,11 +166,15 @@ def test_defaults_are_those_of_transformers() -> None:
 def test_reads_what_transformers_writes(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.BertConfig(
-        hidden_size=8, num_attention_heads=2, num_labels=3, problem_type="regression"
+        hidden_size=8,
+        num_attention_heads=2,
+        num_labels=3,
+        problem_type="regression",
+        classifier_dropout=0.25,
     )
     theirs.save_pretrained(tmp_path)
     ours = BertConfig.from_file(tmp_path / "config.json")
-    assert ours == BertConfig(hidden_size=8, num_attention_heads=2)
+    assert ours == BertConfig(hidden_size=8, num_attention_heads=2, classifier_dropout=0.25)
     ours_alone = {key: getattr(theirs, key) for key in ours.to_dict()}
     assert ours.to_dict() == ours_alone
 
@@ -272,6 +276,8 @@ def test_dictionary_round_trip(
         ("pooler_type", "mean"),
         ("problem_type", "guess"),
         ("classifier_dropout", 2),
+        ("classifier_dropout", 1.0),
+        ("classifier_dropout", "0.1"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_the_key(key: str, value: Any) -> None:

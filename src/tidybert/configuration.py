@@ -38,6 +38,7 @@ class BertConfig:
             the tanh approximation), or "relu".
         hidden_dropout_prob: probability in [0, 1) with which an output element is dropped.
         attention_probs_dropout_prob: the same for the attention probabilities.
+        classifier_dropout: the same for what a classifier reads; None: hidden_dropout_prob.
         max_position_embeddings: longest sequence in tokens.
         type_vocab_size: number of token types (segments).
         initializer_range: standard deviation of the truncated normal that draws new weights.
@@ -57,6 +58,7 @@ class BertConfig:
     hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
+    classifier_dropout: float | None = None
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
@@ -69,6 +71,8 @@ class BertConfig:
         _check_int("pad_token_id", self.pad_token_id, at_least=0)
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             _check_probability(key, getattr(self, key))
+        if self.classifier_dropout is not None:
+            _check_probability("classifier_dropout", self.classifier_dropout)
         for key in ("initializer_range", "layer_norm_eps"):
             if not 0.0 < _number(key, getattr(self, key)) <= 1.0:
                 raise ConfigError(f"{key} is {getattr(self, key)}; it must be above 0, at most 1")
@@ -101,6 +105,13 @@ class BertConfig:
     def head_size(self) -> int:
         """Width D of one attention head: hidden_size / num_attention_heads."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def classifier_dropout_prob(self) -> float:
+        """The probability with which an element of what a classifier reads is dropped."""
+        if self.classifier_dropout is None:
+            return self.hidden_dropout_prob
+        return self.classifier_dropout
 
     @property
     def num_parameters(self) -> int:
@@ -202,7 +213,7 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
 # who wrote the file, about how to run, and what old versions of transformers wrote for generation.
 _IGNORED_KEY_LIST = """
     architectures id2label label2id num_labels _num_labels finetuning_task task_specific_params
-    classifier_dropout tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
+    tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
     _name_or_path name_or_path transformers_version _commit_hash
     torch_dtype dtype use_bfloat16 torchscript xla_device tf_legacy_loss
     use_cache gradient_checkpointing chunk_size_feed_forward _attn_implementation
@@ -236,8 +247,6 @@ def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 f"{key} is {value!r:.80}; only {' or '.join(map(repr, allowed))} can be read"
             )
-    if values.get("classifier_dropout") is not None:
-        _check_probability("classifier_dropout", values["classifier_dropout"])
     missing = [key for key in _SHAPE_KEYS if key not in values]
     if missing:
         raise ConfigError(f"missing key {', '.join(map(repr, missing))}")

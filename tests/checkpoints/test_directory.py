@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ def test_transformers_opens_what_was_saved(
 ) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
+    config = replace(config, classifier_dropout=0.25)
     model = BertForSequenceClassification(config, num_labels=3).eval()
     save_classifier(tmp_path, model)
     theirs, report = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -148,6 +150,7 @@ def test_transformers_opens_what_was_saved(
     assert theirs.config.id2label == {0: "bad", 1: "fair", 2: "good"}
     assert theirs.config.label2id == {"bad": 0, "fair": 1, "good": 2}
     assert theirs.config.problem_type == "single_label_classification"
+    assert theirs.config.classifier_dropout == theirs.dropout.p == 0.25
     assert same_state(from_huggingface(dict(theirs.state_dict()), config).tensors, state(model))
     with torch.no_grad():
         torch.testing.assert_close(

@@ -16,6 +16,7 @@ from tidybert.modeling import (
     BertForSequenceClassification,
     BertForTokenClassification,
     Rows,
+    heads,
 )
 
 
@@ -58,6 +59,37 @@ def test_the_new_head_is_small_and_its_input_is_dropped_in_training(
     rows = Rows.from_lists([[5, 6, 7]])
     logits = torch.stack([model(rows) for _ in range(20)])
     assert logits.std(0).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("head", "sizes"),
+    [
+        (BertForSequenceClassification, {"num_labels": 3}),
+        (BertForTokenClassification, {"num_labels": 3}),
+        (BertForMultipleChoice, {}),
+    ],
+)
+@pytest.mark.parametrize(("own", "expected"), [(0.0, 0.0), (0.25, 0.25), (None, 0.5)])
+def test_a_classifier_has_its_own_dropout(
+    head: Any,
+    sizes: dict[str, int],
+    own: float | None,
+    expected: float,
+    tiny_config: Callable[..., BertConfig],
+    reference: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = tiny_config(hidden_dropout_prob=0.5, classifier_dropout=own)
+    used: list[float] = []
+
+    def dropout(hidden: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
+        used.append(probability)
+        return hidden
+
+    monkeypatch.setattr(heads, "dropout", dropout)
+    head(config, **sizes)(Rows.from_lists([[5, 6, 7]]))
+
+    assert used == [expected] == [reference(config, head.__name__, **sizes).dropout.p]
 
 
 MASK = torch.tensor([[1] * 8, [1] * 3 + [0] * 5, [1, 0, 0, 1, 1, 0, 1, 0]])

@@ -140,7 +140,10 @@ class Embedder:
         tokenizer = self.tokenizer.__getstate__()
         vocabulary = tokenizer.pop("vocab")
         digest = hashlib.sha256(json.dumps([vocabulary.tokens, tokenizer]).encode())
-        digest.update(json.dumps(self.encoder.config.to_dict()).encode())
+        config = self.encoder.config.to_dict()
+        # A classifier's says nothing about vectors, and older fingerprints do not hold it.
+        del config["classifier_dropout"]
+        digest.update(json.dumps(config).encode())
         for name, tensor in self.encoder.state_dict().items():
             digest.update(name.encode())
             digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)

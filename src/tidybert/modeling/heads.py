@@ -39,7 +39,7 @@ class BertForSequenceClassification(nn.Module):
     ) -> Tensor:
         """Logits (B, num_labels)."""
         rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(self.bert.pooled(rows), self.config.hidden_dropout_prob, self.training)
+        pooled = dropout(self.bert.pooled(rows), self.config.classifier_dropout_prob, self.training)
         logits: Tensor = self.classifier(pooled)
         return logits
 
@@ -71,7 +71,7 @@ class BertForMultipleChoice(nn.Module):
             assert ids is not None
             return self.forward(ids, mask, types).view(shape[:2])
         rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(self.bert.pooled(rows), self.config.hidden_dropout_prob, self.training)
+        pooled = dropout(self.bert.pooled(rows), self.config.classifier_dropout_prob, self.training)
         logits: Tensor = self.classifier(pooled)
         return logits[:, 0]
 
@@ -98,7 +98,7 @@ class BertForTokenClassification(nn.Module):
         """Logits (T, num_labels), padded (B, S, num_labels), or of ``output_rows`` (R,) alone."""
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(rows, output_rows=output_rows).last_hidden_state
-        hidden = dropout(hidden, self.config.hidden_dropout_prob, self.training)
+        hidden = dropout(hidden, self.config.classifier_dropout_prob, self.training)
         return _as_given(self.classifier(hidden), input_ids, cells)
 
 
