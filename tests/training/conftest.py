@@ -67,7 +67,7 @@ def make_trainer(
     """Makes a Trainer; keywords are its own, ``dropout``, or training arguments."""
 
     def make(**given: Any) -> Trainer:
-        own = ("evaluate", "metric", "run", "fingerprint", "report", "report_metrics")
+        own = ("evaluate", "metric", "run", "fingerprint", "report", "report_metrics", "note")
         options = {name: given.pop(name) for name in own if name in given}
         model = given.pop("model", None) or make_model(given.pop("dropout", 0.1))
         features = given.pop("features", None) or make_features(26)

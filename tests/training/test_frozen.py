@@ -1,5 +1,7 @@
 """States of frozen layers, computed once: the same training, without the frozen half's work."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,26 @@ def test_training_is_the_same_as_with_states_computed_anew(
     assert anew.frozen_states is None
     anew.train()
 
+    torch.testing.assert_close(weights_of(kept.model), weights_of(anew.model), atol=1e-5, rtol=1e-5)
+
+
+def test_without_room_for_the_states_they_are_computed_anew(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _offset: int, size: int) -> None:
+        assert size == 4 * 16 * sum(len(one.input_ids) for one in kept.features)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    kept = make_trainer(freeze_layers=1)
+    kept.train()
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    notes: list[str] = []
+    anew = make_trainer(freeze_layers=1, note=notes.append)
+    anew.train()
+
+    assert anew.frozen_states is None
+    assert len(notes) == 1
+    assert "No space left on device" in notes[0]
     torch.testing.assert_close(weights_of(kept.model), weights_of(anew.model), atol=1e-5, rtol=1e-5)
 
 

@@ -167,6 +167,7 @@ def finetune(
         fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
         report=callbacks.step,
         report_metrics=callbacks.metrics,
+        note=callbacks.note,
     )
     if resume and run is not None:
         for line in trainer.resume():

@@ -4,6 +4,7 @@ The lowest layers, where they are frozen, run without dropout and give the same 
 They are kept in a file that is mapped into memory, in float32, one row a token.
 """
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +27,8 @@ class FrozenStates:
     """The states after the lowest ``num_layers`` layers, by feature.
 
     They are computed in fixed blocks of features when one of a block is first asked for, so that
-    they have the same bits whatever came before.
+    they have the same bits whatever came before.  Raises OSError where there is no room for them in
+    the directory of temporary files.
     """
 
     def __init__(self, encoder: BertModel, num_layers: int, features: Sequence[Features]) -> None:
@@ -44,6 +46,9 @@ class FrozenStates:
         # Unlinked at once: nothing is left of it, however the process ends.
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
         shape = (int(self._ends[-1]), encoder.config.hidden_size)
+        # To write into a mapped file for which the disk has no room ends the process.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file.fileno(), 0, shape[0] * shape[1] * 4)
         self._states: npt.NDArray[np.float32] = np.memmap(
             self._file, dtype=np.float32, mode="w+", shape=shape
         )

@@ -91,6 +91,7 @@ class Trainer:
         fingerprint: of all that a resumed run must share with the one it goes on with.
         report: called after each step.
         report_metrics: called after each evaluation with the step and its metrics.
+        note: called with lines of text about how the training is done.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Trainer:
         fingerprint: str = "",
         report: Callable[[StepReport], None] | None = None,
         report_metrics: Callable[[int, dict[str, float]], None] | None = None,
+        note: Callable[[str], None] = lambda _line: None,
     ) -> None:
         if not features:
             raise TrainingError("there are no examples to train on")
@@ -126,7 +128,7 @@ class Trainer:
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
         self.frozen = _freeze(model, arguments)
         self.vocabulary = _used_vocabulary(model, features)
-        self.frozen_states = _frozen_states(model, features, arguments)
+        self.frozen_states = _frozen_states(model, features, arguments, note)
         self.optimizer = build_optimizer(model, arguments)
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
         self.state = TrainingState(fingerprint)
@@ -355,7 +357,10 @@ def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
 
 
 def _frozen_states(
-    model: nn.Module, features: Sequence[Features], arguments: TrainingArguments
+    model: nn.Module,
+    features: Sequence[Features],
+    arguments: TrainingArguments,
+    note: Callable[[str], None],
 ) -> FrozenStates | None:
     """What the frozen layers make of the data, where it can be kept."""
     if not arguments.freeze_layers:
@@ -363,7 +368,15 @@ def _frozen_states(
     encoder = next(module for module in model.modules() if isinstance(module, BertModel))
     if not FrozenStates.fit(encoder, features):
         return None
-    return FrozenStates(encoder, arguments.freeze_layers, features)
+    try:
+        return FrozenStates(encoder, arguments.freeze_layers, features)
+    except OSError as error:
+        note(
+            "the frozen layers' states are computed anew in each step, which is slower: the "
+            f"directory of temporary files cannot keep them ({error.strerror}); TMPDIR can name "
+            "another"
+        )
+        return None
 
 
 def _used_vocabulary(model: nn.Module, features: Sequence[Features]) -> UsedVocabulary | None:
