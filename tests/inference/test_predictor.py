@@ -7,11 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from tidybert.configuration import BertConfig
 from tidybert.data.examples import TextExample
+from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, TextError, UsageError
+from tidybert.finetuning import FinetunedModel, save
 from tidybert.inference import Predictor
 from tidybert.inference.running import run_features
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
+from tidybert.tasks.question_answering import QuestionAnswering
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.regression import Regression
+from tidybert.tasks.tagging import Tagging
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.trainer import TrainingResult
 
 Examples = Callable[..., list[TextExample]]
 
@@ -54,6 +67,77 @@ def test_answers_come_in_the_order_of_the_texts(
         assert answer["label"] == alone["label"]
         assert answer["scores"] == pytest.approx(alone["scores"], abs=1e-5)
         assert answer["num_tokens"] == alone["num_tokens"]
+
+
+# Of very different lengths; the longest are cut to max_seq_length, or read in windows.
+TEXTS = ["red", "the old cow was near the dog", "", "we saw a red hen and a cat " * 5, "a new dog"]
+SECONDS = ["is the hen white", "a", "and", "blue and old and green " * 4, ""]
+CHOICES = [
+    ["cat", "a hen"],
+    ["dog", "the " * 9, "we"],
+    ["a", "saw"],
+    ["old", "red"],
+    ["we", "is", "new", "and"],
+]
+CLASSES = ("a", "b", "c")
+JOBS: dict[str, tuple[AnyTask, Any]] = {
+    "classify": (Classification(CLASSES), None),
+    "windows": (Classification(CLASSES, long_texts=LongTexts("windows", 5)), None),
+    "pair": (Classification(CLASSES), SECONDS),
+    "multi-label": (MultiLabelClassification(CLASSES), None),
+    "regress": (Regression(), None),
+    "entities": (Tagging(["O", "B-x", "I-x", "B-y", "I-y"], doc_stride=4), None),
+    "tag": (Tagging(["DT", "NN", "VB"]), None),
+    "choose": (MultipleChoice(), CHOICES),
+    "answer": (QuestionAnswering(no_answers=True, doc_stride=4, max_query_length=6), SECONDS),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_an_example_alone_is_answered_as_in_a_batch(
+    job: str, tiny_model: Path, tiny_config: Callable[..., BertConfig], tmp_path: Path
+) -> None:
+    """Labels and places are the same, and scores to 1e-5."""
+    task, seconds = JOBS[job]
+    config = tiny_config(initializer_range=0.5)
+    torch.manual_seed(2)
+    save(
+        FinetunedModel(
+            task,
+            task.build_model(config),
+            BertTokenizer.from_pretrained(tiny_model),
+            config,
+            16,
+            TrainingResult(0, 0, {}, 0.0, 0, 0),
+        ),
+        tmp_path,
+    )
+    predictor = Predictor(tmp_path, device="cpu")
+
+    together = predictor.predict(TEXTS, seconds)
+
+    for at, answer in enumerate(together):
+        (alone,) = predictor.predict([TEXTS[at]], seconds and [seconds[at]])
+        # Questions are numbered in the order given.
+        assert_close({**answer, "id": None}, {**alone, "id": None})
+    assert len({str(each) for each in together}) == len(TEXTS)
+
+
+def assert_close(one: Any, other: Any) -> None:
+    """Equal, but for floats, at any depth."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_close(one[key], other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_close(*pair)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-5, rel=0)
+    else:
+        assert one == other
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 20, 64, 10_000])
