@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from tidybert.benchmark.pretraining import UNTIMED_STEPS, PretrainingWork, bench_pretraining
+from tidybert.benchmark.pretraining import (
+    UNTIMED_STEPS,
+    PretrainingWork,
+    bench_pretraining,
+    peak_tokens_per_second,
+)
 from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
+from tidybert.configuration import BertConfig
+from tidybert.data.shards import TokenCorpus
+from tidybert.pretraining.throughput import flops_per_token
 from tidybert.tokenization import BertTokenizer
 
 
@@ -53,3 +61,49 @@ def test_the_command_tells_its_figures(shards: str, capsys: Any) -> None:
     assert result["bench"] == "pretrain"
     assert result["ratios"] == {}
     assert result["work"]["tokens_per_step"] == 256
+    assert result["mfu"] == {"ours": None}
+
+
+def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
+    arguments = ["bench", "pretrain", "--size", "tiny", "--data", shards, "--rounds", "1"]
+    arguments += ["--steps", str(UNTIMED_STEPS + 1), "--tokens-per-step", "512", "--dropout", "0"]
+
+    assert shell([*arguments, "--micro-batch-tokens", "nought"]) == 2
+    assert "a number above 0, or auto" in capsys.readouterr().err
+    arguments += ["--micro-batch-tokens", "128", "--against", "transformers", "--json"]
+    assert shell(arguments) == 0
+
+    result = json.loads(capsys.readouterr().out)
+    assert (result["work"]["dropout"], result["work"]["micro_batch_tokens"]) == (0.0, "128")
+    assert result["mfu"] == {"ours": None, "transformers": None}
+
+
+def test_the_share_of_the_peak_is_that_of_useful_tokens(
+    shards: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        "step_seconds": [1.0, 1.0, 1.0, 2.0, 2.0],
+        "step_tokens": [100] * 6,
+        "losses": [0.0] * 6,
+        "peak_mib": 1.0,
+        "threads": 1,
+        "share_of_padding": 0.5,
+        "peak_tokens_per_second": 200.0,
+    }
+    monkeypatch.setattr("tidybert.benchmark.pretraining.run_apart", lambda *_given: found)
+
+    result = bench_pretraining(PretrainingWork("tiny", shards, steps=6), sides=["ours"], rounds=1)
+
+    # 300 tokens in 5 seconds.
+    assert result["mfu"] == {"ours": pytest.approx(60 / 200)}
+
+
+def test_the_peak_in_tokens_is_the_devices(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, corpus = PretrainingWork("tiny", shards, steps=6), TokenCorpus(shards)
+    assert peak_tokens_per_second(work, corpus) is None
+
+    monkeypatch.setattr("tidybert.pretraining.throughput.peak_flops", lambda _device: 1e12)
+
+    vocab_size = corpus.manifest.vocabulary["vocab_size"]
+    flops = flops_per_token(BertConfig.from_name("tiny", vocab_size=vocab_size), 128, 0.15)
+    assert peak_tokens_per_second(work, corpus) == pytest.approx(1e12 / flops)

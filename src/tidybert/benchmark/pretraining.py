@@ -24,6 +24,7 @@ from tidybert.benchmark.setting import SIDES, in_turn, summarize
 from tidybert.benchmark.tokenization import find_lines
 
 if TYPE_CHECKING:
+    from tidybert.data.shards import TokenCorpus
     from tidybert.training.pretraining_arguments import PretrainingArguments
 
 _CORPUS_LINES: Final = 8000
@@ -42,11 +43,15 @@ class PretrainingWork:
     steps: int
     tokens_per_step: int = 8192
     max_seq_length: int = 128
+    dropout: float = 0.1
     learning_rate: float = 5e-4
     warmup_steps: int = 100
     device: str = "cpu"
     seed: int = 1
     threads: int | None = None
+    compile: bool = False
+    micro_batch_tokens: int | str | None = None
+    """Of our side; the other takes a step at once."""
 
 
 @contextmanager
@@ -85,7 +90,8 @@ def bench_pretraining(
 
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
     tokens_per_second, seconds_per_step and peak_mib.  ``losses`` are each side's of every step, of
-    its last round.
+    its last round.  ``mfu`` is each side's share of the device's peak, with the operations that our
+    side needs for a token; None where the peak is not known.
     """
     samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
     losses: dict[str, list[float]] = {}
@@ -111,7 +117,13 @@ def bench_pretraining(
         "threads": found["threads"],
         "losses": losses,
         "share_of_padding": found["share_of_padding"],
-        **summarize(samples),
+        **(summary := summarize(samples)),
+        "mfu": {
+            side: medians["tokens_per_second"] / found["peak_tokens_per_second"]
+            if found["peak_tokens_per_second"]
+            else None
+            for side, medians in summary["medians"].items()
+        },
     }
 
 
@@ -139,8 +151,23 @@ def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
         **result,
         "step_tokens": tokens,
         "share_of_padding": 1 - sum(tokens) / padded,
+        "peak_tokens_per_second": peak_tokens_per_second(work, instances.corpus),
         "threads": torch.get_num_threads(),
     }
+
+
+def peak_tokens_per_second(work: PretrainingWork, corpus: "TokenCorpus") -> float | None:
+    """What the work's device could do by its maker's figures; None where these are not known."""
+    import torch
+
+    from tidybert.configuration import BertConfig
+    from tidybert.data.pretraining_options import MaskingOptions
+    from tidybert.pretraining.throughput import flops_per_token, peak_flops
+
+    peak = peak_flops(torch.device(work.device))
+    config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
+    flops = flops_per_token(config, work.max_seq_length, MaskingOptions().predicted_share)
+    return peak and peak / flops
 
 
 def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
@@ -153,6 +180,9 @@ def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
         tokens_per_step=work.tokens_per_step,
         learning_rate=work.learning_rate,
         warmup_steps=work.warmup_steps,
+        dropout=work.dropout,
+        compile=work.compile,
+        micro_batch_tokens=work.micro_batch_tokens,
         long_share=0.0,
         # Neither is part of a step.
         eval_steps=work.steps + 1,
@@ -202,10 +232,14 @@ def _run_transformers(
     tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
     config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
     on_cuda = work.device.startswith("cuda")
-    # scaled_dot_product_attention: flash attention where the device has it.
-    model = transformers.BertForPreTraining(
-        transformers.BertConfig(**config.to_dict(), attn_implementation="sdpa")
-    )
+    # Its default: on CUDA the memory-efficient kernel, as PyTorch's flash attention takes no mask.
+    settings = {
+        **config.to_dict(),
+        "attn_implementation": "sdpa",
+        "hidden_dropout_prob": work.dropout,
+        "attention_probs_dropout_prob": work.dropout,
+    }
+    model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     dataset: list[dict[str, Any]] = []
     numbers: list[list[int]] = []
@@ -266,6 +300,7 @@ def _run_transformers(
                 seed=work.seed,
                 use_cpu=not on_cuda,
                 bf16=on_cuda,
+                torch_compile=work.compile,
                 report_to="none",
                 save_strategy="no",
                 logging_steps=10,

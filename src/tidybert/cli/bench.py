@@ -232,6 +232,20 @@ def pretrain(
     rounds: RoundsOption = 3,
     threads: ThreadsOption = None,
     device: DeviceOption = "cpu",
+    dropout: Annotated[
+        float, typer.Option("--dropout", min=0.0, max=0.9, help="On both sides.")
+    ] = 0.1,
+    compile: Annotated[
+        bool, typer.Option("--compile", help="torch.compile, on both sides.")
+    ] = False,
+    micro_batch_tokens: Annotated[
+        str | None,
+        typer.Option(
+            "--micro-batch-tokens",
+            metavar="N",
+            help="Tokens at once on our side, or auto; the other takes a step at once.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Time steps of pre-training, masked words and next sentence, in tokens that are no padding.
@@ -241,15 +255,30 @@ def pretrain(
     Wikipedia from the data folder (TIDYBERT_DATA, or ../shared/data) or the bundled tickets are
     made into a corpus with the vocabulary of minilm.
     """
-    from tidybert.benchmark.pretraining import PretrainingWork, bench_corpus, bench_pretraining
+    from tidybert.benchmark.pretraining import (
+        PretrainingWork,
+        arguments_of,
+        bench_corpus,
+        bench_pretraining,
+    )
     from tidybert.benchmark.setting import sides_against
 
     sides = sides_against(against)
     with bench_corpus(data) as (source, directory):
         device = _checked(size, directory, device)
         work = PretrainingWork(
-            size, directory, steps, tokens_per_step, device=device, threads=threads
+            size,
+            directory,
+            steps,
+            tokens_per_step,
+            device=device,
+            threads=threads,
+            dropout=dropout,
+            compile=compile,
+            micro_batch_tokens=micro_batch_tokens,
         )
+        # What is wrong in the arguments is told here, and not by a process.
+        arguments_of(work)
         result = bench_pretraining(work, sides=sides, rounds=rounds, report=note)
     result = {**head("pretrain", size, source), **result}
     if json:
@@ -266,6 +295,9 @@ def pretrain(
         name = "tidybert" if side == "ours" else side
         last = losses[-min(10, len(losses)) :]
         print(f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {mean(last):.3f}")
+    for side, share in result["mfu"].items():
+        if share is not None:
+            print(f"share of the peak, {'tidybert' if side == 'ours' else side}: {share:.1%}")
     print(f"share of padding at 128 tokens: {result['share_of_padding']:.1%}")
     print_foot(result)
 
