@@ -1,10 +1,14 @@
 """``tidybert predict`` and ``evaluate``: order, streams, files, and what is refused."""
 
+import io
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,23 +51,68 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, cap
     assert "1 of 2 examples were cut to --max-seq-length" in err
 
 
-def test_a_stream_is_answered_before_it_ends(tiny_score_run: Path) -> None:
+Conversation = tuple[subprocess.Popen[str], Callable[[str], Any]]
+
+
+@pytest.fixture
+def conversation(tiny_score_run: Path) -> Iterator[Conversation]:
+    """A process that predicts from standard input, and what asks it one line."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tidybert", "predict", str(tiny_score_run), "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("a red\n")
-    process.stdin.flush()
-    first = json.loads(process.stdout.readline())
+
+    def ask(text: str) -> Any:
+        process.stdin.write(f"{text}\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    # A line that is never answered ends the process, and with it the test.
+    impatience = threading.Timer(120, process.kill)
+    impatience.start()
+    with process:
+        yield process, ask
+        process.kill()
+    impatience.cancel()
+
+
+def test_each_line_of_a_stream_is_answered_before_the_next(conversation: Conversation) -> None:
+    process, ask = conversation
+    for text in ("a red", "a cat", "a dog", "a hen"):
+        assert isinstance(ask(text)["value"], float)
+
     rest, _ = process.communicate("a cat\na dog\n", timeout=60)
 
-    assert isinstance(first["value"], float)
     assert len(rest.splitlines()) == 2
     assert process.returncode == 0
+
+
+def test_ctrl_c_ends_what_waits_for_a_line(conversation: Conversation) -> None:
+    process, ask = conversation
+    ask("a red")
+
+    process.send_signal(signal.SIGINT)
+
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "interrupted"
+
+
+def test_a_bad_row_of_a_stream_is_told_after_the_answers_before_it(
+    tiny_run: Path, capsys, monkeypatch
+) -> None:
+    rows = ['{"text": "a red"}', '{"text": "a cat"}', '{"text": "a dog"}', '{"text": 7}', "never"]
+    stream = io.BytesIO("\n".join(rows).encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(stream)))
+
+    assert shell(["predict", str(tiny_run), "-"]) == 1
+
+    out, err = capsys.readouterr()
+    assert [one["label"] for one in lines_of(out)] == ["colour", "animal", "animal"]
+    assert "-:4: " in err
 
 
 def test_a_file_appears_whole_or_not_at_all(tiny_run: Path, tmp_path: Path, capsys) -> None:

@@ -52,6 +52,7 @@ def predict(
     scores, num_tokens and truncated.
     """
     from tidybert.data.examples import ReadReport
+    from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.predictor import Predictor
 
     if out is not None:
@@ -75,8 +76,8 @@ def predict(
         file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
     )
     answered = truncated = 0
-    with _output(out) as stream:
-        for answer in predictor.predict_stream(examples):
+    with _output(out) as stream, as_it_comes(examples, file) as coming:
+        for answer in predictor.predict_stream(coming):
             if official_format:
                 # One object, written as it grows: memory stays constant.
                 item = f"{json.dumps(answer['id'])}: {json.dumps(answer['answer'])}"

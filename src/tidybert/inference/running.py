@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
+from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.linear import IN_ONEDNN
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
@@ -70,10 +71,11 @@ def in_chunks(
 ) -> Iterator[list[T]]:
     """A stream in lists: one of ``first``, so that its answers come at once, then longer ones.
 
-    Each is twice as long as the one before, up to ``largest``.
+    Each is twice as long as the one before, up to ``largest``; of Arrivals, which may pause, it is
+    shorter where no more are there.
     """
     left, size = iter(examples), first
-    while chunk := list(islice(left, size)):
+    while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):
         yield chunk
         size = min(2 * size, largest)
 
