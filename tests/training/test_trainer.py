@@ -282,6 +282,30 @@ def has_weights(model: nn.Module, weights: dict[str, Tensor]) -> bool:
     return all(torch.equal(each, weights[name]) for name, each in model.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "tokens", "advice"),
+    [
+        (8, 60, "60 tokens at once; begin again with --tokens-per-batch 30: the result"),
+        (8, 12, "10 tokens at once; begin again with a smaller --max-seq-length"),
+        (2, 4096, "20 tokens at once; begin again with --tokens-per-batch 10: the result"),
+        (1, 4096, "10 tokens at once; begin again with a smaller --max-seq-length"),
+    ],
+)
+def test_too_little_memory_says_what_to_try(
+    batch_size: int, tokens: int, advice: str, make_trainer: Callable[..., Trainer]
+) -> None:
+    def loss(_model: nn.Module, _batch: Batch) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    ids = np.ones(10, dtype=np.int32)
+    features = [Features(ids, np.zeros(10, dtype=np.uint8), 10, label=0, example=0)] * 8
+    given = {"features": features, "train_batch_size": batch_size, "tokens_per_batch": tokens}
+    trainer = make_trainer(loss=loss, **given)
+
+    with pytest.raises(TrainingError, match=f"^at step 1 of .* memory is too small for {advice}"):
+        trainer.train()
+
+
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_the_best_weights_are_kept_though_later_ones_are_worse(
     on_disk: bool, make_trainer: Callable[..., Trainer], tmp_path: Path

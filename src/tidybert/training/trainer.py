@@ -156,7 +156,7 @@ class Trainer:
 
         Raises DivergedError where the loss or the gradient is not finite (before the update),
         TrainingInterrupted after a signal, once a checkpoint is written, and TrainingError where
-        none can be.
+        none can be, or the device's memory is too small.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
         if self.vocabulary is not None:
@@ -185,7 +185,10 @@ class Trainer:
         examples = tokens = 0
         with stop_requests() as request:
             while self.state.step < self.num_steps and not self._has_patience_ended():
-                done = self._step()
+                try:
+                    done = self._step()
+                except torch.OutOfMemoryError as error:
+                    raise TrainingError(self._out_of_memory()) from error
                 examples += done.num_examples
                 tokens += done.num_tokens
                 if self.report is not None:
@@ -329,6 +332,22 @@ class Trainer:
         if self.run is None:
             return f"stopped {where}"
         return f"stopped {where}; the same command with --resume goes on from there in {self.run}"
+
+    def _out_of_memory(self) -> str:
+        """What to try where the examples of the step need more than the device's memory."""
+        lengths = self._lengths[self._examples_of(self.state.step)]
+        parts = cut_by_tokens(lengths, self.arguments.tokens_per_batch)
+        tokens = max(int(lengths[part].sum()) for part in parts)
+        smaller = max(tokens // 2, int(lengths.max()))
+        return (
+            f"at step {self.state.step + 1} of {self.num_steps} the device's memory is too small "
+            f"for {tokens:,} tokens at once; begin again with "
+            + (
+                f"--tokens-per-batch {smaller}: the result is the same but for rounding"
+                if smaller < tokens
+                else "a smaller --max-seq-length, with --freeze-layers, or with a smaller model"
+            )
+        )
 
     def _not_finite(self, loss: float, norm: float, chosen: npt.NDArray[np.int64]) -> str:
         return (
