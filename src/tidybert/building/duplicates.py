@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 DIGEST_BYTES = 16
 Digests = npt.NDArray[np.bytes_]
+_PARTS: Final = 16
 
 
 def digests_of(documents: Sequence[Sequence[str]]) -> tuple[Digests, int]:
@@ -24,24 +26,52 @@ def shares(digests: Digests) -> npt.NDArray[np.float64]:
 
 
 class SeenDigests:
-    """A set of digests as a few sorted arrays, each more than twice as long as the next."""
+    """A set of digests in parts by a few of their bits, so that merging takes a part's room alone."""
 
     def __init__(self, digests: Digests) -> None:
-        self._runs = [np.sort(digests)]
+        places = _parts_of(digests)
+        self._parts = [_SortedRuns(digests[places == part]) for part in range(_PARTS)]
 
     def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
         """Add (D,) digests; returns which of them are new, the first of equal ones only."""
+        places = _parts_of(digests)
+        is_new = np.zeros(len(digests), np.bool_)
+        for part, runs in enumerate(self._parts):
+            at = np.flatnonzero(places == part)
+            if len(at):
+                is_new[at] = runs.add(digests[at])
+        return is_new
+
+    @property
+    def nbytes(self) -> int:
+        """Of all digests."""
+        return sum(run.nbytes for part in self._parts for run in part.runs)
+
+
+def _parts_of(digests: Digests) -> npt.NDArray[np.uint8]:
+    """(D,): the part that each digest belongs to."""
+    return np.frombuffer(digests.tobytes(), np.uint8)[::DIGEST_BYTES] % np.uint8(_PARTS)
+
+
+class _SortedRuns:
+    """A set of digests as a few sorted arrays, each more than twice as long as the next."""
+
+    def __init__(self, digests: Digests) -> None:
+        self.runs = [np.sort(digests)]
+
+    def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
+        """As SeenDigests.add."""
         fresh, first = np.unique(digests, return_index=True)
         known = np.zeros(len(fresh), np.bool_)
-        for run in self._runs:
+        for run in self.runs:
             if len(run):
                 place = np.minimum(np.searchsorted(run, fresh), len(run) - 1)
                 known |= run[place] == fresh
-        self._runs.append(fresh[~known])
-        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-            last = self._runs.pop()
+        self.runs.append(fresh[~known])
+        while len(self.runs) > 1 and len(self.runs[-2]) <= 2 * len(self.runs[-1]):
+            last = self.runs.pop()
             # A stable sort merges runs that are sorted already.
-            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]), kind="stable")
+            self.runs[-1] = np.sort(np.concatenate([self.runs[-1], last]), kind="stable")
         is_new = np.zeros(len(digests), np.bool_)
         is_new[first[~known]] = True
         return is_new

@@ -16,6 +16,7 @@ import numpy as np
 from tidybert.building.duplicates import DIGEST_BYTES, Digests
 from tidybert.checkpoints.files import atomic_write_text, remove_partials
 from tidybert.data.corpus import CorpusReport
+from tidybert.data.examples import KEPT_PROBLEMS
 from tidybert.errors import DataError, UsageError
 
 # Of a CorpusReport, what the corpus tells of its files.
@@ -107,7 +108,7 @@ def add_report(total: CorpusReport, one: CorpusReport) -> None:
     """Add what was found in one file to what was found in all."""
     for name in ("num_files", "num_documents", *COUNTED):
         setattr(total, name, getattr(total, name) + getattr(one, name))
-    total.problems += one.problems
+    total.problems += one.problems[: KEPT_PROBLEMS - len(total.problems)]
     total.empty_files += one.empty_files
 
 
