@@ -26,7 +26,7 @@ def shares(digests: Digests) -> npt.NDArray[np.float64]:
 
 
 class SeenDigests:
-    """A set of digests in parts by a few of their bits, so that merging takes a part's room alone."""
+    """A set of digests in parts, by a few of their bits, so that merging takes one part's room."""
 
     def __init__(self, digests: Digests) -> None:
         places = _parts_of(digests)
