@@ -38,6 +38,10 @@ class WeightsError(TidyBertError):
     """Weights are missing, damaged, not finite, or of a shape that does not fit the model."""
 
 
+class DeviceMemoryError(TidyBertError):
+    """A device has too little memory for a model and what it is to work on at once."""
+
+
 class DataError(TidyBertError):
     """A data file cannot be read as asked; the message names the file and line."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
+from tidybert.errors import DeviceMemoryError
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.linear import IN_ONEDNN
 from tidybert.tasks.registry import AnyTask
@@ -53,13 +54,22 @@ def run_batches(
     device: torch.device,
     tokens_per_batch: int | None = None,
 ) -> list[npt.NDArray[np.float32]]:
-    """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's."""
+    """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's.
+
+    Raises DeviceMemoryError where the device's memory is too small for a batch.
+    """
     most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     with torch.inference_mode():
         for chosen in cut_by_tokens([len(one.input_ids) for one in features], most):
             batch = collate([features[index] for index in chosen])
-            found = outputs(batch.to(device)).float().cpu().numpy()
+            try:
+                found = outputs(batch.to(device)).float().cpu().numpy()
+            except torch.OutOfMemoryError as error:
+                raise DeviceMemoryError(
+                    f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
+                    "once: end what else uses it, or name another device with --device, such as cpu"
+                ) from error
             ends = np.cumsum([num_rows[index] for index in chosen])
             for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
                 results[index] = rows
