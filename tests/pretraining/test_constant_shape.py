@@ -64,8 +64,9 @@ def test_every_batch_has_the_shape_and_every_sequence_is_there(
         assert all(share.num_rows == len(batches) * shape.num_rows for share in shares)
         labels = torch.cat([batch.masked_lm_labels for batch in batches])
         pairs = torch.cat([batch.next_sentence_label for batch in batches])
-        assert (labels != -100).sum() == whole.counts["mlm"] == shares[0].counts["mlm"]
-        assert (pairs != -100).sum() == whole.counts["nsp"] == shares[0].counts["nsp"]
+        for name, predicted in (("mlm", labels), ("nsp", pairs)):
+            assert (predicted != -100).sum() == whole.counts[name]
+            assert sum(share.counts[name] for share in shares) == whole.counts[name]
         position = whole.position
 
 

@@ -58,8 +58,8 @@ class MaskedRows:
 class StepBatches:
     """One process's share of a step.
 
-    ``counts`` are the predictions of each objective over all processes, which the sums are divided
-    by; ``num_tokens`` are the useful ones, over all processes, and ``num_rows`` count padding too.
+    ``counts`` are the share's predictions of each objective; ``num_tokens`` are the useful ones,
+    over all processes, and ``num_rows`` count padding too.
     ``position`` is where the next step goes on, as JSON can hold it.
     """
 
@@ -106,18 +106,14 @@ class InstanceStream:
         lengths = self.instances.lengths(places)
         shares = self._shares(lengths)
         cuts = [self._cut(lengths[share]) for share in shares]
-        # All processes' sequences are built, in the order of their batches: where another has them,
-        # this one must still know the count of what they predict.
-        order = [share[chosen] for share, cut in zip(shares, cuts, strict=True) for chosen in cut]
-        built = self.instances.build(places[np.concatenate(order)])
-        counts = {"mlm": len(built.masked_lm_labels)}
-        if built.next_sentence_label is not None:
-            counts["nsp"] = len(places)
-        first = sum(map(len, cuts[: self.rank]))
-        own = slice(first, first + len(cuts[self.rank]))
-        batches = [masked_rows(one, self.shape) for one in built.parts(list(map(len, order)))[own]]
-        most = max(map(len, cuts))
+        own = [shares[self.rank][chosen] for chosen in cuts[self.rank]]
+        built = self.instances.build(places[np.concatenate(own)])
         is_pair = built.next_sentence_label is not None
+        counts = {"mlm": len(built.masked_lm_labels)}
+        if is_pair:
+            counts["nsp"] = len(built.lengths)
+        batches = [masked_rows(one, self.shape) for one in built.parts(list(map(len, own)))]
+        most = max(map(len, cuts))
         batches += [padding(is_pair, self.shape) for _ in range(most - len(batches))]
         num_rows = num_tokens = int(lengths.sum())
         if self.shape is not None:

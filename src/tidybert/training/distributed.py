@@ -32,10 +32,17 @@ class Processes:
             distributed.all_reduce(values)
         return values
 
+    def totals(self, counts: Mapping[str, int], device: torch.device) -> dict[str, int]:
+        """Each count's sum over all processes."""
+        if self.size == 1:
+            return dict(counts)  # without waiting for the device
+        summed = self.sum(torch.tensor(list(counts.values()), device=device))
+        return dict(zip(counts, map(int, summed.tolist()), strict=True))
+
     def any(self, flag: bool, device: torch.device) -> bool:
         """Whether it is true of any process."""
         if self.size == 1:
-            return flag  # without waiting for the device
+            return flag
         return bool(self.sum(torch.tensor(float(flag), device=device)).item())
 
     def least(self, value: int, device: torch.device) -> int:

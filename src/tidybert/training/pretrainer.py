@@ -211,19 +211,20 @@ class Pretrainer:
         words = [arguments.seed, step, self.processes.rank]
         torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1)[0]))
         self.model.train()
-        sums = {name: torch.zeros((), device=self.device) for name in taken.counts}
-        correct = {name: torch.zeros((), device=self.device) for name in taken.counts}
+        counts = self.processes.totals(taken.counts, self.device)
+        sums = {name: torch.zeros((), device=self.device) for name in counts}
+        correct = {name: torch.zeros((), device=self.device) for name in counts}
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
             with nullcontext() if is_last else self.processes.apart(self.shared):
-                parts = self._forward_backward(batch, taken.counts)
+                parts = self._forward_backward(batch, counts)
             for name, each in parts.items():
                 sums[name] += each.total.detach()
                 correct[name] += each.correct
         figures = self.processes.sum(torch.stack([*sums.values(), *correct.values()])).tolist()
-        losses = {n: v / taken.counts[n] for n, v in zip(sums, figures, strict=False)}
+        losses = {n: v / counts[n] for n, v in zip(sums, figures, strict=False)}
         rights = figures[len(sums) :]
-        accuracies = {n: v / taken.counts[n] for n, v in zip(sums, rights, strict=True)}
+        accuracies = {n: v / counts[n] for n, v in zip(sums, rights, strict=True)}
         loss = sum(losses.values())
         norm = whole(torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm)).item()
         is_finite = math.isfinite(loss) and math.isfinite(norm)

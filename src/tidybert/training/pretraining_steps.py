@@ -17,9 +17,9 @@ class Part(Protocol):
 
 
 class StreamStep(Protocol):
-    """A process's batches of a step; ``counts`` are the predictions of all processes together.
+    """A process's batches of a step, and the ``counts`` of their predictions.
 
-    So are ``num_tokens``, and ``num_rows``, which are the tokens and the padding.
+    Of all processes together are ``num_tokens``, and ``num_rows``: the tokens and the padding.
     """
 
     @property
