@@ -96,12 +96,13 @@ def test_a_stream_is_answered_before_it_ends(tiny_model: Path) -> None:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("a red\n")
-    process.stdin.flush()
-    first = json.loads(process.stdout.readline())
+    for text in ("a red", "a hen", "a cat", "a dog"):
+        process.stdin.write(f"{text}\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        assert len(answer["vector"]) == 16
     rest, _ = process.communicate("a cat\na dog\n", timeout=60)
 
-    assert len(first["vector"]) == 16
     assert len(rest.splitlines()) == 2
     assert process.returncode == 0
 

@@ -91,6 +91,7 @@ def embed(
     The paper's best features for tagging are those of --pooling token --layers last4.
     """
     from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import POOLINGS, Embedder
     from tidybert.inference.part_file import check_target
     from tidybert.inference.vector_formats import DTYPES, Layout, format_of
@@ -124,7 +125,8 @@ def embed(
 
     report = ReadReport()
     if out is None:
-        num_texts, num_truncated = _print(embedder, examples(report), layout)
+        with as_it_comes(examples(report), file) as coming:
+            num_texts, num_truncated = _print(embedder, coming, layout)
     else:
         kind = format_of(out, layout)
         total = None

@@ -53,6 +53,7 @@ def next_sentence(
     """
     from tidybert.data.examples import ReadReport, TextExample
     from tidybert.data.readers import read_examples
+    from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.next_sentence import NextSentencePredictor
 
     if (first is None) != (second is None) or (first is None) == (file is None):
@@ -68,15 +69,16 @@ def next_sentence(
     else:
         examples = iter([TextExample(first or "", second, None, 1)])
     answered = truncated = 0
-    for answer in predictor.predict_stream(examples):
-        if json or file is not None:
-            print_json(answer)
-        else:
-            print(f"{answer['follows']:.4f} is the probability that B follows A")
-        if answered == 0 or file == "-":
-            sys.stdout.flush()
-        answered += 1
-        truncated += answer["truncated"]
+    with as_it_comes(examples, file or "") as coming:
+        for answer in predictor.predict_stream(coming):
+            if json or file is not None:
+                print_json(answer)
+            else:
+                print(f"{answer['follows']:.4f} is the probability that B follows A")
+            if answered == 0 or file == "-":
+                sys.stdout.flush()
+            answered += 1
+            truncated += answer["truncated"]
     for line in report.lines():
         note(line)
     if truncated:
