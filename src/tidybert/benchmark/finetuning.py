@@ -143,8 +143,9 @@ def read_work(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
 
     chosen = task_class(work.task)
     train = list(islice(chosen.read(work.train, work.options, need_label=True), work.num_examples))
-    dev = list(chosen.read(work.dev, work.options, need_label=True)) if work.dev else []
-    return chosen.from_examples(train, TaskOptions()), train, dev
+    task = chosen.from_examples(train, TaskOptions())
+    dev = list(task.read(work.dev, work.options, need_label=True)) if work.dev else []
+    return task, train, dev
 
 
 def arguments_of(work: FinetuningWork) -> "TrainingArguments":
