@@ -100,6 +100,15 @@ def test_every_token_is_read_and_slices_the_text(
     assert all(b.place.begin - a.place.begin == doc_stride for a, b in pairwise(features))
 
 
+def test_no_answer_ends_between_a_character_and_its_accent() -> None:
+    spans = ContextTokens.of(TOKENIZER.encode("a 한\u0301 a", add_special_tokens=False))
+
+    assert spans.starts.tolist() == [0, 2, 2, 2, 5]
+    assert spans.ends.tolist() == [1, 3, 3, 4, 6]
+    assert spans.first.tolist() == [True, True, False, False, True]
+    assert spans.last.tolist() == [True, False, False, True, True]
+
+
 @given(texts, st.data())
 def test_an_answer_that_tokens_cover_comes_back_as_it_was(
     context: str, data: st.DataObject

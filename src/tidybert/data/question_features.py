@@ -30,8 +30,8 @@ class ContextTokens:
 
     Args:
         starts, ends: (n,) characters of the text.
-        first, last: (n,) whether the token is the first one that begins at its start, and the last
-            that ends at its end; a character may become several tokens.
+        first, last: (n,) whether the token is the first and the last one that begins at its start;
+            a character may become several tokens, and its accent belongs to the last of them.
     """
 
     starts: Ints
@@ -46,7 +46,7 @@ class ContextTokens:
         starts, ends = spans[:, 0], spans[:, 1]
         first, last = np.ones(len(spans), dtype=np.bool_), np.ones(len(spans), dtype=np.bool_)
         first[1:] = starts[1:] != starts[:-1]
-        last[:-1] = ends[:-1] != ends[1:]
+        last[:-1] = first[1:]
         return cls(starts, ends, first, last)
 
     def covering(self, start: int, end: int) -> tuple[int, int] | None:

@@ -43,15 +43,15 @@ class FrozenStates:
         for number, block in enumerate(self._blocks):
             self._block_of[block] = number
         self._is_done = np.zeros(len(self._blocks), dtype=np.bool_)
-        # Unlinked at once: nothing is left of it, however the process ends.
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
         shape = (int(self._ends[-1]), encoder.config.hidden_size)
-        # To write into a mapped file for which the disk has no room ends the process.
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._file.fileno(), 0, shape[0] * shape[1] * 4)
-        self._states: npt.NDArray[np.float32] = np.memmap(
-            self._file, dtype=np.float32, mode="w+", shape=shape
-        )
+        # Unlinked at once: nothing is left of it, however the process ends.  The mapping holds it.
+        with tempfile.TemporaryFile() as file:
+            # To write into a mapped file for which the disk has no room ends the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, shape[0] * shape[1] * 4)
+            self._states: npt.NDArray[np.float32] = np.memmap(
+                file, dtype=np.float32, mode="w+", shape=shape
+            )
 
     @staticmethod
     def fit(encoder: BertModel, features: Sequence[Features]) -> bool:
