@@ -70,6 +70,8 @@ def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
 
     assert shell([*arguments, "--micro-batch-tokens", "nought"]) == 2
     assert "a number above 0, or auto" in capsys.readouterr().err
+    assert shell([*arguments, "--micro-batch-tokens", "64"]) == 2
+    assert "--micro-batch-tokens" in capsys.readouterr().err
     arguments += ["--micro-batch-tokens", "128", "--against", "transformers", "--json"]
     assert shell(arguments) == 0
 

@@ -1,7 +1,12 @@
 """The toy problem as files, for the commands."""
 
 import csv
-from collections.abc import Callable
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +39,43 @@ def masked_model(
     reference(tiny_config(), "BertForPreTraining").save_pretrained(directory)
     BertTokenizer.from_pretrained(tiny_model).save(directory)
     return str(directory)
+
+
+@pytest.fixture
+def conversation() -> Iterator[Callable[..., tuple[subprocess.Popen[str], Callable[[str], Any]]]]:
+    """Begins a command that reads standard input; gives its process, and what asks it one line."""
+    begun: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+
+    def begin(*words: str) -> tuple[subprocess.Popen[str], Callable[[str], Any]]:
+        # A shell's background processes begin with a SIGINT that is ignored, and hand that on.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tidybert", *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        # A line that is never answered ends the process, and with it the test.
+        impatience = threading.Timer(120, process.kill)
+        impatience.start()
+        begun.append((process, impatience))
+
+        def ask(line: str) -> Any:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        return process, ask
+
+    yield begin
+    for process, impatience in begun:
+        impatience.cancel()
+        process.kill()
+        with process:
+            pass

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,12 @@ def test_without_out_there_are_lines(tiny_model: Path, file: str, capsys) -> Non
         np.testing.assert_allclose(one["vectors"], theirs.vectors, atol=1e-6)
 
 
-def test_a_stream_is_answered_before_it_ends(tiny_model: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidybert", "embed", str(tiny_model)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+def test_each_line_of_a_stream_is_answered_before_the_next(
+    tiny_model: Path, conversation: Callable[..., Any]
+) -> None:
+    process, ask = conversation("embed", str(tiny_model))
     for text in ("a red", "a hen", "a cat", "a dog"):
-        process.stdin.write(f"{text}\n")
-        process.stdin.flush()
-        answer = json.loads(process.stdout.readline())
-        assert len(answer["vector"]) == 16
+        assert len(ask(text)["vector"]) == 16
     rest, _ = process.communicate("a cat\na dog\n", timeout=60)
 
     assert len(rest.splitlines()) == 2

@@ -1,9 +1,9 @@
 """``tidybert next-sentence``: two sentences, files of pairs, and what is refused."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,21 +37,13 @@ def test_next_sentence_of_a_file(masked_model: str, tmp_path: Path, capsys) -> N
     assert "with --text-pair" in capsys.readouterr().err
 
 
-def test_each_pair_of_a_stream_is_answered_before_the_next(masked_model: str) -> None:
-    command = ["next-sentence", masked_model, "--file", "-", "--format", "jsonl"]
-    command += ["--text", "a", "--text-pair", "b"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidybert", *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+def test_each_pair_of_a_stream_is_answered_before_the_next(
+    masked_model: str, conversation: Callable[..., Any]
+) -> None:
+    words = ["--file", "-", "--format", "jsonl", "--text", "a", "--text-pair", "b"]
+    process, ask = conversation("next-sentence", masked_model, *words)
     for text in ("we saw a hen", "a red dog", "the old cow"):
-        process.stdin.write(json.dumps({"a": text, "b": "the dog"}) + "\n")
-        process.stdin.flush()
-        assert 0 <= json.loads(process.stdout.readline())["follows"] <= 1
+        assert 0 <= ask(json.dumps({"a": text, "b": "the dog"}))["follows"] <= 1
     process.communicate(timeout=60)
 
     assert process.returncode == 0

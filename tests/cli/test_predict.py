@@ -5,14 +5,15 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidybert.cli.main import run as shell
+
+Converse = Callable[..., tuple[subprocess.Popen[str], Callable[[str], Any]]]
 
 
 def lines_of(text: str) -> list[dict[str, object]]:
@@ -51,36 +52,10 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, cap
     assert "1 of 2 examples were cut to --max-seq-length" in err
 
 
-Conversation = tuple[subprocess.Popen[str], Callable[[str], Any]]
-
-
-@pytest.fixture
-def conversation(tiny_score_run: Path) -> Iterator[Conversation]:
-    """A process that predicts from standard input, and what asks it one line."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidybert", "predict", str(tiny_score_run), "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-    def ask(text: str) -> Any:
-        process.stdin.write(f"{text}\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    # A line that is never answered ends the process, and with it the test.
-    impatience = threading.Timer(120, process.kill)
-    impatience.start()
-    with process:
-        yield process, ask
-        process.kill()
-    impatience.cancel()
-
-
-def test_each_line_of_a_stream_is_answered_before_the_next(conversation: Conversation) -> None:
-    process, ask = conversation
+def test_each_line_of_a_stream_is_answered_before_the_next(
+    tiny_score_run: Path, conversation: Converse
+) -> None:
+    process, ask = conversation("predict", str(tiny_score_run), "-")
     for text in ("a red", "a cat", "a dog", "a hen"):
         assert isinstance(ask(text)["value"], float)
 
@@ -90,15 +65,16 @@ def test_each_line_of_a_stream_is_answered_before_the_next(conversation: Convers
     assert process.returncode == 0
 
 
-def test_ctrl_c_ends_what_waits_for_a_line(conversation: Conversation) -> None:
-    process, ask = conversation
+def test_ctrl_c_ends_what_waits_for_a_line(tiny_score_run: Path, conversation: Converse) -> None:
+    process, ask = conversation("predict", str(tiny_score_run), "-")
     ask("a red")
 
     process.send_signal(signal.SIGINT)
 
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "interrupted"
+    # Its standard input is still open.
+    assert process.wait(timeout=60) == 130
+    assert process.stderr is not None
+    assert process.stderr.read().splitlines()[-1] == "interrupted"
 
 
 def test_a_bad_row_of_a_stream_is_told_after_the_answers_before_it(

@@ -238,6 +238,7 @@ def test_what_trials_share_is_known_by_its_content(tiny_model: Path, tmp_path: P
     known = shared_settings(tiny_model, None, train, None, seed=3)
 
     assert known == shared_settings(moved, None, list(train), None, seed=3)
+    assert known == shared_settings(tiny_model, None, train, None, seed=3, tokens_per_batch=9)
     assert (known["seed"], known["vocab"], known["dev"]) == (3, None, None)
     relabelled = [train[0], replace(train[1], label="colour")]
     for now, name in (

@@ -17,5 +17,25 @@ def test_too_little_memory_says_what_to_try() -> None:
 
     features = [Features(np.ones(9, dtype=np.int32), np.zeros(9, dtype=np.uint8), 9, example=0)] * 3
 
-    with pytest.raises(DeviceMemoryError, match="memory of cpu is too small for 27 tokens at once"):
+    with pytest.raises(DeviceMemoryError, match="memory of cpu is too small for 9 tokens at once"):
         run_batches(outputs, features, [1] * 3, torch.device("cpu"))
+
+
+def test_a_batch_that_memory_is_too_small_for_is_halved() -> None:
+    tried: list[int] = []
+
+    def outputs(batch: Batch) -> Tensor:
+        tried.append(batch.rows.num_tokens)
+        if batch.rows.num_tokens > 18:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return batch.rows.input_ids[batch.rows.first_rows][:, None].float()
+
+    features = [
+        Features(np.full(9, number, dtype=np.int32), np.zeros(9, dtype=np.uint8), 9, example=number)
+        for number in range(7)
+    ]
+
+    found = run_batches(outputs, features, [1] * 7, torch.device("cpu"))
+
+    assert [each.tolist() for each in found] == [[[number]] for number in range(7)]
+    assert tried == [63, 27, 9, 18, 36, 18, 18]

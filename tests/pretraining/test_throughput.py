@@ -82,7 +82,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
         callbacks=PretrainingCallbacks(note=notes.append),
     )
 
-    assert "--micro-batch-tokens auto: 4,096, for the device is a CPU" in notes
+    assert "--micro-batch-tokens auto: 4,096, for the device is cpu" in notes
     written = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert written["micro_batch_tokens"] == "auto"
 

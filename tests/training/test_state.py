@@ -170,6 +170,25 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert names(tmp_path) == ["step-12", "step-14"]
 
 
+def test_a_checkpoint_without_hashes_is_one_all_the_same(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    whole = make_trainer()
+    whole.train()
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(9)).train()
+    path = tmp_path / "checkpoints" / "step-7" / "training_state.json"
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+
+    resumed = make_trainer(run=tmp_path)
+    assert resumed.resume() == []
+    assert resumed.train().resumed_from == 7
+
+    assert same_weights(resumed.model, whole.model)
+
+
 def test_a_damaged_checkpoint_does_not_push_out_a_good_one(
     make_trainer: Make, same_weights: Same, tmp_path: Path
 ) -> None:

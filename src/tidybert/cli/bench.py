@@ -262,6 +262,8 @@ def pretrain(
         bench_pretraining,
     )
     from tidybert.benchmark.setting import sides_against
+    from tidybert.configuration import BertConfig
+    from tidybert.training.pretraining_arguments import check_lengths
 
     sides = sides_against(against)
     with bench_corpus(data) as (source, directory):
@@ -278,7 +280,8 @@ def pretrain(
             micro_batch_tokens=micro_batch_tokens,
         )
         # What is wrong in the arguments is told here, and not by a process.
-        arguments_of(work)
+        positions = BertConfig.from_name(size).max_position_embeddings
+        check_lengths(arguments_of(work), work.max_seq_length, positions)
         result = bench_pretraining(work, sides=sides, rounds=rounds, report=note)
     result = {**head("pretrain", size, source), **result}
     if json:

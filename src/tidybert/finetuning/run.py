@@ -290,8 +290,16 @@ def _fingerprint(
     dev: Sequence[Features],
     arguments: TrainingArguments,
 ) -> str:
-    """A hash of all that decides a run's course: arguments, data and the first weights."""
-    digest = hashlib.sha256(json.dumps([task.name, task.label_names, arguments.to_dict()]).encode())
+    """A hash of all that decides a run's course: arguments, data and the first weights.
+
+    How often it is saved and logged is left out.
+    """
+    course = {
+        name: value
+        for name, value in arguments.to_dict().items()
+        if not name.startswith(("save_", "logging_"))
+    }
+    digest = hashlib.sha256(json.dumps([task.name, task.label_names, course]).encode())
     for features in (train, dev):
         digest.update(f"{len(features)} examples".encode())
         for one in features:

@@ -36,6 +36,8 @@ _RATES: Final = (5e-5, 3e-5, 2e-5)
 # What the published miniatures were tuned over: small models want larger steps.
 _RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
 _SMALL: Final = 50_000_000
+# Flags that change no trial's result, but for rounding.
+_FREE: Final = ("tokens_per_batch", "save_steps", "save_total_limit", "logging_steps")
 # What is known by a hash of its content, wherever it lies.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")
 
@@ -121,12 +123,12 @@ def shared_settings(
     Args:
         model: a MODEL; of its files, and of those of ``vocab``, a hash is kept, of a size its name.
         train: the examples as they were read; of them, and of ``dev``, a hash is kept.
-        given: what else makes a difference.
+        given: what else there is; flags that make no difference are left out.
 
     Raises ModelNotFoundError.
     """
     return {
-        **given,
+        **{name: value for name, value in given.items() if name not in _FREE},
         "model": str(model) if is_size(model) else _hash_of_files(model),
         "vocab": None if vocab is None else _hash_of_files(vocab),
         "train": _hash_of(map(repr, train)),

@@ -1,5 +1,6 @@
 """Run features through a model in batches of similar length, results in the order given."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeVar
@@ -56,16 +57,23 @@ def run_batches(
 ) -> list[npt.NDArray[np.float32]]:
     """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's.
 
-    Raises DeviceMemoryError where the device's memory is too small for a batch.
+    A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where
+    that is so of a single one of the features.
     """
     most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     with torch.inference_mode():
-        for chosen in cut_by_tokens([len(one.input_ids) for one in features], most):
+        waiting = deque(cut_by_tokens([len(one.input_ids) for one in features], most))
+        while waiting:
+            chosen = waiting.popleft()
             batch = collate([features[index] for index in chosen])
             try:
                 found = outputs(batch.to(device)).float().cpu().numpy()
             except torch.OutOfMemoryError as error:
+                half = len(chosen) // 2
+                if half:
+                    waiting.extendleft((chosen[half:], chosen[:half]))
+                    continue
                 raise DeviceMemoryError(
                     f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
                     "once: end what else uses it, or name another device with --device, such as cpu"

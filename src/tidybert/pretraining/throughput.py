@@ -60,12 +60,13 @@ def micro_batch_tokens(
     note: Callable[[str], None],
 ) -> int:
     """--micro-batch-tokens, its default, or what fits the memory of every process's device."""
-    given, default = arguments.micro_batch_tokens, _MICRO_BATCH_TOKENS[device.type]
+    on_cuda = device.type == "cuda"
+    given, default = arguments.micro_batch_tokens, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
     if isinstance(given, int):
         return given
-    if given is None or device.type == "cpu":
+    if given is None or not on_cuda:
         if given is not None:
-            note(f"--micro-batch-tokens auto: {default:,}, for the device is a CPU")
+            note(f"--micro-batch-tokens auto: {default:,}, for the device is {device.type}")
         return default
     if arguments.sharding == "full" and processes.size > 1:
         raise UsageError(

@@ -103,8 +103,7 @@ class QuestionAnswering:
         self.null_score_diff_threshold = null_score_diff_threshold
         self.temperature = temperature
         # A model that is not sure yet answers nothing at the threshold 0, and its F1 stands still.
-        fitted_later = no_answers and null_score_diff_threshold is None
-        self.metric = "best_f1" if fitted_later else "f1"
+        self.metric = "best_f1" if no_answers else "f1"
 
     @classmethod
     def read(

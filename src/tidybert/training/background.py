@@ -12,7 +12,8 @@ from tidybert.training.sharding import whole
 class BackgroundWriter:
     """Runs writes in their order; an error of one is raised by a later call, or by ``wait``.
 
-    Two at most are not done yet, as each holds a copy of the weights.
+    What follows a write that failed is not written, since it may rely on that.  Two at most are not
+    done yet, as each holds a copy of the weights.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,8 @@ class BackgroundWriter:
     def start(self, write: Callable[[], object]) -> None:
         """Write once what was begun before is done."""
         self._take(1)
-        self._pending.append(self._pool.submit(write))
+        before = self._pending[-1] if self._pending else None
+        self._pending.append(self._pool.submit(_write_after, before, write))
 
     def wait(self) -> None:
         """Until all is written; raises what the write raised."""
@@ -39,6 +41,12 @@ class BackgroundWriter:
         """Until so many are not done yet."""
         while len(self._pending) > most:
             self._pending.popleft().result()
+
+
+def _write_after(before: Future[object] | None, write: Callable[[], object]) -> None:
+    if before is not None:
+        before.result()
+    write()
 
 
 def snapshot(tensors: dict[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
