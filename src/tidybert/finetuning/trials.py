@@ -36,7 +36,7 @@ _RATES: Final = (5e-5, 3e-5, 2e-5)
 # What the published miniatures were tuned over: small models want larger steps.
 _RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
 _SMALL: Final = 50_000_000
-# Flags that change no trial's result, but for rounding.
+# Flags that change no result but for rounding and what dropout draws.
 _FREE: Final = ("tokens_per_batch", "save_steps", "save_total_limit", "logging_steps")
 # What is known by a hash of its content, wherever it lies.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")

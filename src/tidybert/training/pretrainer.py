@@ -286,7 +286,7 @@ class Pretrainer:
             raise TrainingError(
                 f"the device's memory is too small for {tokens:,} tokens at once; try "
                 + (
-                    f"{', or '.join(advice)}. The result is the same but for rounding"
+                    f"{', or '.join(advice)}. The result is the same but for rounding and dropout"
                     if advice
                     else "a smaller model"
                 )

@@ -343,7 +343,7 @@ class Trainer:
             f"at step {self.state.step + 1} of {self.num_steps} the device's memory is too small "
             f"for {tokens:,} tokens at once; begin again with "
             + (
-                f"--tokens-per-batch {smaller}: the result is the same but for rounding"
+                f"--tokens-per-batch {smaller}: the result is the same but for rounding and dropout"
                 if smaller < tokens
                 else "a smaller --max-seq-length, with --freeze-layers, or with a smaller model"
             )
