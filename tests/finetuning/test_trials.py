@@ -113,6 +113,14 @@ def test_a_time_limit_leaves_out_what_would_not_end_in_time(tmp_path: Path) -> N
     assert trials.num_untried == 15
 
 
+def test_seeds_that_would_get_too_high_are_refused_before_the_first_run() -> None:
+    arguments = TrainingArguments(seed=2**64 - 2)
+
+    assert [seed["seed"] for _, seed in seed_variants(arguments, 2)] == [2**64 - 2, 2**64 - 1]
+    with pytest.raises(UsageError, match="--seed is 18446744073709551616; expected a whole number"):
+        seed_variants(arguments, 3)
+
+
 def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
     variants = seed_variants(TrainingArguments(seed=5), 3)
     first = FakeTraining()

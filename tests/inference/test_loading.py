@@ -17,7 +17,7 @@ from tidybert.errors import (
     WeightsError,
 )
 from tidybert.inference import Predictor, load
-from tidybert.inference.loading import choose_device, load_finished
+from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.modeling import Rows
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
@@ -270,3 +270,15 @@ def test_only_devices_that_are_there_are_taken(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UsageError, match="--device mps: PyTorch finds no MPS device here"):
         choose_device("mps")
+
+
+def test_a_device_without_room_for_the_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(1024, 1024, bias=False)
+    assert to_device(model, "cpu") == torch.device("cpu")
+
+    def full(device: torch.device) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(model, "to", full)
+    with pytest.raises(UsageError, match=r"^--device cpu: cpu has no room for the model, 4 MiB"):
+        to_device(model, "cpu")

@@ -62,7 +62,7 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             out,
             PretrainingArguments(**arguments),
             instances=options,
-            device="cpu",
+            device=given.pop("device", "cpu"),
             callbacks=callbacks,
             **given,
         )

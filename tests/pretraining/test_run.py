@@ -25,6 +25,7 @@ from tidybert.pretraining import PretrainingCallbacks
 from tidybert.tasks import pretraining as task
 from tidybert.tasks.pretraining import InstanceStream, loss_parts
 from tidybert.training import pretrainer
+from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
 from tidybert.training.pretraining_steps import PretrainingReport
@@ -473,3 +474,12 @@ def test_too_little_memory_names_a_smaller_micro_batch(
 
     with pytest.raises(TrainingError, match=rf"too small for [\d,]+ tokens at once; {advice}"):
         small(tmp_path / "run", **given)
+
+
+def test_one_of_several_processes_refuses_what_names_no_device(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "wait", lambda self: None)
+
+    with pytest.raises(UsageError, match="--device gpu: expected auto, cpu, cuda"):
+        small(tmp_path / "run", processes=Processes(0, 2), device="gpu")

@@ -26,7 +26,7 @@ from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.estimators.inputs import text_tags
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
-from tidybert.inference.loading import choose_device, load_finished
+from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.inference.running import run_features
 from tidybert.pretrained import model_directory
 from tidybert.tasks.registry import AnyTask
@@ -201,7 +201,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _run(self, examples: Sequence[Any]) -> tuple[list[Features], Outputs]:
         """The features of examples, and what the model says of each."""
-        self.model_.to(choose_device(self.device))
+        to_device(self.model_, self.device)
         with as_in_python():
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
         return features, run_features(self.task_, self.model_, features)

@@ -24,9 +24,9 @@ from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError
 from tidybert.inference.loading import (
     build_with_weights,
-    choose_device,
     load_tokenizer,
     read_finished,
+    to_device,
 )
 from tidybert.inference.running import run_features
 from tidybert.modeling.heads import reorder_labels
@@ -151,7 +151,7 @@ def finetune(
             one.weight *= float(example_weights[one.example])
     if not keep_head:
         task.start(network, train_features)
-    network.to(choose_device(device))
+    to_device(network, device)
     trainer = Trainer(
         network,
         train_features,

@@ -24,7 +24,7 @@ from tidybert.data.options import flag_name
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.finetuning.run import FinetunedModel
 from tidybert.pretrained import is_size, model_directory
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training.arguments import TrainingArguments, check_seed
 from tidybert.training.runs import is_finished
 from tidybert.training.state import checkpoints_directory
 
@@ -89,7 +89,8 @@ Train = Callable[[TrainingArguments, Path, bool], FinetunedModel]
 
 
 def seed_variants(arguments: TrainingArguments, count: int) -> Variants:
-    """``count`` seeds from the arguments' own on."""
+    """``count`` seeds from the arguments' own on.  Raises UsageError where they get too high."""
+    check_seed(arguments.seed + count - 1)
     seeds = range(arguments.seed, arguments.seed + count)
     return [(f"seed-{seed}", {"seed": seed}) for seed in seeds]
 

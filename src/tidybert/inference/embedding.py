@@ -23,7 +23,7 @@ from torch.nn import functional
 from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError
 from tidybert.inference.inputs import check_texts, encoding_features, fitting_length
-from tidybert.inference.loading import choose_device, load
+from tidybert.inference.loading import load, to_device
 from tidybert.inference.running import run_batches
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
@@ -85,8 +85,7 @@ class Embedder:
         config = self.encoder.config
         self.layers = find_layers(layers, config.num_hidden_layers)
         self.max_seq_length = fitting_length(config, max_seq_length)
-        self.device = choose_device(device)
-        self.encoder.to(self.device)
+        self.device = to_device(self.encoder, device)
         #: d, the number of values in a vector.
         self.dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
 

@@ -153,6 +153,23 @@ def choose_device(device: str) -> torch.device:
     return torch.device(kind, int(number))
 
 
+def to_device(model: nn.Module, device: str) -> torch.device:
+    """Move a model, in place, to the device that ``--device`` names; raises as choose_device.
+
+    Raises UsageError where the device has no room for it.
+    """
+    chosen = choose_device(device)
+    try:
+        model.to(chosen)
+    except torch.OutOfMemoryError as error:
+        size = sum(each.nbytes for each in model.parameters())
+        raise UsageError(
+            f"--device {device}: {chosen} has no room for the model, {size / 2**20:,.0f} MiB; "
+            "see what else uses it, name another device, or a smaller model"
+        ) from error
+    return chosen
+
+
 def _foreign_metadata(directory: Path) -> ModelMetadata:
     """What config.json says of a model that another program fine-tuned."""
     head = read_head(directory)

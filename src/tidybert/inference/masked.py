@@ -11,7 +11,7 @@ from torch import Tensor
 from tidybert.data.batching import Batch
 from tidybert.errors import DataError, UsageError
 from tidybert.inference.inputs import check_texts, encoding_features, fitting_length
-from tidybert.inference.loading import choose_device, load_with_head
+from tidybert.inference.loading import load_with_head, to_device
 from tidybert.inference.running import in_chunks, run_batches
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.tokenization.encoding import Encoding, Span
@@ -39,8 +39,7 @@ class MaskFiller:
         self.model, self.tokenizer = load_with_head(
             BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
         )
-        self.device = choose_device(device)
-        self.model.to(self.device)
+        self.device = to_device(self.model, device)
         self.max_seq_length = fitting_length(self.model.config, None)
 
     def fill(

@@ -12,7 +12,7 @@ from tidybert.data.examples import TextExample
 from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError
 from tidybert.inference.inputs import check_texts, fitting_length
-from tidybert.inference.loading import choose_device, load_with_head
+from tidybert.inference.loading import load_with_head, to_device
 from tidybert.inference.running import in_chunks, run_batches
 from tidybert.modeling.heads import BertForNextSentencePrediction
 
@@ -44,8 +44,7 @@ class NextSentencePredictor:
             head="next-sentence head",
             allow_pickle=allow_pickle,
         )
-        self.device = choose_device(device)
-        self.model.to(self.device)
+        self.device = to_device(self.model, device)
         self.max_seq_length = fitting_length(self.model.config, max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:

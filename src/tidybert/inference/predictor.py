@@ -12,7 +12,7 @@ from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
 from tidybert.errors import DataError
 from tidybert.inference.inputs import check_texts, fitting_length
-from tidybert.inference.loading import choose_device, load_finished
+from tidybert.inference.loading import load_finished, to_device
 from tidybert.inference.running import in_chunks, run_features
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
@@ -41,7 +41,7 @@ class Predictor:
         self.task, self.model, self.tokenizer, self.metadata = load_finished(
             run, allow_pickle=allow_pickle
         )
-        self.model.to(choose_device(device))
+        to_device(self.model, device)
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)

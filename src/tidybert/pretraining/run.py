@@ -19,7 +19,7 @@ from torch import nn
 from tidybert.checkpoints.directory import ModelMetadata, save_model_directory
 from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.data.shards import TokenCorpus
-from tidybert.inference.loading import choose_device
+from tidybert.inference.loading import to_device
 from tidybert.pretrained import is_size
 from tidybert.pretraining.held_out import HeldOut
 from tidybert.pretraining.phases import Phases
@@ -95,8 +95,7 @@ def pretrain(
     has_corpus_start = is_size(model) and arguments.start == "corpus"
     # Sharding and compiling change the network in place.
     unchanged = deepcopy(network) if has_corpus_start else None
-    chosen = choose_device(device if processes.size == 1 else _local(device, processes))
-    network.to(chosen)
+    chosen = to_device(network, device if processes.size == 1 else _local(device, processes))
     network.bert.encoder.checkpoint_activations = arguments.checkpoint_activations
     micro = micro_batch_tokens(
         network, instances, masking, arguments, processes, chosen, callbacks.note
@@ -181,7 +180,7 @@ def pretrain(
 def _local(device: str, processes: Processes) -> str:
     """The device of one process of several."""
     on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    return f"cuda:{processes.local_rank}" if on_cuda else "cpu"
+    return f"cuda:{processes.local_rank}" if on_cuda else device
 
 
 def _fingerprint(
