@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidybert import pretrained
+from tidybert import MaskFiller, NextSentencePredictor, pretrained
 from tidybert.errors import ModelNotFoundError, WeightsError
 from tidybert.pretrained import (
     PRETRAINED,
@@ -263,3 +263,23 @@ def test_our_own_weights_are_those_whose_hash_is_stated() -> None:
         package.sha256
     )
     assert sum(path.stat().st_size for path in directory.iterdir()) < 25_000_000
+
+
+def test_our_own_weights_fill_gaps_and_tell_what_follows() -> None:
+    if PRETRAINED["tidybert-mini"].find() is None:
+        pytest.skip("this tidybert carries no weights of tidybert-mini")
+    gaps = [
+        "Rome is the [MASK] of Italy, which is why it hosts many government buildings.",
+        "Boston and Chicago are cities in the United [MASK].",
+    ]
+    river = "The river rises in the mountains of the north."
+    after = ["It flows south to the sea.", "The band released its first album in May."]
+
+    rome, united = MaskFiller("tidybert-mini", device="cpu").fill(gaps, top_k=5)
+    goes_on, starts_anew = NextSentencePredictor("tidybert-mini", device="cpu").predict(
+        [river, river], after
+    )
+
+    assert "capital" in [each["word"] for each in rome["masks"][0]["words"]]
+    assert united["masks"][0]["words"][0]["word"] == "states"
+    assert goes_on["follows"] > 0.9 > 0.5 > starts_anew["follows"]

@@ -81,7 +81,7 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         version=None,
         module="tidybert",
         subdirectory="resources/tidybert-mini",
-        sha256="558a6df520c24be61619e10a14f89647a6490b78f4ac6f0747d6ea36959e682f",
+        sha256="6251e999f689558a4e369500c8e3c4ea13afcfab0518e68df6570f62c4d5f93e",
         licence="Apache-2.0",
         description="pre-trained by tidybert: 4 layers, width 256, English uncased, with heads",
     ),

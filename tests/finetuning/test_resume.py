@@ -1,0 +1,256 @@
+"""After a signal, a kill at any moment or damage a run goes on to the bits of one never stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.data.examples import TextExample
+from tidybert.errors import TrainingError
+from tidybert.finetuning import (
+    Callbacks,
+    FinetunedModel,
+    is_finished,
+)
+from tidybert.tasks.classification import Classification
+from tidybert.training.arguments import TrainingArguments
+from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.trainer import StepReport
+
+Examples = Callable[..., list[TextExample]]
+Arguments = Callable[..., TrainingArguments]
+NAMES = ("animal", "colour")
+
+
+def weights_of(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
+
+
+def at_step(step: int, action: Callable[[], None]) -> Callbacks:
+    def report(done: StepReport) -> None:
+        if done.step == step:
+            action()
+
+    return Callbacks(step=report)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_after_a_signal_the_run_goes_on_to_the_same_bits(
+    number: signal.Signals, status: int, toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    toy(run=tmp_path / "whole")
+    interrupt = at_step(6, lambda: signal.raise_signal(number))
+    with pytest.raises(TrainingInterrupted) as stopped:
+        toy(run=tmp_path / "cut", callbacks=interrupt)
+    assert stopped.value.exit_status == status
+    assert not is_finished(tmp_path / "cut")
+
+    notes: list[str] = []
+    resumed = toy(run=tmp_path / "cut", resume=True, callbacks=Callbacks(note=notes.append))
+
+    assert resumed.result.resumed_from == 6
+    assert "resuming after step 6 of 16" in notes
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def without_last(examples: list[TextExample]) -> list[TextExample]:
+    return examples[:-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["learning_rate", "train", "label", "order", "dev", "moved", "weights", "classes", "model"],
+)
+def test_with_other_arguments_data_or_weights_it_does_not_go_on(
+    change: str,
+    toy: Callable[..., FinetunedModel],
+    toy_examples: Examples,
+    tiny_run: Path,
+    tmp_path: Path,
+) -> None:
+    def stop() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    run = tmp_path / "run"
+    with pytest.raises(TrainingInterrupted):
+        toy(run=run, callbacks=at_step(2, stop))
+    before = (run / "arguments.json").read_bytes()
+    train, dev = toy_examples(60), toy_examples(20, seed=1)
+    relabelled = [replace(train[0], label=NAMES[train[0].label == "animal"]), *train[1:]]
+    given: dict[str, Any] = {
+        "learning_rate": {"learning_rate": 1e-3},
+        "train": {"train": without_last(train)},
+        "label": {"train": relabelled},
+        "order": {"train": train[::-1]},
+        "dev": {"dev": without_last(dev)},
+        "moved": {"train": without_last(train), "dev": [train[-1], *dev]},
+        "weights": {"example_weights": [2.0] + [1.0] * 59},
+        "classes": {"task": Classification(NAMES, {"animal": 1.0, "colour": 2.0})},
+        "model": {"model": tiny_run},
+    }[change]
+
+    with pytest.raises(TrainingError, match="other arguments, data or weights"):
+        toy(run=run, resume=True, **given)
+
+    assert (run / "arguments.json").read_bytes() == before
+    assert toy(run=run, resume=True).result.resumed_from == 2
+
+
+def test_a_run_without_a_checkpoint_yet_is_resumed_from_its_beginning(
+    toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        toy(run=tmp_path / "run", callbacks=at_step(2, kill))
+
+    assert toy(run=tmp_path / "run", resume=True).result.resumed_from == 0
+
+
+def test_a_kill_between_the_models_files_costs_nothing(
+    toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    toy(run=run, dev=None)
+    expected = weights_of(run)
+    # tidybert.json is in place, the weights are not.
+    (run / "model.safetensors").unlink()
+    assert not is_finished(run)
+
+    resumed = toy(run=run, dev=None, resume=True)
+
+    assert resumed.result.num_examples == 0
+    assert weights_of(run) == expected
+    assert is_finished(run)
+
+
+# Fine-tunes as ``toy`` does, in a process of its own; it dies while writing step-N if told so.
+PROGRAM = """
+import json, os, signal, sys, time
+from pathlib import Path
+from tidybert.data.examples import TextExample
+from tidybert.finetuning import Callbacks, finetune
+from tidybert.tasks.classification import Classification
+from tidybert.training import state
+from tidybert.training.arguments import TrainingArguments
+
+given = json.loads(sys.argv[1])
+write = state.write_tensors
+
+def write_half(path, tensors):
+    written = write(path, tensors)
+    if given["die_writing"] and given["die_writing"] in str(path) and "optimizer" in path.name:
+        written.write_bytes(written.read_bytes()[:1000])
+        os.kill(os.getpid(), signal.SIGKILL)
+    return written
+
+state.write_tensors = write_half
+finetune(
+    Classification(["animal", "colour"]),
+    given["model"],
+    [TextExample(*each) for each in given["train"]],
+    [TextExample(*each) for each in given["dev"]],
+    TrainingArguments(**given["arguments"]),
+    max_seq_length=16,
+    run=Path(given["run"]),
+    # Slow enough for a kill from outside to come in the middle.
+    callbacks=Callbacks(step=lambda done: time.sleep(given["pause"])),
+)
+"""
+
+
+@pytest.fixture
+def start_process(
+    tiny_model: Path, toy_examples: Examples, toy_arguments: Arguments
+) -> Callable[..., "subprocess.Popen[bytes]"]:
+    def as_list(examples: list[TextExample]) -> list[Any]:
+        return [[one.text, one.text_pair, one.label, one.row] for one in examples]
+
+    def start(run: Path, die_writing: str, pause: float, **arguments: Any) -> Any:
+        given = {
+            "model": str(tiny_model),
+            "train": as_list(toy_examples(60)),
+            "dev": as_list(toy_examples(20, seed=1)),
+            "arguments": toy_arguments(**arguments).to_dict(),
+            "run": str(run),
+            "die_writing": die_writing,
+            "pause": pause,
+        }
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(given)])
+
+    return start
+
+
+def test_a_run_killed_in_mid_epoch_goes_on_to_the_same_bits(
+    start_process: Callable[..., Any], toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    toy(run=tmp_path / "whole", save_steps=3)
+    run = tmp_path / "killed"
+
+    process = start_process(run, "", 0.2, save_steps=3)
+    while process.poll() is None and not (run / "checkpoints" / "step-6").exists():
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+    resumed = toy(run=run, save_steps=3, resume=True)
+
+    assert 6 <= resumed.result.resumed_from < 16
+    assert weights_of(run) == weights_of(tmp_path / "whole")
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    expected = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    for ours, theirs in zip(steps, map(json.loads, expected), strict=True):
+        assert {**ours, "tokens_per_second": 0} == {**theirs, "tokens_per_second": 0}
+
+
+def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(
+    start_process: Callable[..., Any], toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    toy(run=tmp_path / "whole", save_steps=3)
+    run = tmp_path / "killed"
+
+    assert start_process(run, "step-9", 0, save_steps=3).wait() == -signal.SIGKILL
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {
+        "step-6", ".step-9.partial", "best",
+    }  # fmt: skip
+
+    assert toy(run=run, save_steps=3, resume=True).result.resumed_from == 6
+    assert weights_of(run) == weights_of(tmp_path / "whole")
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"step-16"}
+
+
+def test_damage_in_the_last_checkpoint_is_said(
+    toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    toy(run=run, save_steps=3, save_total_limit=2, dev=None)
+    expected = weights_of(run)
+    (run / "tidybert.json").unlink()
+    weights = run / "checkpoints" / "step-16" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-7])
+    notes: list[str] = []
+
+    toy(
+        run=run,
+        save_steps=3,
+        save_total_limit=2,
+        dev=None,
+        resume=True,
+        callbacks=Callbacks(note=notes.append),
+    )
+
+    assert any("step-16 cannot be read and is passed over" in line for line in notes)
+    assert "resuming after step 15 of 16" in notes
+    assert weights_of(run) == expected
