@@ -68,15 +68,15 @@ def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
     arguments = ["bench", "pretrain", "--size", "tiny", "--data", shards, "--rounds", "1"]
     arguments += ["--steps", str(UNTIMED_STEPS + 1), "--tokens-per-step", "512", "--dropout", "0"]
 
-    assert shell([*arguments, "--micro-batch-tokens", "nought"]) == 2
+    assert shell([*arguments, "--micro-batch", "nought"]) == 2
     assert "a number above 0, or auto" in capsys.readouterr().err
-    assert shell([*arguments, "--micro-batch-tokens", "64"]) == 2
-    assert "--micro-batch-tokens" in capsys.readouterr().err
-    arguments += ["--micro-batch-tokens", "128", "--against", "transformers", "--json"]
+    assert shell([*arguments, "--micro-batch", "64"]) == 2
+    assert "--micro-batch" in capsys.readouterr().err
+    arguments += ["--micro-batch", "128", "--against", "transformers", "--json"]
     assert shell(arguments) == 0
 
     result = json.loads(capsys.readouterr().out)
-    assert (result["work"]["dropout"], result["work"]["micro_batch_tokens"]) == (0.0, "128")
+    assert (result["work"]["dropout"], result["work"]["micro_batch"]) == (0.0, "128")
     assert result["mfu"] == {"ours": None, "transformers": None}
 
 

@@ -43,7 +43,7 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             "recipe": "fast",
             "max_steps": 12,
             "tokens_per_step": 256,
-            "micro_batch_tokens": 96,
+            "micro_batch": 96,
             "eval_steps": 6,
             "eval_tokens": 512,
             "save_steps": 4,

@@ -102,7 +102,7 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
     small: Small, no_compiler: None, tmp_path: Path
 ) -> None:
     notes: list[str] = []
-    arguments = {"dropout": 0.0, "max_steps": 6, "micro_batch_tokens": 128}
+    arguments = {"dropout": 0.0, "max_steps": 6, "micro_batch": 128}
     plain = small(tmp_path / "plain", **arguments)
     padded = small(
         tmp_path / "padded",
@@ -128,8 +128,8 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
 
 
 def test_a_shape_without_room_for_padding_is_refused(small: Small, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--micro-batch-tokens is 60; expected at least 64, twice"):
-        small(tmp_path / "run", compile=True, micro_batch_tokens=60)
+    with pytest.raises(UsageError, match="--micro-batch is 60; expected at least 64, twice"):
+        small(tmp_path / "run", compile=True, micro_batch=60)
 
 
 def test_the_compiler_sees_a_number_of_rows_for_each_kind_of_layer_and_no_more(

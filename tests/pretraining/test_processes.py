@@ -19,7 +19,7 @@ FLAGS = {
     "recipe": "fast",
     "max-steps": 12,
     "tokens-per-step": 256,
-    "micro-batch-tokens": 96,
+    "micro-batch": 96,
     "max-seq-length": 32,
     "eval-steps": 6,
     "eval-tokens": 512,

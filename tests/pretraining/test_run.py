@@ -185,7 +185,7 @@ def test_the_size_of_micro_batches_and_kept_activations_change_only_rounding(
     small: Small, tmp_path: Path
 ) -> None:
     small(tmp_path / "a", dropout=0.0, max_steps=4)
-    small(tmp_path / "b", dropout=0.0, max_steps=4, micro_batch_tokens=10_000)
+    small(tmp_path / "b", dropout=0.0, max_steps=4, micro_batch=10_000)
     small(tmp_path / "c", dropout=0.0, max_steps=4, checkpoint_activations=True)
 
     a, b, c = (
@@ -354,12 +354,12 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         ({"learning_rate": -1.0}, "--learning-rate is -1"),
         ({"schedule": "cosine"}, "--schedule is cosine"),
         ({"sharding": "zero"}, "--sharding is zero; expected none or full"),
-        ({"micro_batch_tokens": "much"}, "--micro-batch-tokens is much; expected a number above 0"),
+        ({"micro_batch": "much"}, "--micro-batch is much; expected a number above 0"),
         (
-            {"micro_batch_tokens": 0},
-            "--micro-batch-tokens is 0; expected a number above 0, or auto",
+            {"micro_batch": 0},
+            "--micro-batch is 0; expected a number above 0, or auto",
         ),
-        ({"micro_batch_tokens": "20"}, "--micro-batch-tokens is 20; expected at least 32"),
+        ({"micro_batch": "20"}, "--micro-batch is 20; expected at least 32"),
         ({"optimizer": "sgd"}, "--optimizer is sgd; expected adamw or muon"),
         ({"ramp_share": 0.5, "tokens_per_step": 64}, "--ramp-share 0.5 begins with 16 tokens"),
     ],
@@ -447,7 +447,7 @@ def test_an_error_of_the_background_writer_is_not_lost(
 
 LOSS = "tidybert.pretraining.run.loss_parts"
 CHECKPOINTED = {"checkpoint_activations": True}
-SMALLER = r"--micro-batch-tokens \d+"
+SMALLER = r"--micro-batch \d+"
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ SMALLER = r"--micro-batch-tokens \d+"
         (LOSS, {}, rf"try {SMALLER}, or --checkpoint-activations\. The result is the same"),
         ("torch.nn.utils.clip_grad_norm_", CHECKPOINTED, rf"try {SMALLER}\. The result"),
         ("tidybert.pretraining.held_out.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
-        (LOSS, {**CHECKPOINTED, "micro_batch_tokens": 64, "compile": True}, "try a smaller model"),
+        (LOSS, {**CHECKPOINTED, "micro_batch": 64, "compile": True}, "try a smaller model"),
     ],
 )
 def test_too_little_memory_names_a_smaller_micro_batch(

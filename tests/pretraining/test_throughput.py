@@ -63,7 +63,7 @@ def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
             task.build_pretraining_model("mlm")(tiny_config()),
             InstanceOptions(),
             MaskingOptions(),
-            PretrainingArguments(micro_batch_tokens="auto", sharding="full"),
+            PretrainingArguments(micro_batch="auto", sharding="full"),
             Processes(size=2),
             torch.device("cuda"),
             print,
@@ -77,14 +77,14 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
 
     small(
         tmp_path / "run",
-        micro_batch_tokens="auto",
+        micro_batch="auto",
         max_steps=1,
         callbacks=PretrainingCallbacks(note=notes.append),
     )
 
-    assert "--micro-batch-tokens auto: 4,096, for the device is cpu" in notes
+    assert "--micro-batch auto: 4,096, for the device is cpu" in notes
     written = json.loads((tmp_path / "run" / "arguments.json").read_text())
-    assert written["micro_batch_tokens"] == "auto"
+    assert written["micro_batch"] == "auto"
 
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
@@ -110,7 +110,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
         InstanceOptions(max_seq_length=16, objective=objective),
         MaskingOptions(),
         PretrainingArguments(
-            micro_batch_tokens="auto",
+            micro_batch="auto",
             tokens_per_step=2048,
             long_share=0.1,
             long_seq_length=32,
@@ -123,7 +123,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
 
     # 2,080 and 1,040 do not fit with a quarter more, 520 do.
     assert found == 520
-    assert notes == ["--micro-batch-tokens auto: 520 at once fit, with a margin"]
+    assert notes == ["--micro-batch auto: 520 at once fit, with a margin"]
     assert [sum(each) for each in tried] == [2592, 1280, 640]
     assert {length for each in tried for length in each} == {32}
     assert all(each.grad is None for each in model.parameters())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SIDES: Final = ("instances", "training")
 _INSTANCES_SECONDS: Final = 2.0
-# What pre-training takes where --micro-batch-tokens is not given, on a CPU and on CUDA.
+# What pre-training takes where --micro-batch is not given, on a CPU and on CUDA.
 _MICRO_BATCH_TOKENS: Final = (4096, 32_768)
 
 

@@ -50,7 +50,7 @@ class PretrainingWork:
     seed: int = 1
     threads: int | None = None
     compile: bool = False
-    micro_batch_tokens: int | str | None = None
+    micro_batch: int | str | None = None
     """Of our side; the other takes a step at once."""
 
 
@@ -182,7 +182,7 @@ def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
         warmup_steps=work.warmup_steps,
         dropout=work.dropout,
         compile=work.compile,
-        micro_batch_tokens=work.micro_batch_tokens,
+        micro_batch=work.micro_batch,
         long_share=0.0,
         # Neither is part of a step.
         eval_steps=work.steps + 1,

@@ -238,10 +238,10 @@ def pretrain(
     compile: Annotated[
         bool, typer.Option("--compile", help="torch.compile, on both sides.")
     ] = False,
-    micro_batch_tokens: Annotated[
+    micro_batch: Annotated[
         str | None,
         typer.Option(
-            "--micro-batch-tokens",
+            "--micro-batch",
             metavar="N",
             help="Tokens at once on our side, or auto; the other takes a step at once.",
         ),
@@ -277,7 +277,7 @@ def pretrain(
             threads=threads,
             dropout=dropout,
             compile=compile,
-            micro_batch_tokens=micro_batch_tokens,
+            micro_batch=micro_batch,
         )
         # What is wrong in the arguments is told here, and not by a process.
         positions = BertConfig.from_name(size).max_position_embeddings

@@ -59,18 +59,18 @@ def micro_batch_tokens(
     device: torch.device,
     note: Callable[[str], None],
 ) -> int:
-    """--micro-batch-tokens, its default, or what fits the memory of every process's device."""
+    """--micro-batch, its default, or what fits the memory of every process's device."""
     on_cuda = device.type == "cuda"
-    given, default = arguments.micro_batch_tokens, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
+    given, default = arguments.micro_batch, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
     if isinstance(given, int):
         return given
     if given is None or not on_cuda:
         if given is not None:
-            note(f"--micro-batch-tokens auto: {default:,}, for the device is {device.type}")
+            note(f"--micro-batch auto: {default:,}, for the device is {device.type}")
         return default
     if arguments.sharding == "full" and processes.size > 1:
         raise UsageError(
-            "--micro-batch-tokens auto tries the whole model on each device, and --sharding full "
+            "--micro-batch auto tries the whole model on each device, and --sharding full "
             "is for models that do not fit one: give a number of tokens"
         )
     longest = instances.max_seq_length
@@ -90,5 +90,5 @@ def micro_batch_tokens(
         mixed=is_mixed(arguments.precision, device),
         processes=processes,
     )
-    note(f"--micro-batch-tokens auto: {found:,} at once fit, with a margin")
+    note(f"--micro-batch auto: {found:,} at once fit, with a margin")
     return found

@@ -1,4 +1,4 @@
-"""``--micro-batch-tokens auto``: the largest micro-batch that the device's memory holds.
+"""``--micro-batch auto``: the largest micro-batch that the device's memory holds.
 
 It is found by trying: forward and backward of a batch, twice as large while it fits, half as large
 while it does not.  Each process tries alone, before the model is shared, so that none waits for one

@@ -280,7 +280,7 @@ class Pretrainer:
             smaller = max(tokens // 2, least_micro_batch(self.arguments, longest))
             advice = []
             if smaller < tokens:
-                advice.append(f"--micro-batch-tokens {smaller}")
+                advice.append(f"--micro-batch {smaller}")
             if not self.arguments.checkpoint_activations:
                 advice.append("--checkpoint-activations")
             raise TrainingError(

@@ -63,7 +63,7 @@ class PretrainingArguments:
     """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
     optimizer: str | None = None
     """adamw, or muon for the encoder's matrices with AdamW for the rest."""
-    micro_batch_tokens: str | int | None = None
+    micro_batch: str | int | None = None
     """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
     4,096 on a CPU and 32,768 on CUDA where not set; auto: as many as fit a CUDA device."""
     learning_rate: float | None = None
@@ -124,7 +124,7 @@ class PretrainingArguments:
         for name, value in RECIPES[self.recipe].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        self._read_micro_batch_tokens()
+        self._read_micro_batch()
         for item in fields(self):
             check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
         for name in (
@@ -155,15 +155,15 @@ class PretrainingArguments:
             if getattr(self, name) not in allowed:
                 raise bad_value(name, getattr(self, name), " or ".join(allowed))
 
-    def _read_micro_batch_tokens(self) -> None:
+    def _read_micro_batch(self) -> None:
         """A number may come from the shell as text."""
-        given: Any = self.micro_batch_tokens
+        given: Any = self.micro_batch
         if isinstance(given, str) and given.isdecimal():
             given = int(given)
-            object.__setattr__(self, "micro_batch_tokens", given)
+            object.__setattr__(self, "micro_batch", given)
         is_number = isinstance(given, int) and not isinstance(given, bool)
         if (isinstance(given, str) and given != "auto") or (is_number and given <= 0):
-            raise bad_value("micro_batch_tokens", given, "a number above 0, or auto")
+            raise bad_value("micro_batch", given, "a number above 0, or auto")
 
     def setting(self, name: str) -> Any:
         """A value that the recipe may have set, and so is not None."""
@@ -209,7 +209,7 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
     if longest > positions:
         flag = "--max-seq-length" if max_seq_length > positions else "--long-seq-length"
         raise UsageError(f"{flag} is {longest}, but the model has positions for {positions} tokens")
-    tokens, micro = arguments.setting("tokens_per_step"), arguments.micro_batch_tokens
+    tokens, micro = arguments.setting("tokens_per_step"), arguments.micro_batch
     if tokens < longest:
         raise bad_value("tokens_per_step", tokens, f"at least {longest}, the longest sequence")
     if isinstance(micro, int) and micro < least_micro_batch(arguments, longest):
@@ -219,7 +219,7 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
             else "the longest sequence"
         )
         raise bad_value(
-            "micro_batch_tokens",
+            "micro_batch",
             micro,
             f"at least {least_micro_batch(arguments, longest)}, {wanted}",
         )
