@@ -29,3 +29,11 @@ def test_a_field_without_a_text_of_its_own_takes_the_next() -> None:
         """``--second``: both of them"""
 
     assert field_helps(Group) == {"first": "Both of them", "second": "Both of them"}
+
+
+def test_a_value_that_begins_a_help_text_is_shown_as_it_is_typed() -> None:
+    class Group:
+        first: str = "bert"
+        """``bert``, or ``fast``, whichever."""
+
+    assert field_helps(Group) == {"first": "bert, or fast, whichever."}

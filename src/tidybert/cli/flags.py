@@ -96,6 +96,6 @@ def _parsed(module: str) -> ast.Module:
 
 
 def _plain(text: str) -> str:
-    """Without the name of the flag that begins it, and without marks of code."""
-    text = re.sub(r"^``--[^`]*``: ", "", " ".join(text.split())).replace("``", "")
-    return text[:1].upper() + text[1:]
+    """Without the flag's name and marks of code; code that begins it keeps its small letter."""
+    text = re.sub(r"^``--[^`]*``: ", "", " ".join(text.split()))
+    return (text[:1].upper() + text[1:]).replace("``", "")

@@ -52,7 +52,7 @@ class TrainingArguments:
     freeze_embeddings: bool = False
     """The embeddings stay as they are."""
     precision: str = "auto"
-    """float32, or bfloat16 (autocast); auto: bfloat16 on CUDA, float32 elsewhere."""
+    """``float32``, or ``bfloat16`` (autocast); ``auto``: bfloat16 on CUDA, float32 elsewhere."""
     logging_steps: int = 10
     """Write a line of metrics.jsonl every so many steps."""
 

@@ -50,7 +50,7 @@ class PretrainingArguments:
     """
 
     recipe: str = "bert"
-    """bert, the paper's settings, or fast, for a small budget."""
+    """``bert``, the paper's settings, or ``fast``, for a small budget."""
     start: str | None = None
     """Of a size: random weights, or corpus: word embeddings from what stands near each word in it,
     and heads that look at a token's neighbours; the recipe's where not set, as all that follows
@@ -62,7 +62,7 @@ class PretrainingArguments:
     ramp_share: float | None = None
     """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
     optimizer: str | None = None
-    """adamw, or muon for the encoder's matrices with AdamW for the rest."""
+    """``adamw``, or ``muon`` for the encoder's matrices with AdamW for the rest."""
     micro_batch: str | int | None = None
     """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
     4,096 on a CPU and 32,768 on CUDA where not set; auto: as many as fit a CUDA device."""
@@ -108,7 +108,7 @@ class PretrainingArguments:
     """Stop after so many steps in a row whose loss or gradient was not finite; such steps update
     nothing."""
     precision: str = "auto"
-    """float32, or bfloat16 (autocast); auto: bfloat16 on CUDA, float32 elsewhere."""
+    """``float32``, or ``bfloat16`` (autocast); ``auto``: bfloat16 on CUDA, float32 elsewhere."""
     sharding: str = "none"
     """Of several processes: none, each has the whole model (DDP), or full, weights, gradients and
     Adam's moments are shared out among them (FSDP)."""
