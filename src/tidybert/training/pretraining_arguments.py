@@ -26,7 +26,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     "fast": {
         "start": "corpus",
         "max_steps": 10_000,
-        "tokens_per_step": 8_192,
+        "tokens_per_step": 4_096,
         "ramp_share": 0.0,
         "optimizer": "muon",
         "learning_rate": 2e-3,
