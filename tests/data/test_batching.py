@@ -15,10 +15,10 @@ def make_features(ids: list[int], types: list[int], lengths: tuple[int, ...] = (
     )
 
 
-def test_the_longest_come_first_and_equal_ones_in_their_order() -> None:
+def test_the_longest_that_fits_comes_next_and_equal_ones_in_their_order() -> None:
     batches = cut_by_tokens([3, 5, 2, 5, 1], tokens_per_batch=8)
 
-    assert [batch.tolist() for batch in batches] == [[1], [3, 0], [2, 4]]
+    assert [batch.tolist() for batch in batches] == [[1, 0], [3, 2, 4]]
 
 
 def test_a_sequence_longer_than_the_budget_is_a_batch_of_its_own() -> None:
@@ -33,8 +33,18 @@ def test_every_sequence_is_in_one_batch_within_the_budget(lengths: list[int], bu
     assert sorted(int(index) for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or sum(lengths[index] for index in batch) <= budget
-    by_length = [lengths[index] for batch in batches for index in batch]
-    assert by_length == sorted(lengths, reverse=True)
+
+
+@given(st.lists(st.integers(1, 60), max_size=60), st.integers(1, 200))
+def test_what_comes_later_would_not_have_fitted(lengths: list[int], budget: int) -> None:
+    left = list(lengths)
+    for batch in cut_by_tokens(lengths, budget):
+        room = max(budget, *left)
+        for index in batch:
+            assert lengths[index] == max(length for length in left if length <= room)
+            left.remove(lengths[index])
+            room -= lengths[index]
+        assert all(length > room for length in left)
 
 
 def test_collating_lays_sequences_and_types_end_to_end() -> None:

@@ -39,3 +39,33 @@ def test_a_batch_that_memory_is_too_small_for_is_halved() -> None:
 
     assert [each.tolist() for each in found] == [[[number]] for number in range(7)]
     assert tried == [63, 27, 9, 18, 36, 18, 18]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_several_threads_answer_each_of_the_features_once(threads: int) -> None:
+    """In their order, in batches that keep all of them busy and none of which is too large."""
+    lengths = np.random.default_rng(threads).integers(2, 200, size=90)
+    features = [
+        Features(
+            np.full(length, number, dtype=np.int32), np.zeros(length, np.uint8), length, number
+        )
+        for number, length in enumerate(lengths.tolist())
+    ]
+    tried: list[int] = []
+
+    def outputs(batch: Batch) -> Tensor:
+        assert torch.is_inference_mode_enabled()
+        tried.append(batch.rows.num_tokens)
+        return batch.rows.input_ids[batch.rows.first_rows][:, None].float()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = run_batches(outputs, features, [1] * 90, torch.device("cpu"))
+    finally:
+        torch.set_num_threads(before)
+
+    assert [each.tolist() for each in found] == [[[number]] for number in range(90)]
+    assert sum(tried) == lengths.sum()
+    assert max(tried) <= 1024
+    assert len(tried) >= threads

@@ -1,7 +1,9 @@
 """Batches cut by a budget of tokens, and the order of the examples in each epoch."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -41,19 +43,29 @@ def epoch_order(num_examples: int, seed: int, epoch: int) -> npt.NDArray[np.int6
 def cut_by_tokens(
     lengths: npt.NDArray[np.int64] | Sequence[int], tokens_per_batch: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Indices in batches of similar length, the longest first, each of at most so many tokens.
+    """Indices in batches of at most so many tokens, each of the longest sequences that still fit.
 
-    One sequence longer than the budget makes a batch of its own.
+    So lengths in a batch are similar, but for the shorter sequences that fill it up: most batches
+    have exactly so many tokens, and memory and kernels that were made for one serve the next.  One
+    sequence longer than the budget makes a batch of its own.
     """
     lengths = np.asarray(lengths)
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(lengths, kind="stable")
+    # Of each length that is left, ascending: the indices, and how many of them are taken.
+    present, begins = np.unique(lengths[order], return_index=True)
+    left = list(zip(present.tolist(), np.split(order, begins)[1:], strict=True))
     batches: list[npt.NDArray[np.int64]] = []
-    start, tokens = 0, 0
-    for place, index in enumerate(order):
-        tokens += int(lengths[index])
-        if tokens > tokens_per_batch and place > start:
-            batches.append(order[start:place])
-            start, tokens = place, int(lengths[index])
-    if start < len(order):
-        batches.append(order[start:])
+    while left:
+        chosen: list[npt.NDArray[np.int64]] = []
+        room = max(tokens_per_batch, left[-1][0])
+        while place := bisect_right(left, room, key=itemgetter(0)):
+            length, indices = left[place - 1]
+            many = room // length
+            chosen.append(indices[:many])
+            room -= length * len(chosen[-1])
+            if many < len(indices):
+                left[place - 1] = length, indices[many:]
+            else:
+                del left[place - 1]
+        batches.append(np.concatenate(chosen))
     return batches

@@ -1,8 +1,8 @@
 """Run features through a model in batches of similar length, results in the order given."""
 
-from collections import deque
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 import numpy as np
@@ -14,18 +14,20 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError
 from tidybert.inference.arrivals import Arrivals
-from tidybert.modeling.linear import IN_ONEDNN
+from tidybert.inference.threads import map_on_threads
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
 
-# Tokens at once, by device.  On a CPU 2048 is about a tenth faster than 1024 and takes 50 MiB more
-# (SST-2's dev part, minilm), or 100 in oneDNN, whose work space grows with them; a GPU needs many
-# more to have work for all its parts.
-_TOKENS_PER_BATCH: Final = {"cpu": 1024 if IN_ONEDNN else 2048, "cuda": 32_768}
+# Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
+# and no less time; a GPU needs many more to have work for all its parts.
+_TOKENS_PER_BATCH: Final = {"cpu": 1024, "cuda": 32_768}
+# Batches of fewer are not made to keep a thread busy.
+_FEWEST_TOKENS: Final = 256
 # From here on sorting by length gains nothing more.
 LARGEST_CHUNK = 1024
 
 T = TypeVar("T")
+Indices = npt.NDArray[np.int64]
 
 
 def run_features(
@@ -57,31 +59,47 @@ def run_batches(
 ) -> list[npt.NDArray[np.float32]]:
     """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's.
 
+    On a CPU several batches are computed at once, and ``outputs`` is called from several threads.
     A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where
     that is so of a single one of the features.
     """
-    most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
-    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
-    with torch.inference_mode():
-        waiting = deque(cut_by_tokens([len(one.input_ids) for one in features], most))
-        while waiting:
-            chosen = waiting.popleft()
-            batch = collate([features[index] for index in chosen])
-            try:
-                found = outputs(batch.to(device)).float().cpu().numpy()
-            except torch.OutOfMemoryError as error:
-                half = len(chosen) // 2
-                if half:
-                    waiting.extendleft((chosen[half:], chosen[:half]))
-                    continue
+
+    def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
+        batch = collate([features[index] for index in chosen])
+        try:
+            with torch.inference_mode():
+                return [(chosen, outputs(batch.to(device)).float().cpu().numpy())]
+        except torch.OutOfMemoryError as error:
+            if len(chosen) == 1:
                 raise DeviceMemoryError(
                     f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
                     "once: end what else uses it, or name another device with --device, such as cpu"
                 ) from error
-            ends = np.cumsum([num_rows[index] for index in chosen])
-            for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
-                results[index] = rows
+        # Here the error is gone, and with it the tensors that it held.
+        half = len(chosen) // 2
+        return answer(chosen[:half]) + answer(chosen[half:])
+
+    most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
+    lengths = [len(one.input_ids) for one in features]
+    if device.type == "cpu":
+        batches = cut_by_tokens(lengths, min(most, _share_of_a_thread(lengths, most)))
+        answered = map_on_threads(answer, batches)
+    else:
+        answered = map(answer, cut_by_tokens(lengths, most))
+    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
+    for chosen, found in chain.from_iterable(answered):
+        ends = np.cumsum([num_rows[index] for index in chosen])
+        for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
+            results[index] = rows
     return results
+
+
+def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:
+    """Tokens a batch with which all threads have equally many batches of at most ``most`` each."""
+    tokens, threads = sum(lengths), torch.get_num_threads()
+    batches = threads * math.ceil(tokens / (threads * most))
+    # A batch ends where the next sequence would not fit, which is up to the longest one too early.
+    return max(_FEWEST_TOKENS, math.ceil(tokens / max(batches, 1)) + max(lengths, default=0))
 
 
 def in_chunks(

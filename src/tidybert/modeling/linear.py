@@ -8,7 +8,7 @@ Intel Xeon a quarter to a half fewer.  T rows, I inputs, O outputs.
 import os
 import platform
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,8 +40,6 @@ _PRODUCT: Any = (
     and _is_amd()
     else None
 )
-IN_ONEDNN: Final = _PRODUCT is not None
-"""Whether products of float32 on this CPU run in oneDNN."""
 
 
 class Linear(nn.Linear):
