@@ -1,5 +1,7 @@
 """Features through a model in batches."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -42,7 +44,9 @@ def test_a_batch_that_memory_is_too_small_for_is_halved() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_several_threads_answer_each_of_the_features_once(threads: int) -> None:
+def test_several_threads_answer_each_of_the_features_once(
+    threads: int, set_threads: Callable[[int], None]
+) -> None:
     """In their order, in batches that keep all of them busy and none of which is too large."""
     lengths = np.random.default_rng(threads).integers(2, 200, size=90)
     features = [
@@ -58,12 +62,8 @@ def test_several_threads_answer_each_of_the_features_once(threads: int) -> None:
         tried.append(batch.rows.num_tokens)
         return batch.rows.input_ids[batch.rows.first_rows][:, None].float()
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = run_batches(outputs, features, [1] * 90, torch.device("cpu"))
-    finally:
-        torch.set_num_threads(before)
+    set_threads(threads)
+    found = run_batches(outputs, features, [1] * 90, torch.device("cpu"))
 
     assert [each.tolist() for each in found] == [[[number]] for number in range(90)]
     assert sum(tried) == lengths.sum()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tidybert.modeling.dropout import dropout, dropout_add, keep_mask
+from tidybert.modeling.dropout import drawing_from, dropout, dropout_add, keep_mask
 
 
 def test_in_evaluation_and_at_probability_zero_nothing_changes() -> None:
@@ -58,6 +58,17 @@ def test_the_seed_decides_the_mask() -> None:
 
     assert torch.equal(masked(7), masked(7))
     assert not torch.equal(masked(7), masked(8))
+
+
+def test_a_thread_draws_from_the_generator_it_is_given() -> None:
+    ones = torch.ones(1000)
+    before = torch.get_rng_state()
+    with drawing_from(torch.Generator().manual_seed(5)):
+        first = dropout(ones, 0.5, training=True)
+
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(5)
+    assert torch.equal(first, dropout(ones, 0.5, training=True))
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (2, 3, 5)])

@@ -140,6 +140,65 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(
     assert not same_weights(first, trained(2))
 
 
+def test_several_threads_do_what_one_does(
+    make_trainer: Callable[..., Trainer], set_threads: Callable[[int], None]
+) -> None:
+    """But for rounding, where nothing is left to chance."""
+
+    def trained(threads: int) -> tuple[nn.Module, list[float]]:
+        set_threads(threads)
+        losses: list[float] = []
+        trainer = make_trainer(
+            dropout=0.0, train_batch_size=26, report=lambda done: losses.append(done.loss)
+        )
+        trainer.train()
+        return trainer.model, losses
+
+    (alone, losses), (together, found) = trained(1), trained(2)
+
+    assert found == pytest.approx(losses, rel=1e-5)
+    assert largest_difference(alone, together) < 1e-5
+
+
+def test_several_threads_give_the_same_bits_each_time(
+    make_trainer: Callable[..., Trainer],
+    same_weights: Callable[..., bool],
+    set_threads: Callable[[int], None],
+) -> None:
+    def trained() -> nn.Module:
+        trainer = make_trainer(train_batch_size=26, num_train_epochs=4)
+        trainer.train()
+        return trainer.model
+
+    set_threads(2)
+    first = trained()
+
+    assert all(same_weights(first, trained()) for _ in range(5))
+
+
+def test_a_loss_that_draws_from_torchs_generator_gives_the_same_bits_each_time(
+    make_trainer: Callable[..., Trainer],
+    same_weights: Callable[..., bool],
+    loss: Callable[[nn.Module, Batch], Tensor],
+    set_threads: Callable[[int], None],
+) -> None:
+    """Whose draws would come to the pieces in another order each time."""
+
+    def trained() -> nn.Module:
+        trainer = make_trainer(
+            loss=lambda model, batch: functional.dropout(loss(model, batch), 0.01),
+            train_batch_size=26,
+            num_train_epochs=4,
+        )
+        trainer.train()
+        return trainer.model
+
+    set_threads(2)
+    first = trained()
+
+    assert all(same_weights(first, trained()) for _ in range(5))
+
+
 @pytest.mark.parametrize(
     ("count", "given", "expected"),
     [

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from operator import itemgetter
 
 import numpy as np
@@ -69,3 +70,14 @@ def cut_by_tokens(
                 del left[place - 1]
         batches.append(np.concatenate(chosen))
     return batches
+
+
+def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np.int64]]:
+    """Indices in so many batches of nearly equally many tokens; fewer where there are fewer."""
+    tokens = [(0, part) for part in range(min(parts, len(lengths)))]
+    shares: list[list[int]] = [[] for _ in tokens]
+    for index in np.argsort(-lengths, kind="stable").tolist():
+        fewest, part = heappop(tokens)
+        shares[part].append(index)
+        heappush(tokens, (fewest + int(lengths[index]), part))
+    return [np.array(share) for share in shares]

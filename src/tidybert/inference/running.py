@@ -14,7 +14,7 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError
 from tidybert.inference.arrivals import Arrivals
-from tidybert.inference.threads import map_on_threads
+from tidybert.modeling.threads import map_on_threads
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Unit
 

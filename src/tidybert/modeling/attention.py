@@ -118,9 +118,13 @@ def first_row_attention(
         block = _cells(key_value, group).view(group.size, group.length, 2, num_heads, width)
         key, value = block.permute(2, 0, 3, 1, 4)
         mask = None if group.key_bias is None else group.key_bias[:, None].to(query.dtype)
-        found = functional.scaled_dot_product_attention(
-            first, key, value, attn_mask=mask, dropout_p=probability
-        )
+        if probability > 0.0:
+            # No fused kernel has dropout on a CPU, and its decomposition would draw a float each.
+            scores = first @ key.transpose(-1, -2) / math.sqrt(width)
+            probs = (scores if mask is None else scores + mask).softmax(-1)
+            found = dropout(probs, probability, True) @ value
+        else:
+            found = functional.scaled_dot_product_attention(first, key, value, attn_mask=mask)
         parts.append(found.reshape(group.size, -1))
     if rows.groups_in_order:
         return torch.cat(parts)

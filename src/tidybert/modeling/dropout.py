@@ -4,9 +4,12 @@ A layer of BERT draws two random masks of (T, H) and one of the attention's size
 element that is a seventh of a training step on two cores.  Here one 64-bit draw serves four
 elements of 16 bits each, so the probability is rounded to the nearest 1/65536 and the kept elements
 are scaled by the rounded one.  Draws come from torch's default generator, so ``torch.manual_seed``
-fixes them.
+fixes them, or from the one that ``drawing_from`` gives a thread.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,13 +17,28 @@ from torch import Tensor
 from torch.nn import functional
 
 _RESOLUTION = 65536
+_of_this_thread = threading.local()
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Within it float32 masks on the CPU that this thread draws come from ``generator``.
+
+    Threads that drew from the default one in turns would get other numbers in each run.
+    """
+    _of_this_thread.generator = generator
+    try:
+        yield
+    finally:
+        del _of_this_thread.generator
 
 
 def keep_mask(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
     """A float32 mask on the CPU, 1 to keep and 0 to drop, and the scale of what is kept."""
     dropped = min(round(probability * _RESOLUTION), _RESOLUTION - 1)
     count = shape.numel()
-    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64)
+    draws.random_(-(2**63), None, generator=getattr(_of_this_thread, "generator", None))
     threshold = dropped - _RESOLUTION // 2
     values = draws.numpy().view("int16")[:count]
     mask = torch.from_numpy((values >= threshold).view("uint8"))

@@ -25,6 +25,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.arguments import TrainingArguments
 from tidybert.training.frozen import FrozenStates
+from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
@@ -135,6 +136,7 @@ class Trainer:
         self.log = MetricsLog(run)
         self._lengths = np.array([len(one.input_ids) for one in features])
         self._best: dict[str, Tensor] | None = None
+        self._has_threads = self.device.type == "cpu" and not self.is_mixed
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
@@ -218,15 +220,7 @@ class Trainer:
         total_weight = sum(self.features[index].weight for index in chosen)
         loss = 0.0
         for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch):
-            batch = collate([self.features[chosen[index]] for index in part]).to(self.device)
-            if self.frozen_states is not None:
-                batch = self.frozen_states.attach(batch, chosen[part])
-            if self.vocabulary is not None:
-                batch = self.vocabulary.renumber(batch)
-            with autocast(self.device, self.is_mixed):
-                part_loss = self.loss(self.model, batch) / total_weight
-            part_loss.backward()
-            loss += part_loss.item()
+            loss += self._add_gradient(chosen[part], total_weight)
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.optimizer.zero_grad()
@@ -248,6 +242,31 @@ class Trainer:
         if self.state.step % self.arguments.logging_steps == 0 or self.state.step == self.num_steps:
             self._log_step(done)
         return done
+
+    def _add_gradient(self, chosen: npt.NDArray[np.int64], total_weight: float) -> float:
+        """Add the gradient of what these examples have of the step's loss, and return that."""
+
+        def loss(batch: Batch) -> Tensor:
+            return self.loss(self.model, batch) / total_weight
+
+        if self._has_threads:
+            pieces = [chosen[piece] for piece in pieces_for_threads(self._lengths[chosen])]
+            if len(pieces) > 1:
+                batches = [self._batch(piece) for piece in pieces]
+                found = add_gradients_on_threads(loss, batches, self.trained)
+                if found is not None:
+                    return found
+                self._has_threads = False
+        with autocast(self.device, self.is_mixed):
+            part_loss = loss(self._batch(chosen))
+        part_loss.backward()  # type: ignore[no-untyped-call]
+        return part_loss.item()
+
+    def _batch(self, chosen: npt.NDArray[np.int64]) -> Batch:
+        batch = collate([self.features[index] for index in chosen]).to(self.device)
+        if self.frozen_states is not None:
+            batch = self.frozen_states.attach(batch, chosen)
+        return batch if self.vocabulary is None else self.vocabulary.renumber(batch)
 
     def _examples_of(self, step: int) -> npt.NDArray[np.int64]:
         epoch, place = divmod(step, self.steps_per_epoch)

@@ -1,21 +1,17 @@
 """Pieces of work on threads of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from threading import Barrier, Thread, get_ident
 
 import pytest
 import torch
 
-from tidybert.inference.threads import map_on_threads
+from tidybert.modeling.threads import map_on_threads
 
 
 @pytest.fixture
-def four_threads() -> Iterator[None]:
-    """PyTorch with four threads, and then as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    yield
-    torch.set_num_threads(before)
+def four_threads(set_threads: Callable[[int], None]) -> None:
+    set_threads(4)
 
 
 @pytest.mark.usefixtures("four_threads")
@@ -76,10 +72,7 @@ def test_an_error_is_raised_and_the_rest_is_given_up() -> None:
     assert len(begun) < 100_000
 
 
-def test_one_thread_works_in_its_own() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert set(map_on_threads(lambda _piece: get_ident(), range(5))) == {get_ident()}
-    finally:
-        torch.set_num_threads(before)
+def test_one_thread_works_in_its_own(set_threads: Callable[[int], None]) -> None:
+    set_threads(1)
+
+    assert set(map_on_threads(lambda _piece: get_ident(), range(5))) == {get_ident()}

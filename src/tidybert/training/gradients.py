@@ -1,0 +1,77 @@
+"""A batch's gradient on a CPU: pieces of it at once, each on a thread of its own.
+
+A fine-tuning batch has some hundred tokens, and operations of that size gain little from a second
+thread, but a second piece of the batch keeps it as busy as the first.  Every piece has gradients of
+its own, which are added in the order of the pieces, and draws its dropout from a generator of its
+own: the same pieces give the same bits, however the threads take turns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tidybert.data.batching import Batch, share_out
+from tidybert.modeling.dropout import drawing_from
+from tidybert.modeling.threads import map_on_threads
+
+# Every piece has gradients as large as the weights that are trained.
+_MOST_PIECES: Final = 4
+# Smaller pieces are not worth a thread's while.
+_FEWEST_TOKENS: Final = 128
+
+Gradients = Sequence[Tensor | None]
+
+
+def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Indices of the sequences in as many pieces as there is work for threads; at least one."""
+    worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
+    return share_out(lengths, max(1, min(torch.get_num_threads(), _MOST_PIECES, worthwhile)))
+
+
+def add_gradients_on_threads(
+    loss: Callable[[Batch], Tensor], pieces: Sequence[Batch], trained: Sequence[Tensor]
+) -> float | None:
+    """Add the gradient of the pieces' summed loss to the ``grad`` of each that is trained.
+
+    Returns the loss; or None, and nothing is added, where ``loss`` draws from torch's default
+    generator (as a head of one's own with PyTorch's dropout does), whose numbers would come to the
+    pieces in another order each time.
+    """
+    seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
+    before = torch.get_rng_state()
+
+    def work(number: int) -> tuple[float, Gradients]:
+        with drawing_from(torch.Generator().manual_seed(seeds[number])):
+            found = loss(pieces[number])
+        return found.item(), torch.autograd.grad(found, trained, allow_unused=True)
+
+    results = list(map_on_threads(work, range(len(pieces))))
+    if not torch.equal(before, torch.get_rng_state()):
+        return None
+    for _, gradients in results:
+        _add(trained, gradients)
+    return sum(loss for loss, _ in results)
+
+
+def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
+    """Add to what each of the trained has, or leave it with a tensor of its own."""
+    begun: set[int] = set()
+    sums, terms = [], []
+    for each, gradient in zip(trained, gradients, strict=True):
+        if gradient is None:
+            continue
+        if each.grad is not None:
+            sums.append(each.grad)
+            terms.append(gradient)
+            continue
+        # Autograd may give one tensor, or a part of one, as the gradient of several.
+        memory = gradient.untyped_storage().data_ptr()
+        is_its_own = gradient.is_contiguous() and memory not in begun
+        each.grad = gradient if is_its_own else gradient.clone()
+        begun.add(memory)
+    if sums:
+        torch._foreach_add_(sums, terms)

@@ -1,0 +1,133 @@
+"""A batch's gradient from pieces of it on several threads."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.data.batching import Batch, collate
+from tidybert.data.features import Features
+from tidybert.modeling.dropout import dropout
+from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
+
+
+@pytest.fixture(autouse=True)
+def three_threads(set_threads: Callable[[int], None]) -> None:
+    set_threads(3)
+
+
+class Toy(nn.Module):
+    """The mean of two tables' rows, and a parameter that no loss needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(50, 8)
+        self.other = nn.Parameter(torch.randn(8))
+        self.same = nn.Parameter(torch.randn(8))
+        self.unused = nn.Parameter(torch.randn(8))
+
+    def loss(self, batch: Batch, probability: float = 0.0) -> Tensor:
+        hidden = self.table(batch.rows.input_ids) + (self.other + self.same)
+        return dropout(hidden, probability, True).square().sum()
+
+
+def batches(count: int = 3) -> list[Batch]:
+    """So many batches of different sequences."""
+    rng = np.random.default_rng(1)
+    made = []
+    for _ in range(count):
+        lengths = rng.integers(3, 20, size=4).tolist()
+        made.append(
+            collate(
+                [
+                    Features(
+                        rng.integers(0, 50, length).astype(np.int32),
+                        np.zeros(length, np.uint8),
+                        length,
+                    )
+                    for length in lengths
+                ]
+            )
+        )
+    return made
+
+
+def test_the_pieces_gradients_add_up_to_that_of_the_whole() -> None:
+    toy, pieces = Toy(), batches()
+    toy.other.grad = torch.ones(8)  # of a part before
+
+    loss = add_gradients_on_threads(toy.loss, pieces, list(toy.parameters()))
+
+    whole = Toy()
+    whole.other.grad = torch.ones(8)
+    expected = torch.stack([whole.loss(piece) for piece in pieces]).sum()
+    expected.backward()  # type: ignore[no-untyped-call]
+    assert loss == pytest.approx(expected.item())
+    assert toy.unused.grad is None
+    for name in ("table.weight", "other", "same"):
+        torch.testing.assert_close(
+            toy.get_parameter(name).grad, whole.get_parameter(name).grad, msg=name
+        )
+
+
+def test_dropout_gives_the_same_bits_however_the_threads_take_turns() -> None:
+    pieces = batches()
+
+    def gradients() -> list[Tensor]:
+        toy = Toy()
+        torch.manual_seed(7)
+        add_gradients_on_threads(lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight])
+        assert toy.table.weight.grad is not None
+        return [toy.table.weight.grad]
+
+    first = gradients()
+    assert all(torch.equal(first[0], gradients()[0]) for _ in range(20))
+
+
+def test_two_parts_of_a_step_draw_different_dropout() -> None:
+    toy, pieces, found = Toy(), batches(2), []
+    for _ in range(2):
+        toy.zero_grad()
+        add_gradients_on_threads(lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight])
+        assert toy.table.weight.grad is not None
+        found.append(toy.table.weight.grad)
+
+    assert not torch.equal(found[0], found[1])
+
+
+def test_random_numbers_of_the_default_generator_are_refused_and_nothing_is_added() -> None:
+    toy = Toy()
+
+    found = add_gradients_on_threads(
+        lambda batch: functional.dropout(toy.loss(batch), 0.5), batches(), list(toy.parameters())
+    )
+
+    assert found is None
+    assert all(each.grad is None for each in toy.parameters())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([10, 12], 1),  # too few tokens
+        ([128, 128], 2),
+        ([128] * 9, 3),  # as many as threads
+        ([500], 1),  # one sequence is not cut
+    ],
+)
+def test_there_are_as_many_pieces_as_work_for_threads(lengths: list[int], expected: int) -> None:
+    assert len(pieces_for_threads(np.array(lengths))) == expected
+
+
+def test_pieces_have_nearly_equally_many_tokens() -> None:
+    lengths = np.random.default_rng(0).integers(3, 60, size=64)
+
+    pieces = pieces_for_threads(lengths)
+
+    assert sorted(np.concatenate(pieces).tolist()) == list(range(64))
+    tokens = [int(lengths[piece].sum()) for piece in pieces]
+    assert max(tokens) - min(tokens) <= 60
