@@ -20,7 +20,7 @@ def three_threads(set_threads: Callable[[int], None]) -> None:
 
 
 class Toy(nn.Module):
-    """The mean of two tables' rows, and a parameter that no loss needs."""
+    """A table, two parameters with one gradient between them, and one that no loss needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,15 +77,15 @@ def test_the_pieces_gradients_add_up_to_that_of_the_whole() -> None:
 def test_dropout_gives_the_same_bits_however_the_threads_take_turns() -> None:
     pieces = batches()
 
-    def gradients() -> list[Tensor]:
+    def gradient() -> Tensor:
         toy = Toy()
         torch.manual_seed(7)
         add_gradients_on_threads(lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight])
         assert toy.table.weight.grad is not None
-        return [toy.table.weight.grad]
+        return toy.table.weight.grad
 
-    first = gradients()
-    assert all(torch.equal(first[0], gradients()[0]) for _ in range(20))
+    first = gradient()
+    assert all(torch.equal(first, gradient()) for _ in range(20))
 
 
 def test_two_parts_of_a_step_draw_different_dropout() -> None:
@@ -99,14 +99,16 @@ def test_two_parts_of_a_step_draw_different_dropout() -> None:
     assert not torch.equal(found[0], found[1])
 
 
-def test_random_numbers_of_the_default_generator_are_refused_and_nothing_is_added() -> None:
+def test_random_numbers_of_the_default_generator_are_refused_and_all_is_as_before() -> None:
     toy = Toy()
+    before = torch.get_rng_state()
 
     found = add_gradients_on_threads(
         lambda batch: functional.dropout(toy.loss(batch), 0.5), batches(), list(toy.parameters())
     )
 
     assert found is None
+    assert torch.equal(before, torch.get_rng_state())
     assert all(each.grad is None for each in toy.parameters())
 
 

@@ -37,12 +37,13 @@ def add_gradients_on_threads(
 ) -> float | None:
     """Add the gradient of the pieces' summed loss to the ``grad`` of each that is trained.
 
-    Returns the loss; or None, and nothing is added, where ``loss`` draws from torch's default
+    Returns the loss; or None, and all is as before, where ``loss`` draws from torch's default
     generator (as a head of one's own with PyTorch's dropout does), whose numbers would come to the
     pieces in another order each time.
     """
-    seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
     before = torch.get_rng_state()
+    seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
+    seeded = torch.get_rng_state()
 
     def work(number: int) -> tuple[float, Gradients]:
         with drawing_from(torch.Generator().manual_seed(seeds[number])):
@@ -50,7 +51,8 @@ def add_gradients_on_threads(
         return found.item(), torch.autograd.grad(found, trained, allow_unused=True)
 
     results = list(map_on_threads(work, range(len(pieces))))
-    if not torch.equal(before, torch.get_rng_state()):
+    if not torch.equal(seeded, torch.get_rng_state()):
+        torch.set_rng_state(before)
         return None
     for _, gradients in results:
         _add(trained, gradients)

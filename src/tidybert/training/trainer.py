@@ -121,6 +121,7 @@ class Trainer:
         self.run = run
         self.report = report
         self.report_metrics = report_metrics
+        self.note = note
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
@@ -257,6 +258,10 @@ class Trainer:
                 if found is not None:
                     return found
                 self._has_threads = False
+                self.note(
+                    "the loss draws random numbers from PyTorch's own generator, so steps are not "
+                    "shared out among threads; tidybert.modeling.dropout would allow it"
+                )
         with autocast(self.device, self.is_mixed):
             part_loss = loss(self._batch(chosen))
         part_loss.backward()  # type: ignore[no-untyped-call]
