@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import torch
 
+from tidybert.modeling.freed_memory import keep_freed_memory
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -23,6 +25,7 @@ def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
     gradients, autocast) itself, for they are a thread's own.  What it raises is raised here, and
     the pieces that have not begun are given up.
     """
+    keep_freed_memory()
     threads = torch.get_num_threads()
     workers = min(threads, len(pieces)) if _each_thread_has_its_own_number() else 1
     if workers < 2:

@@ -1,0 +1,43 @@
+"""Let glibc keep the memory that it is given back: the next batch wants as much again.
+
+By default it returns large tensors to the system as they are freed, and the next ones are new
+pages, each of which the system clears when it is first touched: some fifteen thousand in a step of
+fine-tuning, a tenth of its time.
+"""
+
+import ctypes
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+# glibc's <malloc.h>: a parameter's number, and what it is set to, in bytes.
+_M_TRIM_THRESHOLD: Final = (-1, 256 * 2**20)
+# Threads have heaps of 64 MiB; this much to spare keeps the ones that have become empty.
+_M_TOP_PAD: Final = (-2, 64 * 2**20)
+# Larger blocks are mapped each by itself and always returned; glibc takes no more than this.
+_M_MMAP_THRESHOLD: Final = (-3, 32 * 2**20)
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Have the process keep up to 256 MiB of freed memory, and 64 MiB for each of its threads.
+
+    Returns whether it does.  Nothing is changed where the environment sets malloc's parameters, or
+    where the C library is another one.
+    """
+    if _is_set_by(os.environ) or not _is_glibc():
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return all(mallopt(*each) for each in (_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD))
+
+
+def _is_set_by(environment: Mapping[str, str]) -> bool:
+    return any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment)
+
+
+def _is_glibc() -> bool:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, ValueError, OSError):
+        return False
