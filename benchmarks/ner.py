@@ -6,7 +6,8 @@
 the first piece, DataCollatorForTokenClassification, Trainer; on our batches in our order.
 ``frozen`` is the paper's feature-based approach with a linear model on top: the last four layers'
 states of a word's first piece, end to end, and scikit-learn's LogisticRegression.  All are scored
-by the same entity F1 on a part that nothing was chosen on, with the last weights.
+by the same entity F1 on a part that nothing was chosen on, with the last weights.  --same-start is
+as in side_by_side.py, of the two sides that fine-tune.
 
 Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
 there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
@@ -210,45 +211,50 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
 def main() -> None:
     """Measure what --out does not hold yet, then print the table."""
     # A measurement's process runs this file as a module, which does not find its neighbour.
-    from side_by_side import put_between
+    from side_by_side import put_between, with_one_start
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS)
-    parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--sides", nargs="+", choices=SIDES)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--num-examples", type=int, help="train on so many sentences, to try it")
-    parser.add_argument("--out", type=Path, default=Path("ner.jsonl"))
+    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
     arguments = parser.parse_args()
+    mark = "ner-same-start" if arguments.same_start else "ner"
+    sides = arguments.sides or (SIDES[:2] if arguments.same_start else SIDES)
+    out = arguments.out or Path(f"{mark}.jsonl")
     results: list[dict[str, Any]] = []
-    if arguments.out.exists():
-        results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    if out.exists():
+        results = [json.loads(line) for line in out.read_text().splitlines()]
     done = {(each["data"], each["side"], each["seed"]) for each in results}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.data:
             # Who goes first changes with the seed, as the machine may grow slower or faster.
-            for side in arguments.sides if seed % 2 else reversed(arguments.sides):
+            for side in sides if seed % 2 else reversed(sides):
                 # Nothing is drawn at random with frozen features.
                 if (name, side, seed) in done or (side == "frozen" and seed > 1):
                     continue
                 with tempfile.TemporaryDirectory() as folder:
-                    work = work_of(
-                        name, arguments.model, seed, arguments.num_examples, Path(folder)
-                    )
+                    to = Path(folder)
+                    work = work_of(name, arguments.model, seed, arguments.num_examples, to)
+                    if arguments.same_start:
+                        work = with_one_start(lambda _name, given, _to: given, name, work, to)
                     found = measured(side, work)
                 results.append(
                     {"data": name, "side": side, "seed": seed, **found, "machine": machine()}
                 )
-                with arguments.out.open("a") as file:
+                with out.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 print(name, side, seed, f"{found['seconds']:.0f} s", flush=True)
     lines = table(results)
     print("\n".join(lines))
     if arguments.write:
-        put_between(arguments.write, "ner", lines)
+        put_between(arguments.write, mark, lines)
 
 
 if __name__ == "__main__":
