@@ -218,7 +218,12 @@ def main() -> None:
     )
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS)
-    parser.add_argument("--sides", nargs="+", choices=SIDES)
+    parser.add_argument(
+        "--sides",
+        nargs="+",
+        choices=SIDES,
+        help="all by default; with --same-start the two that fine-tune",
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--num-examples", type=int, help="train on so many sentences, to try it")
     parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
@@ -243,7 +248,7 @@ def main() -> None:
                     to = Path(folder)
                     work = work_of(name, arguments.model, seed, arguments.num_examples, to)
                     if arguments.same_start:
-                        work = with_one_start(lambda _name, given, _to: given, name, work, to)
+                        work = with_one_start(work, to)
                     found = measured(side, work)
                 results.append(
                     {"data": name, "side": side, "seed": seed, **found, "machine": machine()}

@@ -17,7 +17,6 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,20 +161,20 @@ def run(
     parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
     parser.set_defaults(out=None)
     arguments = parser.parse_args()
+
+    def prepared_with_one_start(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
+        return with_one_start(prepare(name, work, folder), folder)
+
     if arguments.same_start:
-        mark, prepare = f"{mark}-same-start", partial(with_one_start, prepare)
+        mark = f"{mark}-same-start"
     arguments.out = arguments.out or Path(f"{mark}.jsonl")
-    results = measured_in_turn(arguments, jobs, SIDES, prepare, measure)
+    making = prepared_with_one_start if arguments.same_start else prepare
+    results = measured_in_turn(arguments, jobs, SIDES, making, measure)
     show(table(jobs, results), arguments.write, mark)
 
 
-def with_one_start(
-    prepare: Callable[[str, FinetuningWork, Path], FinetuningWork],
-    name: str,
-    work: FinetuningWork,
-    folder: Path,
-) -> FinetuningWork:
-    """What ``prepare`` makes, on weights without dropout, with the head that the seed gives us."""
+def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
+    """The work on weights without dropout, with the head that its seed gives us, in ``folder``."""
     import shutil
 
     from tidybert.checkpoints.metadata import METADATA_FILE
@@ -183,7 +182,6 @@ def with_one_start(
     from tidybert.pretrained import model_directory
     from tidybert.training.arguments import TrainingArguments
 
-    work = prepare(name, work, folder)
     without_dropout, start = folder / "without-dropout", folder / "start"
     # tidybert.json would tell that config.json is not the one that was saved.
     ignored = shutil.ignore_patterns(METADATA_FILE)

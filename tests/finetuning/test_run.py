@@ -13,7 +13,7 @@ import torch
 
 from tidybert.checkpoints.storage import read_tensors
 from tidybert.data.examples import TextExample
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, DivergedError, UsageError
 from tidybert.finetuning import (
     Callbacks,
     FinetunedModel,
@@ -70,6 +70,32 @@ def test_a_finished_run_is_a_model_with_its_history(tiny_run: Path, tiny_model: 
         "0": "animal",
         "1": "colour",
     }
+
+
+@pytest.mark.parametrize("task", [Classification(NAMES), Regression()])
+def test_a_last_step_that_is_too_large_is_told_and_not_kept(
+    toy: Callable[..., FinetunedModel],
+    toy_examples: Examples,
+    task: Classification | Regression,
+    tmp_path: Path,
+) -> None:
+    """No loss comes after it, so that the dev part is the first to show it."""
+    run = tmp_path / "run"
+    scores = isinstance(task, Regression)
+
+    with pytest.raises(DivergedError, match="after step 2 of 2 the model's outputs on the dev"):
+        toy(
+            task=task,
+            train=toy_examples(60, scores=scores),
+            dev=toy_examples(20, seed=1, scores=scores),
+            run=run,
+            max_steps=2,
+            warmup_proportion=0.5,
+            learning_rate=1e30,
+        )
+
+    assert not is_finished(run)
+    assert not list(run.rglob("*.safetensors"))
 
 
 def test_in_memory_and_on_disk_are_the_same_bits(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
-from tidybert.errors import DeviceMemoryError
+from tidybert.errors import DeviceMemoryError, WeightsError
 from tidybert.inference.running import run_batches
 
 
@@ -21,6 +21,22 @@ def test_too_little_memory_says_what_to_try() -> None:
 
     with pytest.raises(DeviceMemoryError, match="memory of cpu is too small for 9 tokens at once"):
         run_batches(outputs, features, [1] * 3, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_outputs_that_are_not_finite_are_refused(wrong: float) -> None:
+    def outputs(batch: Batch) -> Tensor:
+        found = batch.rows.input_ids[batch.rows.first_rows][:, None].float()
+        return torch.where(found == 2, wrong, found)
+
+    features = [
+        Features(np.full(9, number, dtype=np.int32), np.zeros(9, dtype=np.uint8), 9, example=number)
+        for number in range(4)
+    ]
+
+    with pytest.raises(WeightsError, match="outputs are not finite: its weights are too large"):
+        run_batches(outputs, features, [1] * 4, torch.device("cpu"))
+    run_batches(outputs, features[:2], [1] * 2, torch.device("cpu"))
 
 
 def test_a_batch_that_memory_is_too_small_for_is_halved() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from tidybert.data.batching import Batch
@@ -77,7 +76,6 @@ class NextSentencePredictor:
             return logits.float().softmax(-1)
 
         found = run_batches(outputs, features, [1] * len(features), self.device)
-        assert all(np.isfinite(each).all() for each in found), "the model's outputs are not finite"
         return [
             {
                 "follows": float(each[0, 0]),

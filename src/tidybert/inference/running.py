@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
-from tidybert.errors import DeviceMemoryError
+from tidybert.errors import DeviceMemoryError, WeightsError
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.threads import map_on_threads
 from tidybert.tasks.registry import AnyTask
@@ -61,7 +61,7 @@ def run_batches(
 
     On a CPU several batches are computed at once, and ``outputs`` is called from several threads.
     A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where
-    that is so of a single one of the features.
+    that is so of a single one of the features, and WeightsError for outputs that are not finite.
     """
 
     def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
@@ -88,6 +88,12 @@ def run_batches(
         answered = map(answer, cut_by_tokens(lengths, most))
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     for chosen, found in chain.from_iterable(answered):
+        if not np.isfinite(found).all():
+            raise WeightsError(
+                "the model's outputs are not finite: its weights are too large, or not finite "
+                "themselves; take those from before they grew so, or train again at a lower "
+                "learning rate"
+            )
         ends = np.cumsum([num_rows[index] for index in chosen])
         for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
             results[index] = rows

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import DivergedError, TrainingError, UsageError
+from tidybert.errors import DivergedError, TrainingError, UsageError, WeightsError
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.arguments import TrainingArguments
@@ -157,9 +157,10 @@ class Trainer:
     def train(self) -> TrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
 
-        Raises DivergedError where the loss or the gradient is not finite (before the update),
-        TrainingInterrupted after a signal, once a checkpoint is written, and TrainingError where
-        none can be, or the device's memory is too small.
+        Raises DivergedError where the loss or the gradient is not finite (before the update), or
+        what the model says of the dev part is not, TrainingInterrupted after a signal, once a
+        checkpoint is written, and TrainingError where none can be, or the device's memory is too
+        small.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
         if self.vocabulary is not None:
@@ -291,8 +292,11 @@ class Trainer:
 
     def _evaluate_and_keep_best(self, evaluate: Evaluate) -> None:
         self.model.eval()
-        with self._whole_model():
-            metrics = evaluate(self.model)
+        try:
+            with self._whole_model():
+                metrics = evaluate(self.model)
+        except WeightsError as error:
+            raise DivergedError(self._too_large()) from error
         best = self.state.best_metrics
         self.log.write(
             {
@@ -380,6 +384,14 @@ class Trainer:
             f"{sorted(int(index) for index in chosen)} of the training data (from 0). Try a lower "
             "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
             "resumed only with the same arguments"
+        )
+
+    def _too_large(self) -> str:
+        return (
+            f"after step {self.state.step} of {self.num_steps} the model's outputs on the dev part "
+            "are not finite: its weights have grown too large. Try a lower --learning-rate or a "
+            "longer --warmup-proportion; a checkpoint before this step can be resumed only with "
+            "the same arguments"
         )
 
 
