@@ -323,6 +323,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
         (b"\xff\xfe{}", "no valid JSON"),
         (b"[1, 2]", "a JSON object was expected, not list"),
         (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' stands twice"),
+        (b'{"id2label": {"0": "\\ud83d"}}', "no valid JSON: .* surrogates not allowed"),
         (b'{"a":' * 200_000, "nested too deeply"),
         (b'{"vocab_size": ' + b"9" * 5000 + b"}", "no valid JSON"),
         (b" " * (16 * 2**20 + 1), "at most"),

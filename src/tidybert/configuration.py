@@ -290,14 +290,18 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
 
     Raises:
         ConfigError: the file is missing, above 16 MiB, not UTF-8, no JSON object, nested beyond
-            reason, or names a key twice.
+            reason, names a key twice, or holds half of a surrogate pair.
     """
     path = Path(path)
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ConfigError(f"{path}: {size} bytes; at most {MAX_FILE_BYTES} are read")
-        value = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_duplicates)
+        text = path.read_text(encoding="utf-8-sig")
+        value = json.loads(text, object_pairs_hook=_no_duplicates)
+        if "\\ud" in text or "\\uD" in text:
+            # JSON can spell half of a surrogate pair, which nobody could write or print.
+            json.dumps(value, ensure_ascii=False).encode()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ConfigError as error:

@@ -157,6 +157,14 @@ def test_what_is_no_set_of_labels_is_told_by_line(write: Any) -> None:
         assert f"{path}:{line}: {message}" in told
 
 
+def test_a_label_that_nobody_could_write_is_told(write: Any) -> None:
+    lines = ['{"text": "t", "label": ["\\ud83d"]}', '{"text": "t", "label": "a,\\ud83d"}']
+    path = write("b.jsonl", '{"text": "t", "label": []}\n' + "\n".join(lines))
+    told = failure(path)
+    assert f"{path}:2: a text with a lone surrogate (half of a \\ud83d\\ude00 pair) among" in told
+    assert f"{path}:3: 'labels' holds a lone surrogate" in told
+
+
 def test_columns_that_are_missing_or_named_twice(write: Any) -> None:
     path = write("comments.csv", JIGSAW)
     assert "--label 'obscen': there is no such column; did you mean 'obscene'?" in failure(

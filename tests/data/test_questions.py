@@ -221,6 +221,12 @@ def test_what_is_wrong_in_a_question(write: Any, given: dict[str, Any], message:
     assert f"a.jsonl:2: {message}" in failure(write("a.jsonl", lines))
 
 
+def test_an_id_that_nobody_could_write_is_told(write: Any) -> None:
+    lines = [{"id": one, "question": "Who?", "context": "Rollo"} for one in ("a", "\ud83d")]
+    path = write("a.jsonl", lines)
+    assert f"{path}:2: 'id' holds a lone surrogate" in failure(path, need_label=False)
+
+
 @pytest.mark.parametrize("key", ["question", "id", "answers"])
 def test_a_missing_key_is_named(write: Any, key: str) -> None:
     given = question()

@@ -354,6 +354,7 @@ def test_skip_bad_rows_reports_how_many_and_which(write):
         ('{"text": "a", "label": null}', "the label is empty"),
         ('{"text": "a", "label": " "}', "the label is empty"),
         ('{"text": "\\ud83d", "label": "a"}', "lone surrogate"),
+        ('{"text": "a", "label": "\\ud83d"}', "the label is a text with a lone surrogate"),
         ('{"text": "a", "label": "b"', "not JSON"),
         ("[" * 100_000, "cannot be read"),
         ('{"text": "a", "label": ' + "1" * 5000 + "}", "cannot be read"),

@@ -343,6 +343,7 @@ def test_more_spans_that_cannot_be(write: Any) -> None:
         ([[0, 5, "x"]], 'entity 0: a list where {"start": …, "end": …, "label": …} is expected'),
         ([{"start": 0, "end": 5}], "label is missing"),
         ([{"start": 0, "end": 5, "label": " "}], "entity 0: its label is empty"),
+        ([{"start": 0, "end": 5, "label": "\ud83d"}], "entity 0: 'label' holds a lone surrogate"),
     ):
         assert message in failure(write("a.jsonl", [{"text": "Paris", "spans": marks}]))
     broken = write("a.jsonl", [{"text": "\udc00", "spans": []}])

@@ -165,6 +165,8 @@ def test_label_names_are_those_that_files_are_read_with() -> None:
         label_names(np.array(["a", "a "]))
     with pytest.raises(DataError, match="the label ' ', which is empty: a missing value"):
         label_names(np.array([" ", "a"]))
+    with pytest.raises(DataError, match="which is a text with a lone surrogate"):
+        label_names(np.array(["\ud83d", "a"]))
 
 
 def test_scores() -> None:

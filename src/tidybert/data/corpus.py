@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, cast
 
 from tidybert.data.columns import suggest
 from tidybert.data.corpus_files import corpus_files, corpus_format, open_stored
-from tidybert.data.examples import SHOWN_PROBLEMS, count_of, json_type
+from tidybert.data.examples import SHOWN_PROBLEMS, count_of, json_type, text_problem
 from tidybert.data.formats import Line, Problem, decoded_lines
 from tidybert.data.options import ReadOptions
 from tidybert.data.records import BLANK, json_line_rows, parquet_names, parquet_rows
@@ -222,11 +222,11 @@ def _json_documents(
 def _row(
     number: int, text: object, column: str, report: CorpusReport
 ) -> Iterator[Document | Problem]:
-    if not isinstance(text, str):
-        yield Problem(number, f"{column!r} is {json_type(text)} where a text is expected")
-    elif not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        yield Problem(number, f"{column!r} holds a lone surrogate (half of a \\ud83d\\ude00 pair)")
-    elif document := [line for part in text.split("\n") if (line := part.strip())]:
+    if problem := text_problem(column, text):
+        yield Problem(number, problem)
+        return
+    assert isinstance(text, str)
+    if document := [line for part in text.split("\n") if (line := part.strip())]:
         yield document
     else:
         report.num_empty_documents += 1

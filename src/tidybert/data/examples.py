@@ -14,6 +14,7 @@ E = TypeVar("E")
 
 SHOWN_PROBLEMS: Final = 5
 KEPT_PROBLEMS: Final = 1000
+_LONE_SURROGATE: Final = r"a lone surrogate (half of a \ud83d\ude00 pair)"
 MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may stand for several integers
 
 
@@ -138,10 +139,11 @@ def canonical_label(value: object) -> str | None:
     """A label in one spelling whatever the format, or None for a value that cannot be one.
 
     Text loses the white space around it; 1 and 1.0 are both "1", 0.5 is "0.5", booleans "true" and
-    "false".  None for an empty text, null, a number that is not finite, a list, an object, bytes.
+    "false".  None for an empty text, one with a lone surrogate, null, a number that is not finite,
+    a list, an object, bytes.
     """
     if isinstance(value, str):
-        return value.strip() or None
+        return None if _has_lone_surrogate(value) else value.strip() or None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -156,10 +158,12 @@ def text_problem(name: str, value: object) -> str | None:
     """Why the value of that name is no text, or None where it is one."""
     if not isinstance(value, str):
         return f"{name!r} is {json_type(value)} where a text is expected"
-    # JSON can spell a lone surrogate, and UTF-8 cannot.
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        return f"{name!r} holds a lone surrogate (half of a \\ud83d\\ude00 pair)"
-    return None
+    return f"{name!r} holds {_LONE_SURROGATE}" if _has_lone_surrogate(value) else None
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    """JSON can spell one, and UTF-8 cannot."""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def json_type(value: object) -> str:
@@ -171,7 +175,7 @@ def json_type(value: object) -> str:
     if isinstance(value, int | float):
         return f"the number {value}"
     if isinstance(value, str):
-        return "a text"
+        return f"a text with {_LONE_SURROGATE}" if _has_lone_surrogate(value) else "a text"
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     return f"a value of type {type(value).__name__}"

@@ -7,7 +7,7 @@ are those of most others.  No label at all is legal, and is spelt by an empty te
 from collections.abc import Iterable
 from typing import Final
 
-from tidybert.data.examples import canonical_label, finite_number, json_type
+from tidybert.data.examples import canonical_label, finite_number, json_type, text_problem
 from tidybert.data.rows import MISSING, LabelCells
 
 _TRUTH: Final = {"true": True, "false": False}
@@ -26,6 +26,8 @@ def labels_of(value: object, separator: str) -> tuple[str, ...] | str:
             return f"{json_type(value[labels.index(None)])} among the labels; give texts or numbers"
         return _once(label for label in labels if label is not None)
     if isinstance(value, str):
+        if problem := text_problem("labels", value):
+            return problem
         parts = [part.strip() for part in value.split(separator)] if value.strip() else []
         if "" in parts:
             return f"an empty label in {value[:40]!r}, whose labels {separator!r} separates"

@@ -266,6 +266,8 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
         return raw.problem("no key 'id'")
     if isinstance(name, bool) or not isinstance(name, str | int | None):
         return raw.problem(f"'id' is {json_type(name)} where a text is expected")
+    if isinstance(name, str) and (problem := text_problem("id", name)):
+        return raw.problem(problem)
     answers: tuple[Answer, ...] = ()
     is_impossible = None
     if need_label:

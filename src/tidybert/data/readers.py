@@ -182,7 +182,7 @@ def _example(
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if need_label and label is None:
-        empty = raw_label is None or isinstance(raw_label, str)
+        empty = raw_label is None or (isinstance(raw_label, str) and not raw_label.strip())
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
         return Problem(row, f"the label is {what}")
     if scores and need_label and label is not None and finite_number(label) is None:

@@ -149,6 +149,8 @@ def _marked_span(mark: object, length: int) -> tuple[int, int, str] | str:
     if not _is_whole(start) or not _is_whole(end) or not isinstance(type_name, str):
         return f"start, end or label is missing or of another type; {expected}"
     start, end = cast(int, start), cast(int, end)
+    if problem := text_problem("label", type_name):
+        return problem
     if not type_name.strip():
         return "its label is empty"
     if not 0 <= start < end <= length:

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from tidybert.data.examples import canonical_label, count_of
+from tidybert.data.examples import canonical_label, count_of, json_type
 from tidybert.errors import DataError
 
 Text = tuple[str, ...]
@@ -173,9 +173,12 @@ def label_names(classes: npt.NDArray[Any]) -> list[str]:
         if name is None and not isinstance(label, str):
             name = str(label)
         if not name:
+            what = "empty: a missing value?"
+            if isinstance(label, str) and label.strip():
+                what = f"{json_type(label)}."
             raise DataError(
-                f"y has the label {label!r}, which is empty: a missing value? Drop these rows, or "
-                "give the class a name"
+                f"y has the label {label!r}, which is {what} Drop these rows, or give the class a "
+                "name"
             )
         if name in names:
             raise DataError(
