@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 # What a token of a vocab.txt cannot hold.
-_NO_LINE = re.compile(r"\n|\r\Z|[\ud800-\udfff]")
+_NO_LINE = re.compile(r"\n|\r\Z")
 
 
 def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
@@ -161,7 +161,7 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
     if unfit:
         raise VocabularyError(
             f"{path}: the tokens {unfit!r:.200} are no lines of text: expected none with a line "
-            "break or a lone surrogate"
+            "break"
         )
     by_id = {index: token for token, index in ids.items() if type(index) is int}
     if len(by_id) < len(ids) or sorted(by_id) != list(range(len(ids))):
