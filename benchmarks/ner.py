@@ -6,8 +6,8 @@
 the first piece, DataCollatorForTokenClassification, Trainer; on our batches in our order.
 ``frozen`` is the paper's feature-based approach with a linear model on top: the last four layers'
 states of a word's first piece, end to end, and scikit-learn's LogisticRegression.  All are scored
-by the same entity F1 on a part that nothing was chosen on, with the last weights.  --same-start is
-as in side_by_side.py, of the two sides that fine-tune.
+by the same entity F1 on a part that nothing was chosen on, with the last weights.  --same-start
+and --precision are as in side_by_side.py, of the two sides that fine-tune.
 
 Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
 there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -211,7 +211,7 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
 def main() -> None:
     """Measure what --out does not hold yet, then print the table."""
     # A measurement's process runs this file as a module, which does not find its neighbour.
-    from side_by_side import put_between, with_one_start
+    from side_by_side import add_variants, put_between, variant, with_one_start
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -222,16 +222,16 @@ def main() -> None:
         "--sides",
         nargs="+",
         choices=SIDES,
-        help="all by default; with --same-start the two that fine-tune",
+        help="all by default; with --same-start and --precision bfloat16 the two that fine-tune",
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--num-examples", type=int, help="train on so many sentences, to try it")
-    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    add_variants(parser)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
     arguments = parser.parse_args()
-    mark = "ner-same-start" if arguments.same_start else "ner"
-    sides = arguments.sides or (SIDES[:2] if arguments.same_start else SIDES)
+    mark = variant("ner", arguments)
+    sides = arguments.sides or (SIDES if mark == "ner" else SIDES[:2])
     out = arguments.out or Path(f"{mark}.jsonl")
     results: list[dict[str, Any]] = []
     if out.exists():
@@ -247,6 +247,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     to = Path(folder)
                     work = work_of(name, arguments.model, seed, arguments.num_examples, to)
+                    work = replace(work, precision=arguments.precision)
                     if arguments.same_start:
                         work = with_one_start(work, to)
                     found = measured(side, work)

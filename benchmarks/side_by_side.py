@@ -7,7 +7,8 @@ there.  The dev metric is that of the last weights on all sides: none chooses it
 data that it is measured on.
 
 --same-start takes away what tidybert and transformers draw each for itself, the head's first
-weights and dropout: what is left to differ between their scores is rounding.
+weights and dropout: what is left to differ between their scores is rounding.  --precision bfloat16
+trains in mixed precision on both sides; what is scored is computed in float32 all the same.
 """
 
 import argparse
@@ -153,24 +154,36 @@ def run(
 ) -> None:
     """Measure what --out does not hold yet, then print the table.
 
-    ``mark`` names --out, and the marks between which --write puts the table; with --same-start it
-    has that word behind it.  ``prepare`` is given a job's name, its work, and an empty folder for
-    what has to be made before it is measured; ``measure`` is given a side and the work.
+    ``mark`` names --out, and the marks between which --write puts the table, as ``variant`` says.
+    ``prepare`` is given a job's name, its work, and an empty folder for what has to be made before
+    it is measured; ``measure`` is given a side and the work.
     """
     parser = flags(description, jobs, mark)
-    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    add_variants(parser)
     parser.set_defaults(out=None)
     arguments = parser.parse_args()
 
-    def prepared_with_one_start(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
-        return with_one_start(prepare(name, work, folder), folder)
+    def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
+        work = replace(prepare(name, work, folder), precision=arguments.precision)
+        return with_one_start(work, folder) if arguments.same_start else work
 
-    if arguments.same_start:
-        mark = f"{mark}-same-start"
+    mark = variant(mark, arguments)
     arguments.out = arguments.out or Path(f"{mark}.jsonl")
-    making = prepared_with_one_start if arguments.same_start else prepare
-    results = measured_in_turn(arguments, jobs, SIDES, making, measure)
+    results = measured_in_turn(arguments, jobs, SIDES, prepared, measure)
     show(table(jobs, results), arguments.write, mark)
+
+
+def add_variants(parser: argparse.ArgumentParser) -> None:
+    """Flags that change what both sides do."""
+    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+
+
+def variant(mark: str, arguments: argparse.Namespace) -> str:
+    """The mark of what these flags ask for: with -same-start, -bfloat16 or both behind it."""
+    same_start = "-same-start" if arguments.same_start else ""
+    precision = "" if arguments.precision == "float32" else f"-{arguments.precision}"
+    return f"{mark}{same_start}{precision}"
 
 
 def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:

@@ -122,7 +122,7 @@ def test_with_dropout_forward_and_backward_are_the_formulas_with_that_mask(
 
     def recorded(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
         mask = (torch.rand(shape) >= probability).float()
-        drawn.append(mask)
+        drawn.append(mask.clone())
         return mask, 1 / (1 - probability)
 
     monkeypatch.setattr(module, "keep_mask", recorded)

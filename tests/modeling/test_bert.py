@@ -188,6 +188,29 @@ def test_autocast_does_not_round_the_embeddings(tiny: BertModel) -> None:
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_under_a_cpus_autocast_only_the_products_of_linear_layers_are_rounded(
+    training: bool, tiny: BertModel
+) -> None:
+    """What goes through attention is float32, and states differ by those roundings alone."""
+    tiny.train(training)
+    rows = random_rows((7, 3, 12))
+    torch.manual_seed(1)
+    expected = tiny(rows, output_attentions=not training)
+    torch.manual_seed(1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = tiny(rows, output_attentions=not training)
+
+    assert found.last_hidden_state.dtype == torch.float32
+    assert not torch.equal(found.last_hidden_state, expected.last_hidden_state)
+    torch.testing.assert_close(
+        found.last_hidden_state, expected.last_hidden_state, atol=0.05, rtol=0.0
+    )
+    for probs in found.attentions or ():
+        sums = probs.sum(-1)
+        torch.testing.assert_close(sums, sums.round(), atol=1e-6, rtol=0.0)
+
+
 def test_training_gives_the_same_bits_for_a_seed_and_others_for_another(tiny: BertModel) -> None:
     tiny.train()
 

@@ -13,6 +13,7 @@ from tidybert.modeling import linear as module
 from tidybert.modeling.linear import Linear, linear
 
 SIZES = st.integers(1, 70)
+ONE_ROUNDING = {"rtol": 2**-8, "atol": 1e-4}
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
@@ -58,6 +59,55 @@ def test_the_slices_and_views_that_the_encoder_takes() -> None:
         found = linear(hidden[[2, 0, 2]], weight[10:], bias[10:])
 
     torch.testing.assert_close(found, functional.linear(hidden[[2, 0, 2]], weight[10:], bias[10:]))
+
+
+@settings(max_examples=40)
+@given(SIZES, SIZES, SIZES, st.booleans())
+def test_under_autocast_factors_are_rounded_to_bfloat16_and_results_are_float32(
+    rows: int, inputs: int, outputs: int, has_bias: bool
+) -> None:
+    """The oracle rounds the factors and multiplies in float64; a sum is rounded once more."""
+    torch.manual_seed(rows)
+    hidden = torch.randn(rows, inputs, requires_grad=True)
+    weight = torch.randn(outputs, inputs, requires_grad=True)
+    bias = torch.randn(outputs, requires_grad=True) if has_bias else None
+    given_parts = [each for each in (hidden, weight, bias) if each is not None]
+    gradient = torch.randn(rows, outputs)
+    a, b, g = (each.detach().bfloat16().double() for each in (hidden, weight, gradient))
+
+    with torch.autocast("cpu", torch.bfloat16):
+        found = linear(hidden, weight, bias)
+    gradients = torch.autograd.grad(found, given_parts, gradient)
+
+    assert found.dtype == torch.float32
+    offset = 0.0 if bias is None else bias.detach()
+    torch.testing.assert_close(found.detach() - offset, (a @ b.t()).float(), **ONE_ROUNDING)
+    torch.testing.assert_close(gradients[0], (g @ b).float(), **ONE_ROUNDING)
+    torch.testing.assert_close(gradients[1], (g.t() @ a).float(), **ONE_ROUNDING)
+    if has_bias:
+        torch.testing.assert_close(gradients[2], gradient.sum(0), atol=1e-5, rtol=1e-5)
+
+
+def test_what_another_product_reads_is_left_in_bfloat16_with_the_same_outcome() -> None:
+    """Rounded where it is made instead of where it is read."""
+    torch.manual_seed(0)
+    hidden = torch.randn(21, 16, requires_grad=True)
+    first, last = Linear(16, 40), Linear(40, 12)
+    kept = Linear(16, 40, keep_bfloat16=True)
+    kept.load_state_dict(first.state_dict())
+    results = {}
+
+    for name, layer in (("float32", first), ("bfloat16", kept)):
+        with torch.autocast("cpu", torch.bfloat16):
+            between = layer(hidden)
+            found = last(functional.relu(between))
+        results[name] = (found, *torch.autograd.grad(found.square().sum(), layer.parameters()))
+        assert str(between.dtype) == f"torch.{name}"
+        assert {each.dtype for each in results[name]} == {torch.float32}
+
+    for ours, other in zip(results["bfloat16"], results["float32"], strict=True):
+        torch.testing.assert_close(ours, other, rtol=0.02, atol=0.02 * other.abs().max().item())
+    assert kept(hidden).dtype == torch.float32
 
 
 def test_only_the_gradients_that_are_wanted_are_computed() -> None:

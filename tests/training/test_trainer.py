@@ -160,13 +160,15 @@ def test_several_threads_do_what_one_does(
     assert largest_difference(alone, together) < 1e-5
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_several_threads_give_the_same_bits_each_time(
+    precision: str,
     make_trainer: Callable[..., Trainer],
     same_weights: Callable[..., bool],
     set_threads: Callable[[int], None],
 ) -> None:
     def trained() -> nn.Module:
-        trainer = make_trainer(train_batch_size=26, num_train_epochs=4)
+        trainer = make_trainer(train_batch_size=26, num_train_epochs=4, precision=precision)
         trainer.train()
         return trainer.model
 
@@ -494,13 +496,18 @@ def test_steps_and_evaluations_are_logged(
     assert told == [(7, {"score": 0.25}), (14, {"score": 0.5})]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 def test_mixed_precision_learns_alike_with_weights_in_float32(
-    make_trainer: Callable[..., Trainer],
+    threads: int, make_trainer: Callable[..., Trainer], set_threads: Callable[[int], None]
 ) -> None:
+    set_threads(threads)
     losses: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for precision, found in losses.items():
         trainer = make_trainer(
-            precision=precision, report=lambda done, found=found: found.append(done.loss)
+            precision=precision,
+            train_batch_size=26,
+            num_train_epochs=4,
+            report=lambda done, found=found: found.append(done.loss),
         )
         assert trainer.is_mixed == (precision == "bfloat16")
         trainer.train()

@@ -55,6 +55,8 @@ class FinetuningWork:
     max_steps: int | None = None
     freeze_layers: int = 0
     """The lowest so many layers, and the embeddings, stay as they are."""
+    precision: str = "auto"
+    """Of both sides, as finetune has it."""
     seed: int = 1
     threads: int | None = None
     """Of each process; None: PyTorch's choice."""
@@ -158,6 +160,7 @@ def arguments_of(work: FinetuningWork) -> "TrainingArguments":
         train_batch_size=work.train_batch_size,
         learning_rate=work.learning_rate,
         freeze_layers=work.freeze_layers,
+        precision=work.precision,
         seed=work.seed,
     )
 
@@ -287,6 +290,8 @@ def train_with_transformers(
     import torch
     import transformers
 
+    from tidybert.training.precision import is_mixed
+
     batches = list(islice(batches_of(len(train), work), work.max_steps))
     # What no batch asks for would only fill memory.
     used = sorted({index for batch in batches for index in batch})
@@ -320,6 +325,7 @@ def train_with_transformers(
                 adam_epsilon=1e-6,
                 seed=work.seed,
                 use_cpu=True,
+                bf16=is_mixed(work.precision, torch.device("cpu")),
                 report_to="none",
                 save_strategy="no",
                 logging_steps=10,
@@ -333,6 +339,8 @@ def train_with_transformers(
         begin = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - begin
+        # Else the model would score in the precision that it was trained in, unlike ours.
+        trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return {
         "seconds": seconds,
         "num_steps": len(batches),

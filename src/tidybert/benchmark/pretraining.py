@@ -52,6 +52,8 @@ class PretrainingWork:
     compile: bool = False
     micro_batch: int | str | None = None
     """Of our side; the other takes a step at once."""
+    precision: str = "auto"
+    """Of both sides, as pretrain has it."""
 
 
 @contextmanager
@@ -183,6 +185,7 @@ def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
         dropout=work.dropout,
         compile=work.compile,
         micro_batch=work.micro_batch,
+        precision=work.precision,
         long_share=0.0,
         # Neither is part of a step.
         eval_steps=work.steps + 1,
@@ -225,6 +228,7 @@ def _run_transformers(
     import transformers
 
     from tidybert.configuration import BertConfig
+    from tidybert.training.precision import is_mixed
 
     transformers.utils.logging.set_verbosity_error()
     transformers.set_seed(work.seed)
@@ -299,7 +303,7 @@ def _run_transformers(
                 adam_epsilon=1e-6,
                 seed=work.seed,
                 use_cpu=not on_cuda,
-                bf16=on_cuda,
+                bf16=is_mixed(work.precision, torch.device(work.device)),
                 torch_compile=work.compile,
                 report_to="none",
                 save_strategy="no",

@@ -37,6 +37,9 @@ ThreadsOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object, with every sample.")
 ]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="auto, float32 or bfloat16, on both sides.")
+]
 # Of the two that pre-train.
 SizeOption = Annotated[
     str, typer.Option("--size", metavar="SIZE", help="Of the model, with random weights.")
@@ -179,6 +182,7 @@ def finetune(
     freeze_layers: Annotated[
         int, typer.Option("--freeze-layers", metavar="K", min=0, help="As finetune has it.")
     ] = 0,
+    precision: PrecisionOption = "auto",
     rounds: RoundsOption = 3,
     threads: ThreadsOption = None,
     json: JsonOption = False,
@@ -190,7 +194,7 @@ def finetune(
     many steps is timed, for which tidybert has kept the frozen layers' states. SST-2 is read from
     the data folder (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
     """
-    from tidybert.benchmark.finetuning import FinetuningWork, bench_finetuning
+    from tidybert.benchmark.finetuning import FinetuningWork, arguments_of, bench_finetuning
     from tidybert.benchmark.setting import max_seq_length_for, sides_against, sst2_or_tickets
 
     sides = sides_against(against)
@@ -205,8 +209,11 @@ def finetune(
         options=options,
         max_seq_length=max_seq_length,
         freeze_layers=freeze_layers,
+        precision=precision,
         threads=threads,
     )
+    # What is wrong in the arguments is told here, and not by a process.
+    arguments_of(work)
     result = bench_finetuning(work, sides=sides, steps=steps, rounds=rounds, report=note)
     result = {**head("finetune", model, source), **result}
     if json:
@@ -217,7 +224,8 @@ def finetune(
         ("seconds a step", "seconds_per_step"),
         ("peak MiB", "peak_mib"),
     ]
-    title = f"Fine-tuning: {steps} steps of 32 texts of {source}, {model}, float32"
+    shown = "float32" if precision == "auto" else precision
+    title = f"Fine-tuning: {steps} steps of 32 texts of {source}, {model}, {shown}"
     print_sides(result, lines, title)
     print_foot(result)
 
@@ -246,6 +254,7 @@ def pretrain(
             help="Tokens at once on our side, or auto; the other takes a step at once.",
         ),
     ] = None,
+    precision: PrecisionOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Time steps of pre-training, masked words and next sentence, in tokens that are no padding.
@@ -278,6 +287,7 @@ def pretrain(
             dropout=dropout,
             compile=compile,
             micro_batch=micro_batch,
+            precision=precision,
         )
         # What is wrong in the arguments is told here, and not by a process.
         positions = BertConfig.from_name(size).max_position_embeddings

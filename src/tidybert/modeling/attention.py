@@ -174,7 +174,7 @@ class _GroupedTraining(torch.autograd.Function):
         mask, kept_blocks = None, prob_blocks
         if probability > 0.0:
             mask, keep_scale = keep_mask(probs.shape, probability)
-            mask = mask.mul(keep_scale)
+            mask.mul_(keep_scale)
             # What is kept overwrites the scores, which nobody needs any more.
             torch.mul(probs, mask, out=scores)
             kept_blocks = score_blocks

@@ -31,6 +31,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def _float32_on_a_cpu() -> torch.autocast:
+    """Attention's products are small there, and its float32 body is the fast one."""
+    return torch.autocast("cpu", enabled=False)
+
+
 class BertAttention(nn.Module):
     """Projections around attention; queries, keys and values come from one product."""
 
@@ -45,7 +50,9 @@ class BertAttention(nn.Module):
     def context(self, hidden: Tensor, rows: Rows, causal: bool) -> Tensor:
         """(T, H), before the output projection."""
         probability = self.dropout_prob if self.training else 0.0
-        return attention(self.query_key_value(hidden), rows, self.num_heads, probability, causal)
+        projected = self.query_key_value(hidden)
+        with _float32_on_a_cpu():
+            return attention(projected, rows, self.num_heads, probability, causal)
 
     def first_context(self, hidden: Tensor, rows: Rows) -> Tensor:
         """(B, H): the context of first tokens alone, whose queries are the only ones computed."""
@@ -54,13 +61,15 @@ class BertAttention(nn.Module):
         query = linear(hidden[rows.first_rows], weight[:width], bias[:width])
         key_value = linear(hidden, weight[width:], bias[width:])
         probability = self.dropout_prob if self.training else 0.0
-        return first_row_attention(query, key_value, rows, self.num_heads, probability)
+        with _float32_on_a_cpu():
+            return first_row_attention(query, key_value, rows, self.num_heads, probability)
 
     def context_and_probs(self, hidden: Tensor, rows: Rows, causal: bool) -> tuple[Tensor, Tensor]:
         """(T, H) and attention_probs (B, N, S, S)."""
         probability = self.dropout_prob if self.training else 0.0
         projected = self.query_key_value(hidden)
-        return plain_attention(projected, rows, self.num_heads, probability, causal)
+        with _float32_on_a_cpu():
+            return plain_attention(projected, rows, self.num_heads, probability, causal)
 
 
 class BertLayer(nn.Module):
@@ -71,7 +80,7 @@ class BertLayer(nn.Module):
         width = config.hidden_size
         self.attention = BertAttention(config)
         self.attention_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.intermediate = Linear(width, config.intermediate_size)
+        self.intermediate = Linear(width, config.intermediate_size, keep_bfloat16=True)
         self.output = Linear(config.intermediate_size, width)
         self.output_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS[config.hidden_act]

@@ -1,8 +1,13 @@
-"""Linear layers; on AMD's processors, in float32, their products run in oneDNN.
+"""Linear layers: on a CPU oneDNN's products where they are faster, and bfloat16 under autocast.
 
 PyTorch hands float32 products to MKL, which uses its best kernels on Intel's processors alone: on
 an AMD EPYC with AVX-512 oneDNN, which PyTorch carries too, does twice as many a second, and on an
-Intel Xeon a quarter to a half fewer.  T rows, I inputs, O outputs.
+Intel Xeon a quarter to a half fewer.
+
+Under a CPU's autocast the products of linear layers are in bfloat16, and what goes in and comes out
+is float32: what lies between products loses no digits then, and finds its float32 kernels.
+
+T rows, I inputs, O outputs.
 """
 
 import os
@@ -45,12 +50,26 @@ _PRODUCT: Any = (
 class Linear(nn.Linear):
     """nn.Linear by ``linear``."""
 
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, keep_bfloat16: bool = False
+    ) -> None:
+        super().__init__(in_features, out_features, bias)
+        self.keep_bfloat16 = keep_bfloat16
+
     def forward(self, input: Tensor) -> Tensor:
-        return linear(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias, keep_bfloat16=self.keep_bfloat16)
 
 
-def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """(T, I) times (O, I) transposed, plus (O,): (T, O)."""
+def linear(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep_bfloat16: bool = False
+) -> Tensor:
+    """(T, I) times (O, I) transposed, plus (O,): (T, O).
+
+    ``keep_bfloat16`` leaves the output so under a CPU's autocast: for what is read by a function of
+    each element and another product alone, which would round it again.
+    """
+    if _bfloat16_fits(hidden, weight):
+        return _BFloat16Linear.apply(hidden, weight, bias, keep_bfloat16)  # type: ignore[no-any-return,no-untyped-call]
     if not torch.is_grad_enabled() or not _onednn_fits(hidden, weight):
         return product(hidden, weight, bias)
     found: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -72,6 +91,18 @@ def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
         and hidden.dim() == 2
         and hidden.shape[0] > 0
         and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def _bfloat16_fits(hidden: Tensor, weight: Tensor) -> bool:
+    return (
+        hidden.device.type == "cpu"
+        and hidden.dim() == 2
+        and hidden.dtype in (torch.float32, torch.bfloat16)
+        # Shards are gathered in bfloat16, LayerNorm's too, which then takes no float32.
+        and weight.dtype == torch.float32
+        and torch.is_autocast_enabled("cpu")
+        and torch.get_autocast_dtype("cpu") == torch.bfloat16
     )
 
 
@@ -97,3 +128,36 @@ class _OneDNNLinear(torch.autograd.Function):
             _product(gradient.t(), hidden.t()) if needs_weight else None,
             gradient.sum(0) if needs_bias else None,
         )
+
+
+class _BFloat16Linear(torch.autograd.Function):
+    """Factors are rounded to bfloat16, summed up in float32, and the sums are rounded once more."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, keep_bfloat16: bool
+    ) -> Tensor:
+        rounded, weight = hidden.bfloat16(), weight.bfloat16()
+        ctx.save_for_backward(rounded, weight)
+        ctx.of_hidden = hidden.dtype
+        with torch.autocast("cpu", enabled=False):
+            if keep_bfloat16:
+                return functional.linear(rounded, weight, None if bias is None else bias.bfloat16())
+            found = functional.linear(rounded, weight).float()
+        return found if bias is None else found.add_(bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        hidden, weight = ctx.saved_tensors
+        needs_hidden, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        rounded = gradient.bfloat16()
+        with torch.autocast("cpu", enabled=False):
+            return (
+                (rounded @ weight).to(ctx.of_hidden) if needs_hidden else None,
+                (rounded.t() @ hidden).float() if needs_weight else None,
+                gradient.sum(0).float() if needs_bias else None,
+                None,
+            )

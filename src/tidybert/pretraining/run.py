@@ -28,6 +28,7 @@ from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens,
 from tidybert.tasks.pretraining import loss_parts
 from tidybert.training.background import snapshot
 from tidybert.training.distributed import Processes
+from tidybert.training.precision import note_slow_bfloat16
 from tidybert.training.pretrainer import Pretrainer
 from tidybert.training.pretraining_arguments import (
     MASKED_LM_PROB,
@@ -129,6 +130,7 @@ def pretrain(
         if peak
         else None,
     )
+    note_slow_bfloat16(chosen, trainer.is_mixed, callbacks.note)
     if resume:
         for line in trainer.resume():
             callbacks.note(line)

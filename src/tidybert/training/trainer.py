@@ -29,7 +29,7 @@ from tidybert.training.gradients import add_gradients_on_threads, pieces_for_thr
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.log import MetricsLog
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
-from tidybert.training.precision import autocast, is_mixed
+from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.state import (
     Checkpoint,
     TrainingState,
@@ -124,6 +124,7 @@ class Trainer:
         self.note = note
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
+        note_slow_bfloat16(self.device, self.is_mixed, note)
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
         # In floating point 25 steps times 2.2 are a little more than 55.
         num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
@@ -137,7 +138,7 @@ class Trainer:
         self.log = MetricsLog(run)
         self._lengths = np.array([len(one.input_ids) for one in features])
         self._best: dict[str, Tensor] | None = None
-        self._has_threads = self.device.type == "cpu" and not self.is_mixed
+        self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
@@ -249,7 +250,8 @@ class Trainer:
         """Add the gradient of what these examples have of the step's loss, and return that."""
 
         def loss(batch: Batch) -> Tensor:
-            return self.loss(self.model, batch) / total_weight
+            with autocast(self.device, self.is_mixed):
+                return self.loss(self.model, batch) / total_weight
 
         if self._has_threads:
             pieces = [chosen[piece] for piece in pieces_for_threads(self._lengths[chosen])]
@@ -263,8 +265,7 @@ class Trainer:
                     "the loss draws random numbers from PyTorch's own generator, so steps are not "
                     "shared out among threads; tidybert.modeling.dropout would allow it"
                 )
-        with autocast(self.device, self.is_mixed):
-            part_loss = loss(self._batch(chosen))
+        part_loss = loss(self._batch(chosen))
         part_loss.backward()  # type: ignore[no-untyped-call]
         return part_loss.item()
 
