@@ -61,13 +61,14 @@ def test_a_table_of_at_most_80_columns(
 
 
 def test_the_flags_of_finetune(tiny_model: Path, given: list[dict[str, Any]]) -> None:
-    flags = ["--steps", "5", "--rounds", "2", "--threads", "3"]
+    flags = ["--steps", "5", "--rounds", "2", "--threads", "3", "--precision", "bfloat16"]
     assert shell.run(["bench", "finetune", "--model", str(tiny_model), *flags]) == 0
 
     [call] = given
     assert (call["steps"], call["rounds"], call["work"].threads) == (5, 2, 3)
     assert call["work"].max_seq_length == 32
     assert call["work"].train_batch_size == 32
+    assert call["work"].precision == "bfloat16"
 
 
 def test_texts_of_a_file_of_ones_own(
@@ -139,6 +140,7 @@ def test_tokenisation_for_real(
         (["infer", "--rounds", "0"], "--rounds"),
         (["finetune", "--steps", "0"], "--steps"),
         (["finetune", "--threads", "0"], "--threads"),
+        (["finetune", "--precision", "half"], "--precision is half; expected auto, float32 or"),
         (["infer", "--text", "words"], "--text says how --texts FILE is read"),
         (["infre"], "infer"),
     ],

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from tidybert.benchmark import finetuning
-from tidybert.benchmark.finetuning import UNTIMED_STEPS, FinetuningWork, measure
+from tidybert.benchmark.finetuning import UNTIMED_STEPS, FinetuningWork, arguments_of, measure
 from tidybert.data.examples import TextExample
 from tidybert.data.options import ReadOptions
 
@@ -50,6 +52,26 @@ def test_both_sides_take_the_same_steps(work: FinetuningWork) -> None:
         assert result["threads"] == 1
         assert result["peak_mib"] > 1
         assert 0 <= result["metrics"]["accuracy"] <= 1
+
+
+def test_both_sides_train_in_bfloat16_and_score_in_float32(
+    work: FinetuningWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed = replace(work, precision="bfloat16", max_steps=2)
+    seen: list[tuple[bool, bool]] = []
+
+    def recorded(self: BertEmbeddings, *given: Any, **named: Any) -> Any:
+        seen.append((self.training, torch.is_autocast_enabled("cpu")))
+        return forward(self, *given, **named)
+
+    forward = BertEmbeddings.forward
+    monkeypatch.setattr(BertEmbeddings, "forward", recorded)
+    finetuning._run_transformers(mixed)
+
+    assert arguments_of(mixed).precision == "bfloat16"
+    assert (True, True) in seen
+    assert (False, False) in seen
+    assert all(is_mixed == is_training for is_training, is_mixed in seen)
 
 
 def test_choices_too_are_taken_by_both_sides(

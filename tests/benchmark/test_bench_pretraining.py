@@ -72,11 +72,13 @@ def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
     assert "a number above 0, or auto" in capsys.readouterr().err
     assert shell([*arguments, "--micro-batch", "64"]) == 2
     assert "--micro-batch" in capsys.readouterr().err
-    arguments += ["--micro-batch", "128", "--against", "transformers", "--json"]
+    arguments += ["--micro-batch", "128", "--precision", "bfloat16"]
+    arguments += ["--against", "transformers", "--json"]
     assert shell(arguments) == 0
 
     result = json.loads(capsys.readouterr().out)
     assert (result["work"]["dropout"], result["work"]["micro_batch"]) == (0.0, "128")
+    assert result["work"]["precision"] == "bfloat16"
     assert result["mfu"] == {"ours": None, "transformers": None}
 
 

@@ -167,10 +167,16 @@ def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_mixed_precision_learns_alike(optimizer: str, small: Small, tmp_path: Path) -> None:
+def test_mixed_precision_learns_alike(
+    optimizer: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
     given = {"optimizer": optimizer, "dropout": 0.0}
     for precision in ("float32", "bfloat16"):
-        small(tmp_path / precision, precision=precision, **given)
+        notes: list[str] = []
+        callbacks = PretrainingCallbacks(note=notes.append)
+        small(tmp_path / precision, precision=precision, callbacks=callbacks, **given)
+        assert any("no instructions" in each for each in notes) == (precision == "bfloat16")
 
     a, b = (
         [line["loss"] for line in lines_of(tmp_path / name / "metrics.jsonl") if "loss" in line]

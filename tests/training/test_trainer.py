@@ -517,6 +517,18 @@ def test_mixed_precision_learns_alike_with_weights_in_float32(
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_bfloat16_on_a_processor_without_it_is_noted(
+    precision: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    notes: list[str] = []
+
+    make_trainer(precision=precision, note=notes.append)
+
+    assert any("no instructions" in each for each in notes) == (precision == "bfloat16")
+
+
 @pytest.mark.parametrize(
     ("precision", "device", "expected"),
     [("auto", "cpu", False), ("float32", "cpu", False), ("bfloat16", "cpu", True)],

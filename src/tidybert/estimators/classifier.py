@@ -50,7 +50,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         early_stopping_patience: stop after so many evaluations without a better one.
         freeze_layers: the lowest so many layers, and the embeddings, stay as they are.
         freeze_embeddings: the embeddings stay as they are.
-        precision: float32, or bfloat16 on CUDA; auto: bfloat16 on CUDA, float32 elsewhere.
+        precision: float32 or bfloat16; auto: bfloat16 on CUDA, float32 elsewhere.
         device: auto, cpu, cuda or cuda:N, to fit and to predict on.
         verbose: above 0, tell on stderr what was found in the data and how training goes.
 
