@@ -26,17 +26,24 @@ def operator(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+def drawn(
+    rows: int, inputs: int, outputs: int, has_bias: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """States, weights, perhaps biases, and a gradient of the output."""
+    torch.manual_seed(rows)
+    hidden = torch.randn(rows, inputs, requires_grad=True)
+    weight = torch.randn(outputs, inputs, requires_grad=True)
+    bias = torch.randn(outputs, requires_grad=True) if has_bias else None
+    return hidden, weight, bias, torch.randn(rows, outputs)
+
+
 @settings(max_examples=40)
 @given(SIZES, SIZES, SIZES, st.booleans())
 def test_results_and_gradients_are_pytorchs(
     rows: int, inputs: int, outputs: int, has_bias: bool
 ) -> None:
-    torch.manual_seed(rows)
-    hidden = torch.randn(rows, inputs, requires_grad=True)
-    weight = torch.randn(outputs, inputs, requires_grad=True)
-    bias = torch.randn(outputs, requires_grad=True) if has_bias else None
+    hidden, weight, bias, gradient = drawn(rows, inputs, outputs, has_bias)
     given_parts = [each for each in (hidden, weight, bias) if each is not None]
-    gradient = torch.randn(rows, outputs)
 
     found = linear(hidden, weight, bias)
     expected = functional.linear(hidden, weight, bias)
@@ -67,12 +74,8 @@ def test_under_autocast_factors_are_rounded_to_bfloat16_and_results_are_float32(
     rows: int, inputs: int, outputs: int, has_bias: bool
 ) -> None:
     """The oracle rounds the factors and multiplies in float64; a sum is rounded once more."""
-    torch.manual_seed(rows)
-    hidden = torch.randn(rows, inputs, requires_grad=True)
-    weight = torch.randn(outputs, inputs, requires_grad=True)
-    bias = torch.randn(outputs, requires_grad=True) if has_bias else None
+    hidden, weight, bias, gradient = drawn(rows, inputs, outputs, has_bias)
     given_parts = [each for each in (hidden, weight, bias) if each is not None]
-    gradient = torch.randn(rows, outputs)
     a, b, g = (each.detach().bfloat16().double() for each in (hidden, weight, gradient))
 
     with torch.autocast("cpu", torch.bfloat16):
