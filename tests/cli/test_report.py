@@ -1,6 +1,9 @@
 """``tidybert evaluate --report``: both files, beside the same metrics; what is refused, at once."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +41,28 @@ def test_a_report_of_scores(
 
     assert json.loads((tmp_path / "r" / "report.json").read_text())["scores"]["points"]
     assert "pearson" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_reader_who_leaves_early_does_not_take_the_report_along(
+    flags: list[str], tiny_run: Path, toy_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As head does, once it has its lines."""
+    file, report = str(toy_file("dev.csv", 64, seed=1)), tmp_path / "report"
+    command = [sys.executable, "-m", "tidybert", "evaluate", str(tiny_run), file, *flags]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*command, "--report", str(report)], stdout=writing, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        os.close(writing)
+
+    assert done.returncode == 1
+    assert f"report: {report / 'report.html'}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "accuracy" in json.loads((report / "report.json").read_text())["metrics"]
 
 
 def test_foreign_files_are_refused_before_the_model_is_read(

@@ -1,5 +1,6 @@
 """``tidybert evaluate``: a finished RUN's metrics on a labelled file."""
 
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,12 +77,16 @@ def evaluate(
             f"{metrics['num_windowed']:,} of {metrics['num_examples']:,} examples were read in "
             f"windows, {metrics['num_windows']:,} in all"
         )
-    if json:
-        print_json(metrics)
-    else:
-        print_metrics(task, metrics)
-    if report is not None:
-        _write_report(report, examination, metrics, run, file, predictor.max_seq_length)
+    try:
+        if json:
+            print_json(metrics)
+        else:
+            print_metrics(task, metrics)
+        sys.stdout.flush()
+    finally:
+        # Also where nobody reads the metrics to their end, as head does not.
+        if report is not None:
+            _write_report(report, examination, metrics, run, file, predictor.max_seq_length)
 
 
 def _write_report(
