@@ -43,26 +43,35 @@ def test_a_report_of_scores(
     assert "pearson" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"]])
+@pytest.mark.parametrize("is_told", [True, False], ids=["notes are read", "nor notes"])
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
 def test_a_reader_who_leaves_early_does_not_take_the_report_along(
-    flags: list[str], tiny_run: Path, toy_file: Callable[..., Path], tmp_path: Path
+    flags: list[str],
+    is_told: bool,
+    tiny_run: Path,
+    toy_file: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
-    """As head does, once it has its lines."""
+    """As head does, once it has its lines; with 2>&1 notes have no reader either."""
     file, report = str(toy_file("dev.csv", 64, seed=1)), tmp_path / "report"
     command = [sys.executable, "-m", "tidybert", "evaluate", str(tiny_run), file, *flags]
     reading, writing = os.pipe()
     os.close(reading)
     try:
         done = subprocess.run(
-            [*command, "--report", str(report)], stdout=writing, stderr=subprocess.PIPE, text=True
+            [*command, "--report", str(report)],
+            stdout=writing,
+            stderr=subprocess.PIPE if is_told else writing,
+            text=True,
         )
     finally:
         os.close(writing)
 
     assert done.returncode == 1
-    assert f"report: {report / 'report.html'}" in done.stderr
-    assert "Traceback" not in done.stderr
     assert "accuracy" in json.loads((report / "report.json").read_text())["metrics"]
+    if is_told:
+        assert f"report: {report / 'report.html'}" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_foreign_files_are_refused_before_the_model_is_read(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,8 +14,15 @@ MAX_WIDTH: Final = 80
 
 
 def note(text: str) -> None:
-    """Print a line for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line for the person at the terminal, on stderr.
+
+    Where stderr is a pipe whose reader has gone, nothing is printed and work goes on.
+    """
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        # What is left in the buffer would be tried again, and fail again, at each further line.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def print_json(value: Mapping[str, Any]) -> None:
