@@ -63,8 +63,9 @@ class Linear(nn.Linear):
 def linear(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep_bfloat16: bool = False
 ) -> Tensor:
-    """(T, I) times (O, I) transposed, plus (O,): (T, O).
+    """(T, I) times (O, I) transposed, plus (O,): (T, O), of the inputs' dtype.
 
+    Under a CPU's autocast to bfloat16, float32 inputs are rounded to it, and the output is float32.
     ``keep_bfloat16`` leaves the output so under a CPU's autocast: for what is read by a function of
     each element and another product alone, which would round it again.
     """

@@ -31,7 +31,7 @@ def _has_bfloat16(device: torch.device) -> bool:
 
 def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], None]) -> None:
     """Say so where a CPU has no bfloat16 of its own: there it takes two to eight times as long."""
-    # Not in PyTorch 2.10, where nothing is said.
+    # Where PyTorch does not tell what the processor has, nothing is said.
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     if not mixed or device.type != "cpu" or not capabilities:
         return
