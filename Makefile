@@ -42,7 +42,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.installed
 	@touch $@
 
 # The names, versions and hashes of weights stand in pretrained.py.
-$(VENV)/.weights: src/tidybert/pretrained.py | $(VENV)/.installed
+$(VENV)/.weights: src/tidybert/catalog.py | $(VENV)/.installed
 	$(BIN)/tidybert download minilm
 	@touch $@
 

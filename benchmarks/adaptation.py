@@ -23,8 +23,8 @@ from typing import Any, Final
 from glue import TASKS as GLUE
 from side_by_side import DATA, Job, flags, measured_in_turn, show, table_of_scores
 
-from tidybert.benchmark.finetuning import FinetuningWork, measure
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.timing.finetuning_speed import FinetuningWork, measure
 
 READ: Final = "corpus/books-00.txt.xz"
 LABELLED: Final = "corpus/books-01.txt.xz"
@@ -60,7 +60,7 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 
 def write_passages(books: Path, train: Path, dev: Path) -> None:
     """The passages of a file of books as JSON lines, parted by author."""
-    from tidybert.data.corpus import read_documents
+    from tidybert.corpus.documents import read_documents
 
     found: dict[str, list[dict[str, str]]] = {}
     for book in read_documents([books]):
@@ -100,11 +100,11 @@ def adapted(
     model: str, books: Path, folder: Path, steps: int, tokens_per_step: int, learning_rate: float
 ) -> Path:
     """The RUN of so many steps of pre-training on books; what is there is gone on with."""
-    from tidybert.building.corpus import build_corpus
+    from tidybert.corpus.building import build_corpus
     from tidybert.pretraining import PretrainingCallbacks, pretrain
+    from tidybert.pretraining.pretraining_arguments import PretrainingArguments
     from tidybert.tokenization import BertTokenizer
-    from tidybert.training.pretraining_arguments import PretrainingArguments
-    from tidybert.training.runs import is_finished
+    from tidybert.training.run_directory import is_finished
 
     shards, run = folder / "corpus", folder / f"steps-{steps}"
     if is_finished(run):

@@ -10,7 +10,7 @@ sentences were written to mislead.
 
 from side_by_side import Job, run
 
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
 
 TASKS = {
     "CODAH": Job(

@@ -14,7 +14,7 @@ gives both one head to begin with, and no dropout (side_by_side.py).
 
 from side_by_side import Job, run
 
-from tidybert.data.options import PUBLISHED_LAYOUTS
+from tidybert.files.read_options import PUBLISHED_LAYOUTS
 
 TASKS = {
     "SST-2": Job(

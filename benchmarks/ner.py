@@ -26,10 +26,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.benchmark.finetuning import FinetuningWork, measure, train_with_transformers
-from tidybert.benchmark.processes import answer, run_apart
-from tidybert.benchmark.setting import machine
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.timing.finetuning_speed import FinetuningWork, measure, train_with_transformers
+from tidybert.timing.own_process import answer, run_apart
+from tidybert.timing.setting import machine
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 CONLL: Final = "ner/conll2003/{}.txt"
@@ -70,10 +70,10 @@ def measured(side: str, work: FinetuningWork) -> Any:
 
 def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     """One side's measurement, in the process that was started for it."""
-    from tidybert.data.tagged_files import read_tagged
-    from tidybert.metrics.entities import TagCounts
-    from tidybert.tasks.options import TaskOptions
-    from tidybert.tasks.tagging import Tagging
+    from tidybert.metrics.entity_scores import TagCounts
+    from tidybert.tasks.tags.tag_files import read_tagged
+    from tidybert.tasks.tags.tagging import Tagging
+    from tidybert.tasks.task_options import TaskOptions
 
     work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
     assert work.dev is not None
@@ -94,7 +94,7 @@ def tagged_by_transformers(
     import torch
     import transformers
 
-    from tidybert.pretrained import model_directory
+    from tidybert.catalog import model_directory
 
     transformers.utils.logging.set_verbosity_error()
     directory = model_directory(work.model)
@@ -155,8 +155,8 @@ def tagged_by_frozen_features(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    from tidybert.inference.forward import run_batches
     from tidybert.inference.loading import load
-    from tidybert.inference.running import run_batches
 
     encoder, tokenizer = load(work.model)
 

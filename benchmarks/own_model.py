@@ -22,8 +22,8 @@ from typing import Any, Final
 from glue import TASKS as GLUE
 from side_by_side import Job, flags, measured_in_turn, show, table_of_scores
 
-from tidybert.benchmark.finetuning import FinetuningWork, measure
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.timing.finetuning_speed import FinetuningWork, measure
 
 # The highest of the rates that the published models of this size were tuned over.
 LEARNING_RATE: Final = 3e-4
@@ -69,10 +69,10 @@ def random_like(model: str, seed: int, directory: Path) -> None:
     """Write a MODEL with the shape and the vocabulary of another, and random weights."""
     import torch
 
-    from tidybert.checkpoints.directory import ModelMetadata, save_model_directory
+    from tidybert.catalog import model_directory
+    from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
     from tidybert.configuration import BertConfig
     from tidybert.modeling import BertModel
-    from tidybert.pretrained import model_directory
     from tidybert.tokenization import BertTokenizer
 
     config = BertConfig.from_file(model_directory(model) / "config.json")

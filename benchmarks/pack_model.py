@@ -5,7 +5,7 @@
 
 The weights become float16.  They must answer as the RUN does, in tidybert and in transformers, and
 all files together must stay under 25 MB; otherwise nothing is left of them.  The sha256 that is
-printed belongs into src/tidybert/pretrained.py.  --write puts what they are, and what the RUN says
+printed belongs into src/tidybert/catalog.py.  --write puts what they are, and what the RUN says
 of how they were made, into a page, and the picture of its losses beside that.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from side_by_side import put_between
 
-from tidybert.checkpoints.files import atomic_directory
+from tidybert.atomic_files import atomic_directory
 from tidybert.checkpoints.metadata import read_metadata
 from tidybert.checkpoints.packing import check_logits, pack, probe_inputs, probe_logits
 from tidybert.configuration import BertConfig

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from side_by_side import show
 
-from tidybert.benchmark.setting import machine
+from tidybert.timing.setting import machine
 
 MEASURED_SHARE: Final = 0.15  # of the tokens, masked where variants are measured
 BASE: Final = {"tokens_per_step": 4096}

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidybert.benchmark.finetuning import SIDES, FinetuningWork, measure, read_work
-from tidybert.benchmark.setting import machine
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.timing.finetuning_speed import SIDES, FinetuningWork, measure, read_work
+from tidybert.timing.setting import machine
 
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 
@@ -190,10 +190,10 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     """The work on weights without dropout, with the head that its seed gives us, in ``folder``."""
     import shutil
 
+    from tidybert.catalog import model_directory
     from tidybert.checkpoints.metadata import METADATA_FILE
     from tidybert.finetuning import finetune
-    from tidybert.pretrained import model_directory
-    from tidybert.training.arguments import TrainingArguments
+    from tidybert.training.training_arguments import TrainingArguments
 
     without_dropout, start = folder / "without-dropout", folder / "start"
     # tidybert.json would tell that config.json is not the one that was saved.

@@ -28,7 +28,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.benchmark.finetuning import (
+from tidybert.files.read_options import ReadOptions
+from tidybert.tasks.questions.question_files import QuestionExample, read_questions
+from tidybert.timing.finetuning_speed import (
     SIDES,
     FinetuningWork,
     arguments_of,
@@ -36,9 +38,7 @@ from tidybert.benchmark.finetuning import (
     read_work,
     train_with_transformers,
 )
-from tidybert.benchmark.processes import answer, run_apart
-from tidybert.data.options import ReadOptions
-from tidybert.data.questions import QuestionExample, read_questions
+from tidybert.timing.own_process import answer, run_apart
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / "squad"
 SCORES: Final = {"shifts": ("exact_match", "f1"), "2.0": ("exact_match", "f1", "best_f1")}
@@ -126,9 +126,9 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     import torch
     import transformers
 
-    from tidybert.pretrained import model_directory
-    from tidybert.tasks.options import TaskOptions
-    from tidybert.tasks.question_answering import QuestionAnswering
+    from tidybert.catalog import model_directory
+    from tidybert.tasks.questions.question_answering import QuestionAnswering
+    from tidybert.tasks.task_options import TaskOptions
     from tidybert.tokenization import BertTokenizer
 
     assert side == "transformers"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from side_by_side import DATA, Job, run
 
-from tidybert.benchmark.finetuning import FinetuningWork
-from tidybert.data.options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.timing.finetuning_speed import FinetuningWork
 
 SPAM = "text/sms_spam/SMSSpamCollection"
 HELD_OUT = 10  # every such message is
@@ -84,7 +84,7 @@ def random_chinese_model(folder: Path) -> str:
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.checkpoints.tensor_files import write_tensors
     from tidybert.configuration import BertConfig
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
+import hashlib
 import json
 import os
 
@@ -7,7 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from tidybert.configuration import BertConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from tidybert.data.examples import TextExample
-    from tidybert.training.arguments import TrainingArguments
+    from tidybert.files.text_examples import TextExample
+    from tidybert.training.training_arguments import TrainingArguments
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -34,8 +35,8 @@ DATA_DIRECTORY = Path(
 @pytest.fixture(scope="session")
 def minilm_directory() -> Path:
     """Directory of the embedded weights; skips where they are not installed."""
+    from tidybert.catalog import model_directory
     from tidybert.errors import ModelNotFoundError
-    from tidybert.pretrained import model_directory
 
     try:
         return model_directory("minilm")
@@ -118,7 +119,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> Pa
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.checkpoints.tensor_files import write_tensors
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 
@@ -141,7 +142,7 @@ def toy_examples() -> Callable[..., list["TextExample"]]:
     """
     import numpy as np
 
-    from tidybert.data.examples import TextExample
+    from tidybert.files.text_examples import TextExample
 
     def build(count: int, seed: int = 0, scores: bool = False) -> list["TextExample"]:
         random = np.random.default_rng(seed)
@@ -163,7 +164,7 @@ def toy_examples() -> Callable[..., list["TextExample"]]:
 @pytest.fixture(scope="session")
 def toy_arguments() -> Callable[..., "TrainingArguments"]:
     """Makes the arguments with which a tiny model learns the toy problem in a second."""
-    from tidybert.training.arguments import TrainingArguments
+    from tidybert.training.training_arguments import TrainingArguments
 
     def build(**overrides: Any) -> "TrainingArguments":
         given = {"learning_rate": 1e-2, "num_train_epochs": 4, "train_batch_size": 16}
@@ -228,3 +229,51 @@ def set_threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def write_corpus() -> Callable[..., Path]:
+    """Writes documents, each sentences of ids from 5 on, to a corpus directory of token shards."""
+    import numpy as np
+
+    from tidybert.corpus.shard_writer import Block, PartWriter
+    from tidybert.corpus.token_shards import MANIFEST_FILE, Manifest
+    from tidybert.tokenization import BertTokenizer
+
+    def block_of(documents: Sequence[Sequence[Sequence[int]]]) -> Block:
+        sentences = [sentence for document in documents for sentence in document]
+        return Block(
+            np.array([each for sentence in sentences for each in sentence]),
+            np.array([len(sentence) for sentence in sentences]),
+            np.array([len(document) for document in documents]),
+        )
+
+    def write(
+        directory: Path,
+        train: Sequence[Sequence[Sequence[int]]],
+        held_out: Sequence[Sequence[Sequence[int]]] = (),
+        *,
+        vocab_size: int = 1000,
+        max_shard_tokens: int = 2**27,
+    ) -> Path:
+        directory.mkdir(parents=True)
+        special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+        tokenizer = BertTokenizer([*special, *(f"w{number}" for number in range(5, vocab_size))])
+        tokenizer.save(directory)
+        parts = {}
+        for part, documents in (("train", train), ("held-out", held_out)):
+            with PartWriter(directory, part, tokenizer.dtype, max_shard_tokens) as writer:
+                if documents:
+                    writer.add(block_of(documents))
+                parts[part] = writer.finish()
+        vocabulary = {
+            "sha256": hashlib.sha256((directory / "vocab.txt").read_bytes()).hexdigest(),
+            "dtype": "<u2" if vocab_size <= 2**16 else "<u4",
+            "vocab_size": vocab_size,
+        }
+        source = {"file": "a.txt", "train": len(train), "held-out": len(held_out)}
+        manifest = Manifest({"vocabulary": vocabulary}, [source], {}, parts)
+        (directory / MANIFEST_FILE).write_text(json.dumps(manifest.to_dict()))
+        return directory
+
+    return write

@@ -12,14 +12,15 @@ import tidybert
 
 PACKAGE = Path(tidybert.__file__).parent
 FLOORS = (
-    {"configuration", "errors", "pretrained"},
+    {"configuration", "errors", "catalog", "atomic_files"},
     {"modeling", "tokenization", "metrics"},
-    {"checkpoints", "data"},
-    {"training", "building"},
+    {"checkpoints", "files"},
+    {"data"},
+    {"training", "corpus"},
     {"tasks"},
     {"inference"},
     {"finetuning", "pretraining"},
-    {"estimators", "benchmark", "reporting", "server"},
+    {"estimators", "timing", "reporting", "server"},
     {"cli"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -67,9 +68,7 @@ def test_imports_go_down(path: Path) -> None:
         assert other == room or down, f"{path}: {room} must not import {module}"
 
 
-@pytest.mark.parametrize(
-    "room", ["configuration", "errors", "pretrained", "tokenization", "metrics"]
-)
+@pytest.mark.parametrize("room", ["configuration", "errors", "catalog", "tokenization", "metrics"])
 def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
     paths = [path for path in files() if room_of(path) == room]
     assert paths
@@ -83,15 +82,15 @@ def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
     [
         ("tidybert", HEAVY),
         ("tidybert.cli.main", HEAVY),
-        ("tidybert.pretrained", HEAVY),
+        ("tidybert.catalog", HEAVY),
         ("tidybert.tokenization", HEAVY),
         ("tidybert.metrics", HEAVY),
-        ("tidybert.data.readers", HEAVY),
+        ("tidybert.files.text_files", HEAVY),
         ("tidybert.data.checks", HEAVY),
         ("tidybert.data.splits", HEAVY),
         ("tidybert.data.features", HEAVY),
-        ("tidybert.data.instances", HEAVY),
-        ("tidybert.building.corpus", HEAVY),
+        ("tidybert.pretraining.instances", HEAVY),
+        ("tidybert.corpus.building", HEAVY),
         ("tidybert.finetuning", ("sklearn", "pyarrow", "transformers")),
     ],
 )

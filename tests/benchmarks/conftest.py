@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tidybert.checkpoints.directory import ModelMetadata, save_model_directory
+from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertForPreTraining
 from tidybert.tokenization import BertTokenizer

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tidybert.benchmark import finetuning
-from tidybert.benchmark.finetuning import FinetuningWork
-from tidybert.checkpoints.directory import read_metadata
+from tidybert.checkpoints.model_directory import read_metadata
+from tidybert.timing import finetuning_speed as finetuning
+from tidybert.timing.finetuning_speed import FinetuningWork
 
 
 @pytest.fixture

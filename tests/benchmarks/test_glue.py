@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidybert.benchmark import finetuning
-from tidybert.benchmark.finetuning import FinetuningWork
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.timing import finetuning_speed as finetuning
+from tidybert.timing.finetuning_speed import FinetuningWork
 
 
 @pytest.fixture

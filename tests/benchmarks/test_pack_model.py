@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tidybert.checkpoints.storage import file_sha256, read_tensors
+from tidybert.checkpoints.tensor_files import file_sha256, read_tensors
 
 pytest.importorskip("transformers")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.data.options import ReadOptions
+from tidybert.files.read_options import ReadOptions
 
 
 def test_cells_are_counted_by_batch(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
+from tidybert.corpus.building import build_corpus
 from tidybert.tokenization import BertTokenizer
 
 

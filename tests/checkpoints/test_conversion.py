@@ -18,7 +18,7 @@ from tidybert.checkpoints.conversion import (
     huggingface_names,
     to_huggingface,
 )
-from tidybert.checkpoints.storage import read_tensors, write_tensors
+from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 

@@ -10,9 +10,9 @@ import torch
 
 from tidybert import MaskFiller, NextSentencePredictor
 from tidybert.checkpoints import packing
-from tidybert.checkpoints.directory import ModelMetadata, read_metadata, save_model_directory
+from tidybert.checkpoints.model_directory import ModelMetadata, read_metadata, save_model_directory
 from tidybert.checkpoints.packing import TOLERANCE, pack, probe_inputs, probe_logits
-from tidybert.checkpoints.storage import file_sha256, read_tensors
+from tidybert.checkpoints.tensor_files import file_sha256, read_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling import BertForMaskedLM, BertForPreTraining

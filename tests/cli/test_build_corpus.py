@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.building import corpus as building
-from tidybert.building.corpus import Built
 from tidybert.cli import build_corpus as command
-from tidybert.cli import reading
+from tidybert.cli import reading_progress as reading
 from tidybert.cli.main import run
-from tidybert.data.shards import TokenCorpus
+from tidybert.corpus import building
+from tidybert.corpus.building import Built
+from tidybert.corpus.token_shards import TokenCorpus
 
 TEXT = "The red cat saw a dog. It was old and near.\nWe saw the blue hen.\n\n"
 OTHERS = [

@@ -20,7 +20,7 @@ def model(tmp_path: Path, tiny_config: Callable[..., BertConfig]) -> Path:
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.checkpoints.tensor_files import write_tensors
     from tidybert.modeling import BertModel
 
     letters = "acdehorstw"
@@ -131,7 +131,7 @@ def test_real_weights_and_real_text(
     transformers = pytest.importorskip("transformers")
     import torch
 
-    from tidybert.data.corpus import read_documents
+    from tidybert.corpus.documents import read_documents
     from tidybert.modeling import Rows
 
     corpus = real_data / "corpus/wiki-short-00.txt.xz"

@@ -58,7 +58,7 @@ def test_without_dev_a_part_is_held_out_and_scores_are_shown(
 def test_balanced_classes_and_frozen_layers_can_be_asked_for(
     tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from tidybert.checkpoints.storage import read_tensors
+    from tidybert.checkpoints.tensor_files import read_tensors
 
     flags = ["--max-steps", "2", "--class-weight", "balanced", "--freeze-layers", "1"]
 
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
 def test_a_model_that_is_not_installed_says_how_to_get_it(
     monkeypatch, toy_file: Callable[..., Path], tmp_path: Path, capsys
 ) -> None:
-    from tidybert.pretrained import PretrainedPackage
+    from tidybert.catalog import PretrainedPackage
 
     monkeypatch.setattr(PretrainedPackage, "find", lambda _self: None)
 

@@ -6,8 +6,8 @@ import pytest
 
 from tidybert.cli.flags import field_helps
 from tidybert.cli.main import run as shell
-from tidybert.data.options import ReadOptions
-from tidybert.training.arguments import TrainingArguments
+from tidybert.files.read_options import ReadOptions
+from tidybert.training.training_arguments import TrainingArguments
 
 
 @pytest.mark.parametrize("group", [ReadOptions, TrainingArguments])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert import pretrained
+from tidybert import catalog as pretrained
 from tidybert.cli.main import run
 from tidybert.configuration import PUBLISHED
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.building.corpus import build_corpus
 from tidybert.cli.main import run as shell
+from tidybert.corpus.building import build_corpus
 from tidybert.reporting import pretraining_curves
 from tidybert.tokenization import BertTokenizer
 
@@ -55,7 +55,7 @@ def test_figures_are_told_and_printed(
 def test_the_share_of_the_peak_is_told_where_it_is_known(
     tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidybert.pretraining.run.peak_flops", lambda _device: 1e12)
+    monkeypatch.setattr("tidybert.pretraining.pretraining_run.peak_flops", lambda _device: 1e12)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Abacus")
 
     assert shell(command(tiny_model, shards, tmp_path / "run")) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert import pretrained
+from tidybert import catalog as pretrained
 from tidybert.cli import quickstart
 from tidybert.cli.main import run
 from tidybert.configuration import BertConfig
@@ -24,7 +24,7 @@ def tickets_model(
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.checkpoints.tensor_files import write_tensors
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 

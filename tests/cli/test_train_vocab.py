@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli import main as shell
-from tidybert.cli import reading
+from tidybert.cli import reading_progress as reading
 from tidybert.tokenization import BertTokenizer
 
 

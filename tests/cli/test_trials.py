@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tidybert.finetuning
-from tidybert.checkpoints.storage import read_tensors, write_tensors
+from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.cli.main import run as shell
 from tidybert.cli.results import print_trials
 from tidybert.finetuning import Trial, Trials, is_finished

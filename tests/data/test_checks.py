@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tidybert.data.checks import DataReport, Kind, check_examples
 from tidybert.data.features import Features
-from tidybert.data.readers import TextExample
 from tidybert.errors import DataError
+from tidybert.files.text_files import TextExample
 
 
 def examples(*pairs: tuple[str, str], start: int = 2) -> list[TextExample]:

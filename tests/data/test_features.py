@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.data.examples import TextExample
 from tidybert.data.features import example_features, text_features
 from tidybert.errors import DataError, TextError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.tokenization import BertTokenizer
 
 CLS, SEP = 101, 102

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features, example_features
 from tidybert.data.long_texts import LongTexts, long_features, window_counts
 from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.tokenization.encoding import Encoding
 
 CLS, SEP = 101, 102

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 
-from tidybert import pretrained
+from tidybert import catalog as pretrained
 from tidybert.cli import main as shell
 from tidybert.cli import quickstart
 from tidybert.configuration import BertConfig
@@ -129,7 +129,7 @@ def write_model(directory: Path, build: Callable[[BertConfig], Any], config_of: 
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.storage import write_tensors
+    from tidybert.checkpoints.tensor_files import write_tensors
     from tidybert.tokenization import BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -23,8 +23,8 @@ from sklearn.preprocessing import FunctionTransformer
 from tidybert.errors import DataError, ModelNotFoundError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.estimators.base import RUN_ARGUMENTS
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.training_arguments import TrainingArguments
 
 Data = Callable[..., tuple[list[str], list[str]]]
 Quick = dict[str, Any]

@@ -13,13 +13,13 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from tidybert.data.examples import TextExample
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import finetune
 from tidybert.inference import Predictor
 from tidybert.tasks.classification import Classification
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training.training_arguments import TrainingArguments
 
 Data = Callable[..., tuple[list[str], list[str]]]
 Quick = dict[str, Any]

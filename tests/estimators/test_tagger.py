@@ -20,8 +20,8 @@ from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertTagger
 from tidybert.estimators.base import RUN_ARGUMENTS
 from tidybert.inference import Predictor
-from tidybert.metrics.entities import entities
-from tidybert.training.arguments import TrainingArguments
+from tidybert.metrics.entity_scores import entities
+from tidybert.training.training_arguments import TrainingArguments
 
 Sentences = tuple[list[list[str]], list[list[str]]]
 Data = Callable[..., Sentences]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidybert.data.examples import TextExample
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     FinetunedModel,
     finetune,
 )
 from tidybert.tasks.classification import Classification
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]
 Arguments = Callable[..., TrainingArguments]

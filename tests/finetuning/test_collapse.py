@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidybert.data.choices import ChoiceExample
-from tidybert.data.examples import TextExample
-from tidybert.data.questions import QuestionExample
-from tidybert.data.tagged import TaggedExample
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     FinetunedModel,
     collapsed_to,
 )
+from tidybert.tasks.choices.choice_files import ChoiceExample
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.multiple_choice import MultipleChoice
-from tidybert.tasks.question_answering import QuestionAnswering
+from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.tagging import Tagging
+from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 
 Examples = Callable[..., list[TextExample]]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.checkpoints.storage import read_tensors
-from tidybert.data.examples import TextExample
+from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     Callbacks,
     FinetunedModel,

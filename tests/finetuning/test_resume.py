@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from tidybert.data.examples import TextExample
 from tidybert.errors import TrainingError
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     Callbacks,
     FinetunedModel,
     is_finished,
 )
 from tidybert.tasks.classification import Classification
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.trainer import StepReport
+from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]
 Arguments = Callable[..., TrainingArguments]
@@ -140,11 +140,11 @@ def test_a_kill_between_the_models_files_costs_nothing(
 PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
-from tidybert.data.examples import TextExample
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import Callbacks, finetune
 from tidybert.tasks.classification import Classification
-from tidybert.training import state
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training import run_checkpoints as state
+from tidybert.training.training_arguments import TrainingArguments
 
 given = json.loads(sys.argv[1])
 write = state.write_tensors

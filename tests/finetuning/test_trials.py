@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tidybert.configuration import BertConfig
-from tidybert.data.examples import TextExample
 from tidybert.errors import DivergedError, TrainingError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     Trials,
     check_search,
@@ -21,7 +21,7 @@ from tidybert.finetuning import (
     seed_variants,
     shared_settings,
 )
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training.training_arguments import TrainingArguments
 
 
 class FakeTraining:

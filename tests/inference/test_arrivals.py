@@ -10,7 +10,7 @@ import pytest
 
 from tidybert.errors import DataError
 from tidybert.inference.arrivals import Arrivals, as_it_comes
-from tidybert.inference.running import in_chunks
+from tidybert.inference.forward import in_chunks
 
 PATIENCE = 30.0
 

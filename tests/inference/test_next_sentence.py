@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, UsageError, WeightsError
+from tidybert.files.text_examples import TextExample
 from tidybert.inference import NextSentencePredictor
 
 Pretrained = Callable[[str], tuple[Path, Any]]

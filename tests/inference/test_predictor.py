@@ -10,19 +10,19 @@ import pytest
 import torch
 
 from tidybert.configuration import BertConfig
-from tidybert.data.examples import TextExample
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, TextError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import FinetunedModel, save
 from tidybert.inference import Predictor
-from tidybert.inference.running import run_features
+from tidybert.inference.forward import run_features
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.multiple_choice import MultipleChoice
-from tidybert.tasks.question_answering import QuestionAnswering
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.tagging import Tagging
+from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.trainer import TrainingResult
 

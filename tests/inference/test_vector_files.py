@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.inference import part_file, vector_files
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.vector_files import Written, chunk_size, write_vectors

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.conversion import to_huggingface
-from tidybert.checkpoints.directory import load_weights_into
+from tidybert.checkpoints.model_directory import load_weights_into
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertModel, Rows
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidybert.building.corpus import build_corpus
+from tidybert.corpus.building import build_corpus
 from tidybert.pretraining import PretrainingCallbacks, pretrain
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.pretraining_arguments import PretrainingArguments
 
 COLOURS = ("red", "green", "blue", "white")
 ANIMALS = ("cat", "dog", "cow", "hen")
@@ -53,7 +53,7 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             **{name: given.pop(name) for name in list(given) if name in names},
         }
         callbacks = given.pop("callbacks", None) or PretrainingCallbacks()
-        from tidybert.data.pretraining_options import InstanceOptions
+        from tidybert.pretraining.instance_options import InstanceOptions
 
         options = given.pop("instances", InstanceOptions(max_seq_length=32))
         return pretrain(

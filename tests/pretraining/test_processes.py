@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.checkpoints.storage import read_tensors
+from tidybert.checkpoints.tensor_files import read_tensors
 
 FLAGS = {
     "recipe": "fast",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tidybert.checkpoints.storage import read_tensors
-from tidybert.data.shards import TokenCorpus
+from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining import PretrainingCallbacks
 
 Small = Callable[..., Any]

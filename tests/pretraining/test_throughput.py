@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from tidybert.configuration import BertConfig
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.errors import UsageError
 from tidybert.pretraining import PretrainingCallbacks
+from tidybert.pretraining import stream as task
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens, peak_flops
-from tidybert.tasks import pretraining as task
-from tidybert.tasks.pretraining import loss_parts
 from tidybert.training.distributed import Processes
-from tidybert.training.pretraining_arguments import PretrainingArguments
 
 
 def test_operations_of_base_are_about_six_a_parameter() -> None:

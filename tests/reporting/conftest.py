@@ -9,7 +9,7 @@ import pytest
 from tidybert.metrics import classification_metrics, regression_metrics
 from tidybert.metrics.bootstrap import bootstrap
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.reporting.training import TrainingHistory
+from tidybert.reporting.training_history import TrainingHistory
 from tidybert.tasks.task import Judgement
 
 Make = Callable[..., Evaluation]

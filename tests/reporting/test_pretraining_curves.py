@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidybert.reporting.pictures import extremes, smooth_course
 from tidybert.reporting.pretraining_curves import _amount, curves_picture, write_curves
-from tidybert.reporting.training import TrainingHistory
+from tidybert.reporting.training_history import TrainingHistory
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.checkpoints.directory import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelMetadata
 from tidybert.data.batching import Batch, collate
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification, balanced_class_weights, softmax
 from tidybert.tasks.registry import task_for
 

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tidybert.checkpoints.directory import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelMetadata
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import FinetunedModel, finetune
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.registry import task_class, task_for
+from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
 
 NAMES = ("animal", "colour")

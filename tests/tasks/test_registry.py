@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tidybert.checkpoints.directory import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry
 from tidybert.tasks.classification import Classification
-from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.registry import task_class, task_for
 from tidybert.tasks.regression import Regression
+from tidybert.tasks.task_options import TaskOptions
 
 
 @pytest.mark.parametrize("task", [Classification(["x", "y", "z"], None, 1.5), Regression()])

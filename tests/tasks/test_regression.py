@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.data.batching import collate
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features
 from tidybert.errors import DataError
+from tidybert.files.text_examples import TextExample
 from tidybert.tasks.regression import Regression
 
 

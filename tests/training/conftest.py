@@ -13,8 +13,8 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.modeling import BertForSequenceClassification
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.trainer import Trainer
+from tidybert.training.training_arguments import TrainingArguments
 
 
 def weighted_loss(model: nn.Module, batch: Batch) -> Tensor:

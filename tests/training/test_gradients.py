@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
-from tidybert.modeling.dropout import dropout
+from tidybert.modeling.kernels.dropout import dropout
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 
 

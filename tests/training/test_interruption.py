@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
-from tidybert.training.state import step_directories
+from tidybert.training.run_checkpoints import step_directories
 from tidybert.training.trainer import StepReport, Trainer
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

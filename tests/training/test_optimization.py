@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.optimization import build_optimizer, learning_rate_at
+from tidybert.training.training_arguments import TrainingArguments
 
 
 def rates(num_steps: int, warmup: float) -> list[float]:

@@ -10,11 +10,11 @@ from torch import Tensor, distributed, nn
 
 from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.rows import Rows
-from tidybert.training.background import snapshot
+from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.optimization import adamw, muon
+from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
 from tidybert.training.sharding import give_up_gathered, load_weights, placed_like, shard, whole
-from tidybert.training.state import load_optimizer, optimizer_tensors
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from torch.nn import functional
 from tidybert.data.batching import Batch, collate, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, UsageError
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.precision import is_mixed
 from tidybert.training.trainer import StepReport, Trainer
+from tidybert.training.training_arguments import TrainingArguments
 
 
 def plain_loop(

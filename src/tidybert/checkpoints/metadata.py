@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tidybert.checkpoints.files import file_sha256
-from tidybert.checkpoints.storage import WEIGHTS_FILE
+from tidybert.atomic_files import file_sha256
+from tidybert.checkpoints.tensor_files import WEIGHTS_FILE
 from tidybert.configuration import read_json_object, suggestion
 from tidybert.errors import ConfigError, WeightsError
 

@@ -11,11 +11,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from tidybert.atomic_files import atomic_directory, file_sha256
 from tidybert.checkpoints.conversion import from_huggingface
-from tidybert.checkpoints.directory import load_weights_into, save_model_directory
-from tidybert.checkpoints.files import atomic_directory, file_sha256
 from tidybert.checkpoints.metadata import CONFIG_FILE, read_metadata, verify
-from tidybert.checkpoints.storage import WEIGHTS_FILE, check_finite, read_tensors
+from tidybert.checkpoints.model_directory import load_weights_into, save_model_directory
+from tidybert.checkpoints.tensor_files import WEIGHTS_FILE, check_finite, read_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling import BertForPreTraining, Rows

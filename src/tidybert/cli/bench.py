@@ -15,8 +15,8 @@ from tidybert.cli.bench_output import (
 )
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
-from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -78,7 +78,7 @@ def tokenize(
     transformers' tokenizer runs. The text is in the data folder (TIDYBERT_DATA, or ../shared/data);
     without it the bundled tickets are used.
     """
-    from tidybert.benchmark.tokenization import STATES, bench_tokenization, find_lines
+    from tidybert.timing.tokenizer_speed import STATES, bench_tokenization, find_lines
 
     source, lines = find_lines()
     result = bench_tokenization(model, lines, repeats=rounds, against=against)
@@ -125,8 +125,8 @@ def infer(
     if texts is None and read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
 
-    from tidybert.benchmark.setting import max_seq_length_for, sides_against, sst2_or_tickets
-    from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.files.text_files import ReadReport, read_examples
+    from tidybert.timing.setting import max_seq_length_for, sides_against, sst2_or_tickets
 
     sides = sides_against(against)
     max_seq_length = max_seq_length_for(model)
@@ -140,7 +140,7 @@ def infer(
     for line in report.lines():
         note(line)
 
-    from tidybert.benchmark.inference import bench_inference
+    from tidybert.timing.inference_speed import bench_inference
 
     result = bench_inference(
         model,
@@ -194,8 +194,8 @@ def finetune(
     many steps is timed, for which tidybert has kept the frozen layers' states. SST-2 is read from
     the data folder (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
     """
-    from tidybert.benchmark.finetuning import FinetuningWork, arguments_of, bench_finetuning
-    from tidybert.benchmark.setting import max_seq_length_for, sides_against, sst2_or_tickets
+    from tidybert.timing.finetuning_speed import FinetuningWork, arguments_of, bench_finetuning
+    from tidybert.timing.setting import max_seq_length_for, sides_against, sst2_or_tickets
 
     sides = sides_against(against)
     max_seq_length = max_seq_length_for(model)
@@ -264,15 +264,15 @@ def pretrain(
     Wikipedia from the data folder (TIDYBERT_DATA, or ../shared/data) or the bundled tickets are
     made into a corpus with the vocabulary of minilm.
     """
-    from tidybert.benchmark.pretraining import (
+    from tidybert.configuration import BertConfig
+    from tidybert.pretraining.pretraining_arguments import check_lengths
+    from tidybert.timing.pretraining_speed import (
         PretrainingWork,
         arguments_of,
         bench_corpus,
         bench_pretraining,
     )
-    from tidybert.benchmark.setting import sides_against
-    from tidybert.configuration import BertConfig
-    from tidybert.training.pretraining_arguments import check_lengths
+    from tidybert.timing.setting import sides_against
 
     sides = sides_against(against)
     with bench_corpus(data) as (source, directory):
@@ -332,8 +332,8 @@ def instances(
     one thread. Training takes steps that lie in memory before its clock starts. Without --data the
     corpus is that of tidybert bench pretrain.
     """
-    from tidybert.benchmark.instances import SIDES, bench_instances
-    from tidybert.benchmark.pretraining import PretrainingWork, bench_corpus
+    from tidybert.timing.instance_speed import SIDES, bench_instances
+    from tidybert.timing.pretraining_speed import PretrainingWork, bench_corpus
 
     with bench_corpus(data) as (source, directory):
         device = _checked(size, directory, device)
@@ -357,7 +357,7 @@ def instances(
 def _checked(size: str, directory: str, device: str) -> str:
     """The device that is meant; raises what the processes would raise with a traceback."""
     from tidybert.configuration import BertConfig
-    from tidybert.data.shards import TokenCorpus
+    from tidybert.corpus.token_shards import TokenCorpus
     from tidybert.inference.loading import choose_device
 
     BertConfig.from_name(size)

@@ -15,7 +15,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def head(bench: str, model: str, source: str) -> dict[str, Any]:
-    from tidybert.benchmark.setting import machine, versions
+    from tidybert.timing.setting import machine, versions
 
     return {
         "bench": bench,
@@ -60,7 +60,7 @@ def print_titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str
 
 def print_foot(result: Mapping[str, Any]) -> None:
     """Where it was measured: rounds, threads, processor, versions."""
-    from tidybert.data.examples import count_of
+    from tidybert.files.text_examples import count_of
 
     # Python's own version would not fit the line; --json has it.
     found = {

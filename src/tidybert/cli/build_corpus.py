@@ -10,10 +10,10 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
-from tidybert.data.corpus import CorpusOptions
+from tidybert.corpus.documents import CorpusOptions
 
 if TYPE_CHECKING:
-    from tidybert.building.corpus import Built
+    from tidybert.corpus.building import Built
 
 # Below this the start of other processes costs more than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
@@ -58,9 +58,9 @@ def build_corpus(
     Documents whose text came before are left out and counted. A build that was stopped, in any
     way, goes on where it was when the same command is run again, and ends with the same bytes.
     """
-    from tidybert.building.corpus import build_corpus as build
-    from tidybert.data.corpus import CorpusReport, corpus_files
-    from tidybert.data.shards import is_corpus
+    from tidybert.corpus.building import build_corpus as build
+    from tidybert.corpus.documents import CorpusReport, corpus_files
+    from tidybert.corpus.token_shards import is_corpus
     from tidybert.tokenization import BertTokenizer
 
     if workers is None:
@@ -117,7 +117,7 @@ def _num_cores() -> int:
 @contextmanager
 def _shown() -> "Iterator[Callable[[Built], None]]":
     """Shows how far a build is, its rate and the time left."""
-    from tidybert.cli.reading import Share, shown_share
+    from tidybert.cli.reading_progress import Share, shown_share
 
     first: int | None = None
     with shown_share("building") as show:

@@ -11,11 +11,11 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, training_progress
-from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from tidybert.data.examples import TextExample
+    from tidybert.files.text_examples import TextExample
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.vector_files import Written
     from tidybert.inference.vector_formats import Layout, VectorFormat
@@ -90,7 +90,7 @@ def embed(
 
     The paper's best features for tagging are those of --pooling token --layers last4.
     """
-    from tidybert.data.readers import ReadReport, read_examples
+    from tidybert.files.text_files import ReadReport, read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import POOLINGS, Embedder
     from tidybert.inference.part_file import check_target

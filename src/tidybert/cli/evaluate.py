@@ -9,8 +9,8 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
-from tidybert.data.options import ReadOptions
 from tidybert.errors import DataError
+from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.inference.predictor import Examination
@@ -45,7 +45,7 @@ def evaluate(
 ) -> None:
     """Measure a finished RUN on labelled examples."""
     from tidybert.cli.results import print_metrics
-    from tidybert.data.examples import ReadReport
+    from tidybert.files.text_examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
     if report is not None:

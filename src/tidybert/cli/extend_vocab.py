@@ -8,14 +8,14 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
-from tidybert.cli.vocabularies import (
+from tidybert.cli.vocabulary_reports import (
     CorpusArgument,
     HeldOutOption,
     count_words,
     described,
     print_fits,
 )
-from tidybert.data.corpus import CorpusOptions
+from tidybert.corpus.documents import CorpusOptions
 from tidybert.errors import DataError, UsageError
 
 SHOWN_PIECES = 10
@@ -40,13 +40,13 @@ def extend_vocab(
     They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
     train the result further on the corpus, for it has not learnt them yet.
     """
-    from tidybert.checkpoints.extension import ExtensibleModel
-    from tidybert.data.held_out import HeldOut
+    from tidybert.catalog import model_directory
+    from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
+    from tidybert.corpus.held_out_documents import HeldOut
     from tidybert.inference.loading import load_tokenizer
-    from tidybert.pretrained import model_directory
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
-    from tidybert.tokenization.extension import choose_pieces, extend_vocabulary
-    from tidybert.tokenization.quality import measure_fit
+    from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
+    from tidybert.tokenization.learning.quality import measure_fit
 
     if out.exists():
         raise UsageError(f"--out {out} is there already; name a new directory")

@@ -37,7 +37,7 @@ def fill_mask(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a text.")] = False,
 ) -> None:
     """Fill in each [MASK] of a text with its likeliest words."""
-    from tidybert.inference.masked import MaskFiller
+    from tidybert.inference.fill_mask import MaskFiller
 
     words = None if among is None else [word.strip() for word in among.split(",")]
     filler = MaskFiller(model, device=device, allow_pickle=allow_pickle)

@@ -8,10 +8,10 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
-from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
-from tidybert.tasks.options import TaskOptions
-from tidybert.training.arguments import TrainingArguments
+from tidybert.files.read_options import ReadOptions
+from tidybert.tasks.task_options import TaskOptions
+from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.tasks.registry import AnyTask
@@ -205,7 +205,7 @@ def _given(*groups: Any) -> dict[str, Any]:
 def _read(
     task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
 ) -> list[Any]:
-    from tidybert.data.examples import ReadReport
+    from tidybert.files.text_examples import ReadReport
 
     report = ReadReport()
     examples = list(

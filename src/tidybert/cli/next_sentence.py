@@ -7,8 +7,8 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
-from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
 
 
 @takes(read=ReadOptions)
@@ -51,8 +51,8 @@ def next_sentence(
 
     As JSON this is {"follows", "num_tokens", "truncated"}.
     """
-    from tidybert.data.examples import ReadReport, TextExample
-    from tidybert.data.readers import read_examples
+    from tidybert.files.text_examples import ReadReport, TextExample
+    from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.next_sentence import NextSentencePredictor
 

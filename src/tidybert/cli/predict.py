@@ -13,8 +13,8 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
-from tidybert.data.options import ReadOptions
 from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
 
 
 @takes(read=ReadOptions)
@@ -51,7 +51,7 @@ def predict(
     A line holds what the task answers (a label, a value, a choice, an answer, entities), its
     scores, num_tokens and truncated.
     """
-    from tidybert.data.examples import ReadReport
+    from tidybert.files.text_examples import ReadReport
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.predictor import Predictor
 
@@ -104,7 +104,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8")
         yield sys.stdout
         return
-    from tidybert.checkpoints.files import atomic_file
+    from tidybert.atomic_files import atomic_file
 
     with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
         yield stream

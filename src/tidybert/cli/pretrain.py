@@ -10,13 +10,13 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.errors import UsageError
-from tidybert.training.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.pretraining import PretrainingCallbacks
-    from tidybert.training.pretraining_steps import PretrainingReport
+    from tidybert.pretraining.step_reports import PretrainingReport
 
 _LINE_SECONDS = 30.0
 _MEANINGS = {
@@ -58,7 +58,7 @@ def pretrain(
     """
     from tidybert.pretraining import pretrain as run_pretraining
     from tidybert.training.distributed import processes
-    from tidybert.training.runs import is_finished
+    from tidybert.training.run_directory import is_finished
 
     if resume and is_finished(out):
         note(f"the run in {out} is finished: there is nothing to resume")

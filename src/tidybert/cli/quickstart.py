@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidybert.catalog import model_directory
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 from tidybert.errors import UsageError
-from tidybert.pretrained import model_directory
-from tidybert.training.arguments import TrainingArguments
+from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.data.examples import TextExample
+    from tidybert.files.text_examples import TextExample
 
 MODEL: Final = "minilm"
 # Of rates from 1e-4 to 3e-4 and batches of 16 and 32, the best on dev over the seeds 1, 2 and 42.
@@ -56,7 +56,7 @@ def quickstart(
 
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
-    from tidybert.data.examples import label_names
+    from tidybert.files.text_examples import label_names
     from tidybert.finetuning import finetune
     from tidybert.inference.predictor import Predictor
     from tidybert.tasks.classification import Classification
@@ -122,7 +122,7 @@ def _check_new(out: Path) -> None:
 
 
 def _read(name: str) -> "list[TextExample]":
-    from tidybert.data.readers import read_examples
+    from tidybert.files.text_files import read_examples
 
     with resources.as_file(_bundled(name)) as path:
         return list(read_examples(path, need_label=name.endswith(".csv")))

@@ -35,7 +35,7 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
         print()
         _print_classes(metrics["per_label"])
     if "confusion_matrix" in metrics and label_names:
-        from tidybert.metrics.classification import confusion_table
+        from tidybert.metrics.classification_scores import confusion_table
 
         print()
         print(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
@@ -113,7 +113,7 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
         ],
     )
     if untuned := [name for name, value in thresholds.items() if value is None]:
-        from tidybert.metrics.multi_label import LEAST_POSITIVES
+        from tidybert.metrics.multi_label_scores import LEAST_POSITIVES
 
         print(
             f"\n- not tuned, so 0.5 decides: {', '.join(untuned)} (tuning takes {LEAST_POSITIVES} "

@@ -8,20 +8,20 @@ import typer
 
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
-from tidybert.cli.vocabularies import (
+from tidybert.cli.vocabulary_reports import (
     CorpusArgument,
     HeldOutOption,
     count_words,
     described,
     print_fits,
 )
-from tidybert.data.corpus import CorpusOptions
-from tidybert.data.examples import count_of
+from tidybert.corpus.documents import CorpusOptions
 from tidybert.errors import UsageError
+from tidybert.files.text_examples import count_of
 
 if TYPE_CHECKING:
-    from tidybert.tokenization.training import LearntVocabulary
-    from tidybert.tokenization.word_counts import WordCounts
+    from tidybert.tokenization.learning.vocabulary_training import LearntVocabulary
+    from tidybert.tokenization.learning.word_counts import WordCounts
 
 
 @takes(read=CorpusOptions)
@@ -62,11 +62,11 @@ def train_vocab(
     DIR can be named wherever --vocab takes a MODEL, and transformers opens it. The same corpus
     gives the same vocabulary.
     """
-    from tidybert.checkpoints.files import atomic_directory
-    from tidybert.data.held_out import HeldOut
+    from tidybert.atomic_files import atomic_directory
+    from tidybert.corpus.held_out_documents import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
-    from tidybert.tokenization.quality import measure_fit
-    from tidybert.tokenization.training import check_training, train_vocabulary
+    from tidybert.tokenization.learning.quality import measure_fit
+    from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 
     if out.exists():
         raise UsageError(f"--out {out} is there already; name a new directory")

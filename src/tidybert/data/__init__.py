@@ -1,1 +1,1 @@
-"""Text and labels into features and batches."""
+"""Examples as features and batches: windows, long texts, splits, checks."""

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.examples import TextExample, count_of, finite_number, label_order
 from tidybert.data.features import Features, first_features
 from tidybert.errors import DataError
+from tidybert.files.text_examples import TextExample, count_of, finite_number, label_order
 
 Kind = Literal["classify", "multi-label", "regress"]
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.examples import TextExample
 from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.tokenization.encoding import Encoding, fitting_lengths
 
 

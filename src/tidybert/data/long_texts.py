@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.examples import TextExample
 from tidybert.data.features import (
     BatchTokenizer,
     Features,
@@ -22,6 +21,7 @@ from tidybert.data.features import (
 )
 from tidybert.data.windows import windows_of
 from tidybert.errors import ConfigError, UsageError
+from tidybert.files.text_examples import TextExample
 
 MODES: Final = ("truncate", "head-tail", "windows")
 HEAD_SHARE: Final = 128 / 510

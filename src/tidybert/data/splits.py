@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.examples import count_of
 from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import count_of
 
 Indices = npt.NDArray[np.int64]
 

@@ -18,23 +18,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from tidybert.checkpoints.storage import atomic_write_text
+from tidybert.catalog import model_directory
+from tidybert.checkpoints.tensor_files import atomic_write_text
 from tidybert.configuration import BertConfig, read_json_object
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, WeightsError
-from tidybert.estimators.inputs import text_tags
+from tidybert.estimators.checked_inputs import text_tags
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
+from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
-from tidybert.inference.running import run_features
-from tidybert.pretrained import model_directory
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
-from tidybert.tasks.texts import TextTask
+from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.trainer import StepReport, TrainingResult
+from tidybert.training.training_arguments import TrainingArguments
 
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
 """The training arguments that are about files alone, of which fit writes none."""

@@ -10,9 +10,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 
 from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.estimators.checked_inputs import Text, label_names, read_column, read_labels
 from tidybert.estimators.indicators import is_matrix, read_indicators
-from tidybert.estimators.inputs import Text, label_names, read_column, read_labels
-from tidybert.estimators.texts import TextEstimator, example_of
+from tidybert.estimators.text_estimator import TextEstimator, example_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.classification import Classification, softmax
 from tidybert.tasks.multi_label import MultiLabelClassification

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 
 from tidybert.errors import DataError
-from tidybert.estimators.inputs import is_missing
+from tidybert.estimators.checked_inputs import is_missing
 
 _EXPECTED = (
     "expected one label an example, or for any number of labels a column of 0 and 1 for each"

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
-from tidybert.estimators.inputs import read_column, read_scores
-from tidybert.estimators.texts import TextEstimator, example_of
+from tidybert.estimators.checked_inputs import read_column, read_scores
+from tidybert.estimators.text_estimator import TextEstimator, example_of
 from tidybert.tasks.regression import Regression
 
 

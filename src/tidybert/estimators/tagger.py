@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tidybert.data.tagged import TaggedExample
 from tidybert.estimators.base import BertEstimator
-from tidybert.estimators.inputs import read_weights
-from tidybert.estimators.sentences import read_sentences, read_tags
-from tidybert.metrics.entities import TagCounts
-from tidybert.tasks.options import TaskOptions
-from tidybert.tasks.tagging import Tagging
+from tidybert.estimators.checked_inputs import read_weights
+from tidybert.estimators.sentence_inputs import read_sentences, read_tags
+from tidybert.metrics.entity_scores import TagCounts
+from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.task_options import TaskOptions
 
 
 class BertTagger(BertEstimator):

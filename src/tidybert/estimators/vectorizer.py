@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.data.features import text_features
 from tidybert.errors import WeightsError
-from tidybert.estimators.inputs import check_width, read_texts, text_tags
+from tidybert.estimators.checked_inputs import check_width, read_texts, text_tags
 from tidybert.estimators.messages import as_in_python, warn_of_truncation
 from tidybert.inference.embedding import Embedder
 

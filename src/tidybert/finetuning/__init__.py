@@ -1,6 +1,6 @@
 """From labelled examples to a finished RUN on disk: once, with several seeds, or as a search."""
 
-from tidybert.finetuning.run import (
+from tidybert.finetuning.finetuning_run import (
     Callbacks,
     FinetunedModel,
     collapsed_to,
@@ -17,7 +17,7 @@ from tidybert.finetuning.trials import (
     seed_variants,
     shared_settings,
 )
-from tidybert.training.runs import check_run, is_finished
+from tidybert.training.run_directory import check_run, is_finished
 
 __all__ = [
     "Callbacks",

@@ -17,16 +17,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.catalog import is_size, model_directory
 from tidybert.checkpoints.metadata import METADATA_FILE
-from tidybert.checkpoints.storage import atomic_write_text, file_sha256
+from tidybert.checkpoints.tensor_files import atomic_write_text, file_sha256
 from tidybert.configuration import BertConfig
-from tidybert.data.options import flag_name
 from tidybert.errors import DivergedError, TrainingError, UsageError
-from tidybert.finetuning.run import FinetunedModel
-from tidybert.pretrained import is_size, model_directory
-from tidybert.training.arguments import TrainingArguments, check_seed
-from tidybert.training.runs import is_finished
-from tidybert.training.state import checkpoints_directory
+from tidybert.files.read_options import flag_name
+from tidybert.finetuning.finetuning_run import FinetunedModel
+from tidybert.training.run_checkpoints import checkpoints_directory
+from tidybert.training.run_directory import is_finished
+from tidybert.training.training_arguments import TrainingArguments, check_seed
 
 SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
 _BATCH_SIZES: Final = (32, 16)

@@ -1,8 +1,8 @@
 """Load once, batch, decode."""
 
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.loading import load
-from tidybert.inference.masked import MaskFiller
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 

@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError
-from tidybert.inference.inputs import check_texts, encoding_features, fitting_length
+from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load, to_device
-from tidybert.inference.running import run_batches
+from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 

@@ -8,8 +8,9 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from tidybert.catalog import model_directory
 from tidybert.checkpoints.conversion import huggingface_names
-from tidybert.checkpoints.directory import (
+from tidybert.checkpoints.model_directory import (
     LoadReport,
     ModelMetadata,
     load_weights_into,
@@ -19,7 +20,6 @@ from tidybert.checkpoints.directory import (
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, VocabularyError, WeightsError
 from tidybert.modeling.bert import BertModel, initialize_part
-from tidybert.pretrained import model_directory
 from tidybert.tasks.registry import AnyTask, task_for
 from tidybert.tokenization import BertTokenizer
 

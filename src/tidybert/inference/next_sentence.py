@@ -7,12 +7,12 @@ from typing import Any
 from torch import Tensor
 
 from tidybert.data.batching import Batch
-from tidybert.data.examples import TextExample
 from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError
-from tidybert.inference.inputs import check_texts, fitting_length
+from tidybert.files.text_examples import TextExample
+from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import load_with_head, to_device
-from tidybert.inference.running import in_chunks, run_batches
+from tidybert.inference.text_inputs import check_texts, fitting_length
 from tidybert.modeling.heads import BertForNextSentencePrediction
 
 

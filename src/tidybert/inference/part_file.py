@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
-from tidybert.checkpoints.files import atomic_write_text, sync
+from tidybert.atomic_files import atomic_write_text, sync
 from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, DataError, UsageError
 

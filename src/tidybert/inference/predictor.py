@@ -9,9 +9,9 @@ from tidybert.configuration import BertConfig
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
 from tidybert.errors import DataError
-from tidybert.inference.inputs import check_texts, fitting_length
+from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import load_finished, to_device
-from tidybert.inference.running import in_chunks, run_features
+from tidybert.inference.text_inputs import check_texts, fitting_length
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.examples import TextExample
 from tidybert.data.features import example_features
 from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
 from tidybert.inference.part_file import PartFile
-from tidybert.inference.running import LARGEST_CHUNK, in_chunks
 from tidybert.inference.vector_formats import Chunk, Layout, VectorFormat
 
 # Texts of many long vectors come in smaller chunks: this is 256 MiB of float32.

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checkpoints.files import atomic_file
-from tidybert.data.examples import TextExample
+from tidybert.atomic_files import atomic_file
 from tidybert.errors import UsageError
+from tidybert.files.text_examples import TextExample
 from tidybert.inference.part_file import rename_finished
 from tidybert.tokenization.encoding import Encoding
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tidybert.modeling.dropout import dropout, keep_mask
+from tidybert.modeling.kernels.dropout import dropout, keep_mask
 from tidybert.modeling.rows import Group, Rows
 
 # How many padded cells of scores a head cost as much time as a further group.  Measured with 12

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder
-from tidybert.modeling.linear import Linear
+from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.rows import Rows
 
 

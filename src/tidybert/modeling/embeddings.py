@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.dropout import dropout
+from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.rows import Rows
 
 

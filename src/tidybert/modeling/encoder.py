@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import attention, first_row_attention, plain_attention
-from tidybert.modeling.dropout import dropout_add
-from tidybert.modeling.linear import Linear, linear
+from tidybert.modeling.kernels.dropout import dropout_add
+from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.rows import Rows
 
 

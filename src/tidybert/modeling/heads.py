@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel, initialize
-from tidybert.modeling.dropout import dropout
 from tidybert.modeling.encoder import ACTIVATIONS
-from tidybert.modeling.linear import Linear, linear
-from tidybert.modeling.masked_lm_loss import SummedLoss, masked_lm_loss
+from tidybert.modeling.kernels.dropout import dropout
+from tidybert.modeling.kernels.linear import Linear, linear
+from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows
 
 

@@ -1,5 +1,5 @@
 """From a corpus of token shards to a pre-trained RUN, which is a MODEL."""
 
-from tidybert.pretraining.run import PretrainingCallbacks, pretrain
+from tidybert.pretraining.pretraining_run import PretrainingCallbacks, pretrain
 
 __all__ = ["PretrainingCallbacks", "pretrain"]

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from tidybert.data.instances import Position, PretrainingInstances
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
-from tidybert.data.shards import TokenCorpus
-from tidybert.tasks.pretraining import InstanceStream, StepBatches
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, tokens_at
+from tidybert.pretraining.stream import InstanceStream, StepBatches
 from tidybert.training.distributed import Processes
-from tidybert.training.pretraining_arguments import PretrainingArguments, tokens_at
 
 
 class Phases:

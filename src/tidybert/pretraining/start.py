@@ -7,17 +7,17 @@ from typing import Final
 
 import torch
 
+from tidybert.catalog import is_size, model_directory
 from tidybert.configuration import BertConfig
-from tidybert.data.cooccurrence import token_vectors
-from tidybert.data.pretraining_options import InstanceOptions
-from tidybert.data.shards import TokenCorpus, vocabulary_sha256
+from tidybert.corpus.token_shards import TokenCorpus, vocabulary_sha256
 from tidybert.errors import UsageError
 from tidybert.inference.loading import build_with_weights
-from tidybert.modeling.neighbours import attend_to_neighbours
-from tidybert.pretrained import is_size, model_directory
-from tidybert.tasks.pretraining import PretrainingModel, build_pretraining_model
+from tidybert.pretraining.cooccurrence import token_vectors
+from tidybert.pretraining.instance_options import InstanceOptions
+from tidybert.pretraining.neighbour_heads import attend_to_neighbours
+from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.pretraining_arguments import PretrainingArguments
 
 # Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
 _CORPUS_START_STD: Final = 0.05

@@ -6,13 +6,14 @@ from typing import Final
 import torch
 
 from tidybert.configuration import BertConfig
-from tidybert.data.pretraining_options import InstanceOptions, MaskingOptions
 from tidybert.errors import UsageError
-from tidybert.tasks.pretraining import PretrainingModel, longest_batch, loss_parts
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.micro_batch import largest_micro_batch
+from tidybert.pretraining.objectives import PretrainingModel, loss_parts
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, least_micro_batch
+from tidybert.pretraining.stream import longest_batch
 from tidybert.training.distributed import Processes
-from tidybert.training.micro_batch import largest_micro_batch
 from tidybert.training.precision import is_mixed
-from tidybert.training.pretraining_arguments import PretrainingArguments, least_micro_batch
 
 _MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
 # Dense bfloat16 operations a second, as NVIDIA states them; the first name that fits counts.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.metrics.bootstrap import Intervals
-from tidybert.reporting.training import TrainingHistory
+from tidybert.reporting.training_history import TrainingHistory
 
 
 class Judgement(Protocol):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tidybert.metrics.bootstrap import bootstrap
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.reporting.training import read_training_history
+from tidybert.reporting.training_history import read_training_history
 
 if TYPE_CHECKING:
     from tidybert.inference.predictor import Examination

@@ -12,11 +12,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from tidybert.checkpoints.files import atomic_write_text
+from tidybert.atomic_files import atomic_write_text
 from tidybert.reporting.drawing import Frame, Range, around, picture, short, ticks
 from tidybert.reporting.markup import Markup, join, tag
 from tidybert.reporting.pictures import Points, extremes, smooth_course, thinned
-from tidybert.reporting.training import TrainingHistory, read_training_history
+from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
 CURVES_FILE: Final = "curves.svg"
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tidybert.checkpoints.files import atomic_directory
+from tidybert.atomic_files import atomic_directory
 from tidybert.errors import UsageError
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation

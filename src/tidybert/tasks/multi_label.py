@@ -16,23 +16,23 @@ from torch.nn import functional
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.examples import TextExample, label_names
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import stratified_split
 from tidybert.errors import ConfigError, DataError
+from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.multi_label import (
+from tidybert.metrics.multi_label_scores import (
     DEFAULT_THRESHOLD,
     MultiLabelScorer,
     f1_thresholds,
     multi_label_metrics,
 )
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.labels import refuse_unknown
-from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.texts import TextTask, example_outputs, shown_text
+from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.text_task import TextTask, example_outputs, shown_text
+from tidybert.tasks.unknown_labels import refuse_unknown
 
 Floats = npt.NDArray[np.float64]
 

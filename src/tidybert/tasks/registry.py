@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.errors import ConfigError, UsageError
-from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Task
+from tidybert.tasks.task_options import TaskOptions
 
 AnyTask = Task[Any]
 
@@ -14,9 +14,9 @@ _TASKS: Final[dict[str, str | type[AnyTask]]] = {
     "classify": "tidybert.tasks.classification:Classification",
     "multi-label": "tidybert.tasks.multi_label:MultiLabelClassification",
     "regress": "tidybert.tasks.regression:Regression",
-    "choose": "tidybert.tasks.multiple_choice:MultipleChoice",
-    "answer": "tidybert.tasks.question_answering:QuestionAnswering",
-    "tag": "tidybert.tasks.tagging:Tagging",
+    "choose": "tidybert.tasks.choices.multiple_choice:MultipleChoice",
+    "answer": "tidybert.tasks.questions.question_answering:QuestionAnswering",
+    "tag": "tidybert.tasks.tags.tagging:Tagging",
 }
 _VARIANTS: Final = ("multi-label",)
 """Names that stand in tidybert.json, but that an option chooses and not a TASK."""

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.examples import TextExample, finite_number
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError
-from tidybert.metrics.regression import regression_metrics
+from tidybert.files.text_examples import TextExample, finite_number
+from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.options import TaskOptions
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.texts import TextTask, example_outputs, shown_text
+from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.text_task import TextTask, example_outputs, shown_text
 
 
 class Regression(TextTask):

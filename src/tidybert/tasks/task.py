@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from tidybert.checkpoints.directory import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport
-from tidybert.data.examples import ReadReport
 from tidybert.data.features import BatchTokenizer, Features
-from tidybert.data.options import ReadOptions
-from tidybert.tasks.options import TaskOptions
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.text_examples import ReadReport
+from tidybert.tasks.task_options import TaskOptions
 
 Outputs = Sequence[npt.NDArray[np.float32]]
 """What the model said of each of the features: its rows, as many as the task's ``unit`` makes."""

@@ -16,14 +16,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.catalog import model_directory
 from tidybert.errors import TextError, UsageError
-from tidybert.pretrained import model_directory
 from tidybert.tokenization import huggingface
 from tidybert.tokenization.basic import BasicTokenizer
-from tidybert.tokenization.block_encoder import BlockEncoder
-from tidybert.tokenization.chunk_cache import ChunkCache, chunks
 from tidybert.tokenization.decoding import join_pieces
 from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
+from tidybert.tokenization.fast.block_encoder import BlockEncoder
+from tidybert.tokenization.fast.chunk_cache import ChunkCache, chunks
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     MASK_TOKEN,

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from tidybert.data.batching import Batch, share_out
-from tidybert.modeling.dropout import drawing_from
-from tidybert.modeling.threads import map_on_threads
+from tidybert.modeling.kernels.dropout import drawing_from
+from tidybert.modeling.kernels.threads import map_on_threads
 
 # Every piece has gradients as large as the weights that are trained.
 _MOST_PIECES: Final = 4

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from tidybert.training.arguments import TrainingArguments
 from tidybert.training.muon import MuonAdamW, muon_matrices
+from tidybert.training.training_arguments import TrainingArguments
 
 
 def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:

@@ -23,14 +23,13 @@ from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, UsageError, WeightsError
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
-from tidybert.training.arguments import TrainingArguments
-from tidybert.training.frozen import FrozenStates
+from tidybert.training.frozen_states import FrozenStates
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
-from tidybert.training.log import MetricsLog
+from tidybert.training.metrics_log import MetricsLog
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
-from tidybert.training.state import (
+from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
     load_optimizer,
@@ -41,7 +40,8 @@ from tidybert.training.state import (
     write_best,
     write_checkpoint,
 )
-from tidybert.training.vocabulary import UsedVocabulary
+from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.used_vocabulary import UsedVocabulary
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 """The weighted sum of the batch's losses: each example's loss times its features' weight."""
@@ -263,7 +263,7 @@ class Trainer:
                 self._has_threads = False
                 self.note(
                     "the loss draws random numbers from PyTorch's own generator, so steps are not "
-                    "shared out among threads; tidybert.modeling.dropout would allow it"
+                    "shared out among threads; tidybert.modeling.kernels.dropout would allow it"
                 )
         part_loss = loss(self._batch(chosen))
         part_loss.backward()  # type: ignore[no-untyped-call]

@@ -1,1 +1,0 @@
-"""A corpus of text files into token shards, from which pre-training reads."""

@@ -1,0 +1,235 @@
+"""Tensors by name in files: safetensors, one or in shards, and a pickle only on request.
+
+A file of weights is untrusted input: nothing in it is run, and one that is truncated, lies about
+its offsets, points outside its directory or holds values that are not finite is a WeightsError.
+The formats are those of Hugging Face: model.safetensors, model.safetensors.index.json, and
+pytorch_model.bin with its own index.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tidybert.atomic_files import (
+    atomic_directory,
+    atomic_file,
+    atomic_write_bytes,
+    atomic_write_text,
+    file_sha256,
+    remove_partials,
+)
+from tidybert.configuration import read_json_object
+from tidybert.errors import ConfigError, WeightsError
+
+__all__ = [
+    "WEIGHTS_FILE",
+    "atomic_directory",
+    "atomic_file",
+    "atomic_write_bytes",
+    "atomic_write_text",
+    "check_finite",
+    "file_sha256",
+    "read_tensors",
+    "remove_partials",
+    "write_tensors",
+]
+
+WEIGHTS_FILE = "model.safetensors"
+PICKLE_FILE = "pytorch_model.bin"
+INDEX_SUFFIX = ".index.json"
+
+
+def read_tensors(
+    path: str | Path, *, allow_pickle: bool = False, dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
+    """Every tensor in the weights at ``path``, by the name it has there, on the CPU.
+
+    Args:
+        path: a directory, or one file: ``*.safetensors``, ``*.bin`` or an ``*.index.json``.  In a
+            directory model.safetensors comes first, then its index, then the pickles.
+        allow_pickle: read pytorch_model.bin too, and as nothing but tensors (``weights_only``).
+        dtype: convert floating tensors to this; None keeps each as stored (float32, float16,
+            bfloat16, ...).
+
+    Raises:
+        WeightsError: no weights there, or only a pickle without ``allow_pickle``; a file that is
+            missing, truncated or malformed; a shard outside the directory; a tensor in two shards
+            or in none; values that are not finite.
+    """
+    source = _weights_file(Path(path))
+    if source.name.endswith(INDEX_SUFFIX):
+        tensors = _read_shards(source, allow_pickle=allow_pickle)
+    else:
+        tensors = _read_file(source, allow_pickle=allow_pickle)
+    check_finite(tensors, str(source))
+    if dtype is None:
+        return tensors
+    return {
+        name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def write_tensors(
+    path: str | Path,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """Write ``tensors`` as one safetensors file that is whole or not there.
+
+    Args:
+        path: the file, or an existing directory for model.safetensors in it.
+        tensors: by name, of any dtype, shape and device; kept as they are.
+        metadata: strings by name for the file's header, beside ``format: pt``.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        WeightsError: the file cannot be written (no space, no permission).
+    """
+    path = Path(path)
+    target = path / WEIGHTS_FILE if path.is_dir() else path
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        with atomic_file(target) as partial:
+            # transformers refuses a file whose header does not say which framework wrote it.
+            save_file(_without_sharing(stored), partial, {"format": "pt", **(metadata or {})})
+            # The library makes its file readable by its owner alone; others of ours follow umask.
+            partial.chmod(0o666 & ~_umask())
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{target}: cannot be written: {error}") from error
+    return target
+
+
+def _umask() -> int:
+    """The permissions that this process takes from new files; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
+    """Raise a WeightsError that names each tensor with NaN or infinite values, and how many."""
+    damaged = []
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            # One-byte floats have no isfinite of their own.
+            values = tensor.float() if tensor.element_size() == 1 else tensor
+            # A sum is not finite if any value is not, and takes a fraction of a count's time; a
+            # sum of finite values that overflows is cleared by the count.
+            wide = torch.promote_types(values.dtype, torch.float32)
+            if torch.isfinite(values.sum(dtype=wide)):
+                continue
+            count = int((~torch.isfinite(values)).sum())
+            if count:
+                damaged.append(f"{name} ({count} of {tensor.numel()})")
+    if damaged:
+        shown = ", ".join(damaged[:5]) + (f" and {len(damaged) - 5} more" * (len(damaged) > 5))
+        raise WeightsError(
+            f"{source}: values that are not finite in {shown}; the run that wrote them diverged "
+            f"or the file is damaged"
+        )
+
+
+def _weights_file(path: Path) -> Path:
+    """The file that holds the weights at ``path``, or the index of its shards."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise WeightsError(f"{path}: no such file or directory")
+    for name in (WEIGHTS_FILE, PICKLE_FILE):
+        for candidate in (path / name, path / f"{name}{INDEX_SUFFIX}"):
+            if candidate.is_file():
+                return candidate
+    raise WeightsError(
+        f"{path}: no weights here; {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, on request, "
+        f"{PICKLE_FILE} was expected"
+    )
+
+
+def _read_shards(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
+    try:
+        weight_map = read_json_object(index).get("weight_map")
+    except ConfigError as error:
+        raise WeightsError(str(error)) from None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise WeightsError(f"{index}: no 'weight_map' from tensor names to shard files")
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(map(str, weight_map.values()))):
+        # A name with a folder in it could read any file of this user.
+        if Path(shard).name != shard or "\\" in shard:
+            raise WeightsError(f"{index}: shard {shard!r} is not a plain file name")
+        path = index.parent / shard
+        if not path.is_file():
+            raise WeightsError(f"{index}: shard {shard!r} is missing")
+        for name, tensor in _read_file(path, allow_pickle=allow_pickle).items():
+            if name in tensors:
+                raise WeightsError(f"{path}: tensor {name!r} stands in another shard too")
+            if weight_map.get(name, shard) != shard:
+                raise WeightsError(
+                    f"{path}: holds {name!r}, which {index.name} places in {weight_map[name]!r}"
+                )
+            tensors[name] = tensor
+    for name, shard in weight_map.items():
+        if name not in tensors:
+            raise WeightsError(f"{index}: tensor {name!r} is not in its shard {shard!r}")
+    return tensors
+
+
+def _read_file(path: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if not allow_pickle:
+        raise WeightsError(
+            f"{path} is a pickle, which can run code when it is read; if you trust its author "
+            f"read it with --allow-pickle (allow_pickle=True), or convert it to {WEIGHTS_FILE}"
+        )
+    return _read_pickle(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        # The library checks the header's length, every offset, and that they cover the file.
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, OverflowError, RuntimeError) as error:
+        raise WeightsError(
+            f"{path}: no readable safetensors file of {path.stat().st_size} bytes ({error}); it "
+            f"is truncated or damaged, copy or download it again"
+        ) from error
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    # What a damaged pickle raises depends on the byte that is damaged.
+    except Exception as error:
+        first_line = str(error).strip().splitlines()[:1]
+        raise WeightsError(
+            f"{path}: cannot be read as weights alone ({' '.join(first_line)})"
+        ) from error
+    if not isinstance(content, dict):
+        raise WeightsError(f"{path}: tensors by name were expected, not {type(content).__name__}")
+    for name, value in content.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            raise WeightsError(f"{path}: {name!r} is {type(value).__name__}, not a tensor")
+        if value.layout != torch.strided or value.is_quantized:
+            raise WeightsError(f"{path}: {name!r} is sparse or quantised, not a plain tensor")
+    return content
+
+
+def _without_sharing(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, each with memory of its own, as the safetensors library demands."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return apart

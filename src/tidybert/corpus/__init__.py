@@ -1,0 +1,1 @@
+"""Corpora: documents of any size, and the token shards that pre-training reads."""

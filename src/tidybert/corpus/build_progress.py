@@ -1,0 +1,158 @@
+"""Where a build is, on the disk: it goes on from there after a stop of any kind.
+
+progress.json says what the corpus is built from, how far the reading has come and how long each
+file was then; digests.bin has the hashes of the documents seen.  Both go when the corpus is
+finished.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self
+
+import numpy as np
+
+from tidybert.atomic_files import atomic_write_text, remove_partials
+from tidybert.corpus.documents import CorpusReport
+from tidybert.corpus.duplicates import DIGEST_BYTES, Digests
+from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import KEPT_PROBLEMS
+
+# Of a CorpusReport, what the corpus tells of its files.
+COUNTED: Final = (
+    "num_empty_documents",
+    "num_cut_documents",
+    "num_lossy_paragraphs",
+    "num_problems",
+)
+
+PROGRESS_FILE: Final = "progress.json"
+DIGESTS_FILE: Final = "digests.bin"
+
+
+@dataclass
+class Reading:
+    """How far the files have been read.
+
+    ``finished``: documents of each file that was read to its end.  ``in_file``: documents so far of
+    the one at hand.  ``num_duplicates``: how many of them all had come before.  ``counts``: what
+    else was found in the finished files, by the names of a CorpusReport.
+    """
+
+    finished: list[int] = field(default_factory=list)
+    in_file: int = 0
+    num_duplicates: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+
+    def end_file(self, report: CorpusReport) -> None:
+        """Note that the file at hand, which ``report`` tells of, was read to its end."""
+        self.finished.append(report.num_documents)
+        self.in_file = 0
+        for name in COUNTED:
+            self.counts[name] += getattr(report, name)
+
+
+@dataclass
+class Progress:
+    """Where a build is.
+
+    ``settings``: what it is built from.  ``num_digests``: documents whose hashes are kept.
+    ``num_without_tokens``: how many of those came out empty.  ``written``: for each
+    part, the documents of each file that are in it.  ``parts``: the writers' states.
+    """
+
+    settings: dict[str, Any]
+    reading: Reading = field(default_factory=Reading)
+    num_digests: int = 0
+    num_without_tokens: int = 0
+    written: dict[str, list[int]] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+
+
+def begin(directory: Path, settings: dict[str, Any]) -> Progress:
+    """Where an earlier run stopped, or the beginning, with an empty directory made for it.
+
+    Raises UsageError for a directory with other things in it or begun with other settings, and
+    DataError for a damaged progress.json.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    remove_partials(directory)
+    path = directory / PROGRESS_FILE
+    if not path.exists():
+        if any(directory.iterdir()):
+            raise UsageError(
+                f"--out {directory} is no corpus that was begun, and is not empty; name a new "
+                "directory"
+            )
+        progress = Progress(settings)
+        write_progress(directory, progress)
+        return progress
+    try:
+        content = json.loads(path.read_bytes())
+        progress = Progress(**{**content, "reading": Reading(**content["reading"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{path}: damaged ({error}); remove {directory} and build the corpus anew"
+        ) from error
+    other = [name for name in settings if settings[name] != progress.settings.get(name)]
+    if other:
+        raise UsageError(
+            f"--out {directory} holds a corpus begun with other settings ({', '.join(other)}); "
+            "give what was given then to go on with it, or name a new directory"
+        )
+    return progress
+
+
+def add_report(total: CorpusReport, one: CorpusReport) -> None:
+    """Add what was found in one file to what was found in all."""
+    for name in ("num_files", "num_documents", *COUNTED):
+        setattr(total, name, getattr(total, name) + getattr(one, name))
+    total.problems += one.problems[: KEPT_PROBLEMS - len(total.problems)]
+    total.empty_files += one.empty_files
+
+
+def write_progress(directory: Path, progress: Progress) -> None:
+    """Replace progress.json, whole."""
+    atomic_write_text(directory / PROGRESS_FILE, json.dumps(asdict(progress)) + "\n")
+
+
+class DigestLog:
+    """digests.bin: the hashes of the documents written so far, in order.
+
+    What stands behind the first ``num_digests`` is cut off.
+    """
+
+    def __init__(self, directory: Path, num_digests: int) -> None:
+        self._path = directory / DIGESTS_FILE
+        self._path.touch()
+        self._file: BinaryIO = self._path.open("r+b")
+        self._file.truncate(num_digests * DIGEST_BYTES)
+        self._file.seek(0, os.SEEK_END)
+        self.num_digests = num_digests
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self) -> Digests:
+        """All of them, as long as none was added."""
+        return np.fromfile(self._path, f"S{DIGEST_BYTES}")
+
+    def add(self, digests: Digests) -> None:
+        self._file.write(digests.tobytes())
+        self.num_digests += len(digests)
+
+    def sync(self) -> int:
+        """Wait until all are on the disk; returns how many there are."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self.num_digests
+
+
+def remove_progress(directory: Path) -> None:
+    """A finished corpus needs neither file."""
+    (directory / PROGRESS_FILE).unlink(missing_ok=True)
+    (directory / DIGESTS_FILE).unlink(missing_ok=True)

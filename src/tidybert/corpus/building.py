@@ -1,0 +1,318 @@
+"""Files of text into a corpus of token shards: ``tidybert build-corpus``.
+
+This process reads, unpacks and hashes; others split sentences and tokenise; this one writes, in the
+order of the files.  So the bytes are the same whatever the number of processes, and whether the
+build was stopped and begun again or not.
+
+A document whose text came before is left out and counted.  Which documents are held out follows
+from their text alone, so that training and held-out share none, in any order, and a text is on the
+same side in every corpus.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.atomic_files import atomic_write_text
+from tidybert.corpus.build_progress import (
+    DigestLog,
+    Progress,
+    Reading,
+    add_report,
+    begin,
+    remove_progress,
+    write_progress,
+)
+from tidybert.corpus.documents import (
+    CorpusOptions,
+    CorpusReport,
+    Document,
+    corpus_files,
+    read_documents,
+)
+from tidybert.corpus.duplicates import Digests, SeenDigests, digests_of, shares
+from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
+from tidybert.corpus.token_shards import (
+    MANIFEST_FILE,
+    PARTS,
+    Manifest,
+    is_corpus,
+    read_manifest,
+    vocabulary_sha256,
+)
+from tidybert.corpus.tokenizing import tokenize_in_order
+from tidybert.errors import DataError, UsageError
+from tidybert.tokenization import BertTokenizer
+
+BLOCK_CHARACTERS: Final = 1 << 20
+# Of short documents a block's objects take more memory than its characters.
+BLOCK_DOCUMENTS: Final = 5000
+SYNC_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Built:
+    """How far a build is.
+
+    ``bytes_read`` of ``total_bytes`` are of the files as they lie on the disk.  ``num_bytes`` are
+    of the texts in UTF-8, tokenised since this process began.
+    """
+
+    bytes_read: int
+    total_bytes: int
+    num_bytes: int
+    num_documents: int
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What goes with a block: the hashes of its documents and the numbers of their files (D,), and
+    where the reading was after it."""
+
+    digests: Digests
+    files: npt.NDArray[np.int64]
+    reading: Reading
+    bytes_read: int
+    num_bytes: int
+
+
+def build_corpus(
+    paths: Sequence[str | Path],
+    tokenizer: BertTokenizer,
+    directory: str | Path,
+    *,
+    options: CorpusOptions | None = None,
+    held_out: float = 0.005,
+    num_workers: int = 0,
+    max_shard_tokens: int = MAX_SHARD_TOKENS,
+    report: CorpusReport | None = None,
+    progress: Callable[[Built], None] = lambda built: None,
+) -> Manifest:
+    """Build a corpus directory, or go on with one that was begun; one that is finished is left.
+
+    held_out: share of the documents that go to the part held-out.  num_workers: processes that
+    tokenise, besides this one; 0 for none.  report: filled with what was found in the files.
+    progress: called after each block.
+
+    Raises UsageError for a directory with other things in it, or begun with other settings, and
+    DataError for what cannot be read.
+    """
+    if not 0.0 <= held_out < 1.0:
+        raise UsageError(f"--held-out {held_out:g}: expected a share from 0 to below 1")
+    directory = Path(directory)
+    files = corpus_files(paths)
+    options = options or CorpusOptions()
+    settings = {
+        "files": [[str(file), file.stat().st_size] for file in files],
+        "vocabulary": _describe(tokenizer),
+        "column": options.column,
+        "encoding": options.encoding,
+        "held_out": held_out,
+        "max_shard_tokens": max_shard_tokens,
+    }
+    if is_corpus(directory):
+        return _finished(directory, settings)
+    with ExitStack() as stack:
+        build = _Build(directory, files, tokenizer, options, begin(directory, settings), stack)
+        return build.run(num_workers, CorpusReport() if report is None else report, progress)
+
+
+class _Build:
+    """One run of a build: reads on, writes on, and says now and then where it is."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: Sequence[Path],
+        tokenizer: BertTokenizer,
+        options: CorpusOptions,
+        state: Progress,
+        stack: ExitStack,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._tokenizer = tokenizer
+        self._options = options
+        self._state = state
+        self._reading = state.reading
+        self._log = stack.enter_context(DigestLog(directory, state.num_digests))
+        self._seen = SeenDigests(self._log.read())
+        settings = state.settings
+        self._writers: dict[str, PartWriter] = {
+            part: stack.enter_context(
+                PartWriter(
+                    directory,
+                    part,
+                    np.dtype(settings["vocabulary"]["dtype"]),
+                    settings["max_shard_tokens"],
+                    state.parts.get(part),
+                )
+            )
+            for part in PARTS
+        }
+
+    def run(
+        self, num_workers: int, report: CorpusReport, progress: Callable[[Built], None]
+    ) -> Manifest:
+        self._tokenizer.save(self._directory)
+        total_bytes = sum(size for _, size in self._state.settings["files"])
+        synced = time.monotonic()
+        blocks = self._blocks(report)
+        for block, given in tokenize_in_order(blocks, self._tokenizer, num_workers):
+            self._write(block, given)
+            progress(
+                Built(
+                    bytes_read=given.bytes_read,
+                    total_bytes=total_bytes,
+                    num_bytes=given.num_bytes,
+                    num_documents=self._log.num_digests,
+                    num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
+                )
+            )
+            if time.monotonic() - synced > SYNC_SECONDS:
+                self._sync(given.reading)
+                synced = time.monotonic()
+        return self._finish(report)
+
+    def _blocks(self, report: CorpusReport) -> Iterator[tuple[list[Document], _Given]]:
+        """The documents that are new, in blocks."""
+        bytes_before, num_bytes = 0, 0
+        documents: list[Document] = []
+        files: list[int] = []
+        num_characters = 0
+
+        def block(bytes_read: int) -> tuple[list[Document], _Given]:
+            nonlocal documents, files, num_characters, num_bytes
+            digests, size = digests_of(documents)
+            num_bytes += size
+            is_new = self._seen.add(digests)
+            self._reading.num_duplicates += len(documents) - int(is_new.sum())
+            new = [documents[number] for number in np.flatnonzero(is_new)]
+            given = _Given(
+                digests[is_new],
+                np.array(files)[is_new],
+                deepcopy(self._reading),
+                bytes_read,
+                num_bytes,
+            )
+            documents, files, num_characters = [], [], 0
+            return new, given
+
+        for number, file in enumerate(self._files):
+            if number >= len(self._reading.finished):
+                of_file = CorpusReport()
+                for document in self._documents(file, of_file):
+                    documents.append(document)
+                    files.append(number)
+                    num_characters += sum(map(len, document))
+                    if num_characters >= BLOCK_CHARACTERS or len(documents) >= BLOCK_DOCUMENTS:
+                        yield block(bytes_before + of_file.bytes_read())
+                self._reading.end_file(of_file)
+                add_report(report, of_file)
+            bytes_before += file.stat().st_size
+        if documents:
+            yield block(bytes_before)
+
+    def _documents(self, file: Path, of_file: CorpusReport) -> Iterator[Document]:
+        """The documents of a file that no earlier run has written."""
+        written = self._reading.in_file
+        options = self._options
+        try:
+            for number, document in enumerate(
+                read_documents(
+                    [file],
+                    column=options.column,
+                    encoding=options.encoding,
+                    skip_bad_rows=options.skip_bad_rows,
+                    report=of_file,
+                ),
+                start=1,
+            ):
+                self._reading.in_file = number
+                if number > written:
+                    yield document
+        except DataError:
+            # A file without documents is no error where others have some.
+            if not of_file.empty_files:
+                raise
+
+    def _write(self, block: Block, given: _Given) -> None:
+        is_empty = block.document_sentences == 0
+        self._state.num_without_tokens += int(is_empty.sum())
+        is_held_out = shares(given.digests) < self._state.settings["held_out"]
+        for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
+            is_in &= ~is_empty
+            self._writers[part].add(block.chosen(is_in))
+            written = self._state.written.setdefault(part, [0] * len(self._files))
+            for file, count in zip(*np.unique(given.files[is_in], return_counts=True), strict=True):
+                written[file] += int(count)
+        self._log.add(given.digests)
+
+    def _sync(self, reading: Reading) -> None:
+        state = self._state
+        state.reading = reading
+        state.num_digests = self._log.sync()
+        state.parts = {part: writer.sync() for part, writer in self._writers.items()}
+        write_progress(self._directory, state)
+
+    def _finish(self, report: CorpusReport) -> Manifest:
+        reading = self._reading
+        if not sum(reading.finished):
+            raise DataError("\n".join(["the corpus holds no document", *report.lines()]))
+        settings = self._state.settings
+        manifest = Manifest(
+            settings=settings,
+            sources=[
+                {"file": file, "bytes": size, "documents": read, "train": train, "held-out": apart}
+                for (file, size), read, train, apart in zip(
+                    settings["files"],
+                    reading.finished,
+                    self._state.written["train"],
+                    self._state.written["held-out"],
+                    strict=True,
+                )
+            ],
+            counts={
+                "documents": sum(reading.finished),
+                "duplicates": reading.num_duplicates,
+                "without_tokens": self._state.num_without_tokens,
+                **reading.counts,
+            },
+            parts={part: writer.finish() for part, writer in self._writers.items()},
+        )
+        text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False)
+        atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
+        remove_progress(self._directory)
+        return manifest
+
+
+def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
+    """What settles the ids of a text."""
+    return {
+        "sha256": vocabulary_sha256(tokenizer.vocabulary),
+        "vocab_size": tokenizer.vocab_size,
+        "dtype": "<u2" if tokenizer.vocab_size <= 2**16 else "<u4",
+        "do_lower_case": tokenizer.do_lower_case,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
+    }
+
+
+def _finished(directory: Path, settings: dict[str, Any]) -> Manifest:
+    manifest = read_manifest(directory)
+    remove_progress(directory)
+    if manifest.settings != settings:
+        raise UsageError(
+            f"--out {directory} is a finished corpus of other files or settings; name a new "
+            "directory"
+        )
+    return manifest

@@ -1,0 +1,237 @@
+"""A corpus as a stream of documents: text, JSON lines or Parquet, of any size, in constant memory.
+
+Text has a blank line between documents, and a sentence or a paragraph a line, as for
+create_pretraining_data.py.  A row of JSON lines or Parquet is a document.  Nothing is dropped
+silently: a line that cannot be read is an error with file and line, or counted in the report.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
+from tidybert.errors import DataError
+from tidybert.files.columns import suggest
+from tidybert.files.formats import Line, Problem, decoded_lines
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.records import BLANK, json_line_rows, parquet_names, parquet_rows
+from tidybert.files.text_examples import SHOWN_PROBLEMS, count_of, json_type, text_problem
+
+__all__ = ["CorpusOptions", "CorpusReport", "Document", "corpus_files", "read_documents"]
+
+# A file without blank lines would otherwise be one document, held in memory as a whole.
+MAX_DOCUMENT_CHARACTERS: Final = 1 << 24
+KEPT_PROBLEMS: Final = 1000
+REPLACEMENT: Final = "\ufffd"
+
+#: The paragraphs of a document, or its lines: none blank, without white space around them.
+Document = list[str]
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """How a corpus is to be read; each field is the flag of the same name."""
+
+    column: str = "text"
+    """``--column``: key (JSON lines) or column (Parquet) of the text."""
+    encoding: str = "utf-8"
+    """``--encoding``: the encoding of text and JSON lines."""
+    skip_bad_rows: bool = False
+    """``--skip-bad-rows``: leave out lines that cannot be read, and say how many and which."""
+
+
+@dataclass
+class CorpusReport:
+    """What was read so far; complete when reading ends."""
+
+    num_files: int = 0
+    num_documents: int = 0
+    num_paragraphs: int = 0
+    num_characters: int = 0
+    num_empty_documents: int = 0
+    """Rows of JSON lines or Parquet whose text is blank."""
+    num_cut_documents: int = 0
+    """Documents of more than MAX_DOCUMENT_CHARACTERS, which come as several."""
+    num_lossy_paragraphs: int = 0
+    """Paragraphs with U+FFFD, which an earlier conversion put where it lost a character."""
+    num_problems: int = 0
+    """Lines or rows that cannot be read."""
+    problems: list[tuple[str, Problem]] = field(default_factory=list)
+    """The first of them with their files, at most 1,000."""
+    empty_files: list[str] = field(default_factory=list)
+    total_bytes: int = 0
+    """Of all files as they lie on the disk; set before the first document."""
+    finished_bytes: int = 0
+    """Of the files that are read to their ends."""
+    packed: BinaryIO | None = None
+    """The file that is being read."""
+
+    def bytes_read(self) -> int:
+        """How much of ``total_bytes`` has been read."""
+        return self.finished_bytes + (self.packed.tell() if self.packed else 0)
+
+    def lines(self) -> list[str]:
+        """What a reader should know, as plain text; nothing where all is well."""
+        lines = []
+        if self.empty_files:
+            more = len(self.empty_files) - 1
+            lines.append(
+                f"no document in {self.empty_files[0]}"
+                + (f" and {count_of(more, 'other file')}" if more else "")
+            )
+        if self.num_empty_documents:
+            lines.append(f"{count_of(self.num_empty_documents, 'row')} without text passed over")
+        if self.num_cut_documents:
+            lines.append(
+                f"{count_of(self.num_cut_documents, 'document')} of more than "
+                f"{MAX_DOCUMENT_CHARACTERS:,} characters, read as several; is there a blank line "
+                "between documents?"
+            )
+        if self.num_lossy_paragraphs:
+            lines.append(
+                f"{count_of(self.num_lossy_paragraphs, 'paragraph')} with U+FFFD, which stands for "
+                "characters lost before; was the text made with the wrong encoding?"
+            )
+        if self.num_problems:
+            lines.append(f"{count_of(self.num_problems, 'line')} skipped:")
+            lines += self.problem_lines()
+        return lines
+
+    def problem_lines(self) -> list[str]:
+        """The first problems, each with file and line, and how many more there are."""
+        shown = self.problems[:SHOWN_PROBLEMS]
+        lines = [f"  {path}:{problem.row}: {problem.message}" for path, problem in shown]
+        more = self.num_problems - len(shown)
+        return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def read_documents(
+    paths: Sequence[str | Path],
+    *,
+    column: str = "text",
+    encoding: str = "utf-8",
+    skip_bad_rows: bool = False,
+    report: CorpusReport | None = None,
+) -> Iterator[Document]:
+    """The documents of ``corpus_files(paths)``, in the files' order.
+
+    Without ``skip_bad_rows`` nothing of a file is yielded after its first bad line; the rest of it
+    is read to count them all.  ``report`` is filled on the way.
+
+    Raises DataError for a file that is missing, damaged or has bad lines, with file and line, and
+    for a corpus without any document; UsageError for an encoding or a format that is none.
+    """
+    ReadOptions(encoding=encoding)
+    report = CorpusReport() if report is None else report
+    files = corpus_files(paths)
+    report.total_bytes = sum(file.stat().st_size for file in files)
+    for file in files:
+        before, bad_before = report.num_documents, report.num_problems
+        for document in _documents(file, column, encoding, report):
+            if isinstance(document, Problem):
+                report.num_problems += 1
+                if len(report.problems) < KEPT_PROBLEMS:
+                    report.problems.append((str(file), document))
+            elif skip_bad_rows or report.num_problems == bad_before:
+                report.num_documents += 1
+                report.num_paragraphs += len(document)
+                report.num_characters += sum(map(len, document))
+                report.num_lossy_paragraphs += sum(REPLACEMENT in text for text in document)
+                yield document
+        report.packed = None
+        report.finished_bytes += file.stat().st_size
+        report.num_files += 1
+        if report.num_problems > bad_before and not skip_bad_rows:
+            head = f"{file}: {count_of(report.num_problems - bad_before, 'line')} cannot be read:"
+            advice = "Mend the file, or leave bad lines out with --skip-bad-rows"
+            raise DataError("\n".join([head, *report.problem_lines(), advice]))
+        if report.num_documents == before:
+            report.empty_files.append(str(file))
+    if not report.num_documents:
+        named = ", ".join(map(str, paths))
+        raise DataError("\n".join([f"{named}: the corpus holds no document", *report.lines()]))
+
+
+def _documents(
+    file: Path, column: str, encoding: str, report: CorpusReport
+) -> Iterator[Document | Problem]:
+    if corpus_format(file) == "parquet":
+        if column not in (names := parquet_names(str(file))):
+            raise DataError(f"{file}: {_no_column(column, names, 'column')}")
+        for row, value in parquet_rows(str(file), [column]):
+            yield from _row(row, cast(dict[str, object], value)[column], column, report)
+        return
+    with open_stored(file) as stored:
+        report.packed = stored.packed
+        lines = decoded_lines(stored.unpacked, encoding, str(file))
+        if corpus_format(file) == "jsonl":
+            yield from _json_documents(lines, column, str(file), report)
+        else:
+            yield from _text_documents(lines, report)
+
+
+def _text_documents(lines: Iterator[Line], report: CorpusReport) -> Iterator[Document | Problem]:
+    """Documents between blank lines; one too long for memory comes in parts."""
+    document: Document = []
+    length = 0
+    cut = False
+    for number, raw, problem in lines:
+        if problem:
+            yield Problem(number, problem)
+        elif text := raw.strip():
+            if length > MAX_DOCUMENT_CHARACTERS:
+                report.num_cut_documents += not cut
+                yield document
+                document, length, cut = [], 0, True
+            document.append(text)
+            length += len(text)
+        else:
+            if document:
+                yield document
+            document, length, cut = [], 0, False
+    if document:
+        yield document
+
+
+def _json_documents(
+    lines: Iterator[Line], column: str, path: str, report: CorpusReport
+) -> Iterator[Document | Problem]:
+    found = False
+    for entry in json_line_rows(lines):
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        number, value = entry
+        if value is BLANK:
+            continue
+        if not isinstance(value, dict):
+            yield Problem(number, f"{json_type(value)} where an object is expected")
+            continue
+        record = cast(dict[str, object], value)
+        if column in record:
+            found = True
+            yield from _row(number, record[column], column, report)
+        elif found:
+            yield Problem(number, _no_column(column, list(record), "key"))
+        else:
+            # Every row would say the same.
+            raise DataError(f"{path}:{number}: {_no_column(column, list(record), 'key')}")
+
+
+def _row(
+    number: int, text: object, column: str, report: CorpusReport
+) -> Iterator[Document | Problem]:
+    if problem := text_problem(column, text):
+        yield Problem(number, problem)
+        return
+    assert isinstance(text, str)
+    if document := [line for part in text.split("\n") if (line := part.strip())]:
+        yield document
+    else:
+        report.num_empty_documents += 1
+
+
+def _no_column(column: str, names: Sequence[str], kind: str) -> str:
+    seen = ", ".join(repr(name[:40]) for name in names[:20]) or "none at all"
+    return f"no {kind} {column!r} among {seen}{suggest(column, names)}; give --column"

@@ -1,0 +1,141 @@
+"""Which files a corpus is, and their bytes: plain, or packed with gzip, xz or Zstandard."""
+
+import io
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob, has_magic
+from gzip import BadGzipFile, GzipFile
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from tidybert.errors import DataError, UsageError
+from tidybert.files.formats import GZIP_MAGIC, os_reason
+from tidybert.files.read_options import SUFFIXES
+from tidybert.files.text_examples import count_of
+
+XZ_MAGIC: Final = b"\xfd7zXZ\x00"
+ZSTANDARD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+PACKED_SUFFIXES: Final = (".gz", ".xz", ".zst")
+CORPUS_FORMATS: Final = ("text", "jsonl", "parquet")
+# Large reads keep the unpacking library, which works outside Python's lock, busy.
+BUFFER_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An open file of a corpus: its bytes unpacked, and the file as it lies on the disk."""
+
+    unpacked: io.BufferedReader
+    packed: BinaryIO
+
+
+def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files of a corpus, each once, sorted by path whatever the order of ``paths``.
+
+    A path is a file, a folder (every file in it and below, hidden ones apart) or a glob (``**``
+    for any depth).  A file named outright, or by a glob, is text unless its suffix says otherwise;
+    in a folder, a suffix that is not known is an error, so that nothing odd becomes text unseen.
+
+    Raises DataError for a path where there is nothing, UsageError for a file of no corpus format.
+    """
+    if not paths:
+        raise UsageError("no corpus is named: give files, folders or globs")
+    found: set[Path] = set()
+    for path in paths:
+        found |= _files_of(path)
+    for file in found:
+        corpus_format(file)
+    return sorted(found, key=lambda file: file.parts)
+
+
+def corpus_format(path: Path) -> str:
+    """text, jsonl or parquet, by the suffix; UsageError for a table or a list."""
+    packed = path.suffix.lower() in PACKED_SUFFIXES
+    suffix = Path(path.stem).suffix.lower() if packed else path.suffix.lower()
+    known = SUFFIXES.get(suffix, "text")
+    if known not in CORPUS_FORMATS:
+        raise UsageError(
+            f"{path}: {known} is no format of a corpus; expected text with a blank line between "
+            "documents, JSON lines (.jsonl) or Parquet (.parquet)"
+        )
+    if packed and known == "parquet":
+        raise UsageError(f"{path}: Parquet is compressed within; unpack this file first")
+    return known
+
+
+@contextmanager
+def open_stored(path: Path) -> Iterator[Stored]:
+    """Open a file, unpacking what its first bytes say is gzip, xz or Zstandard.
+
+    Raises DataError for a missing file and for packed data that are damaged or cut short.
+    """
+    try:
+        with path.open("rb") as raw:
+            yield Stored(_unpacked(raw, path), raw)
+    except (EOFError, zlib.error, lzma.LZMAError, BadGzipFile) as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        # pyarrow's errors about what it unpacks have no number, those of the system have one.
+        if error.errno is None:
+            raise _damaged(path, error) from error
+        raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
+
+
+def _files_of(path: str | Path) -> set[Path]:
+    named = Path(path)
+    if named.is_file():
+        return {named}
+    if named.is_dir():
+        inside = {file for file in named.rglob("*") if file.is_file() and not _hidden(file, named)}
+        if not inside:
+            raise DataError(f"{path}: the folder holds no file")
+        odd = sorted(file for file in inside if not _is_plain(file))
+        if odd:
+            raise UsageError(
+                f"{path}: {count_of(len(odd), 'file')} with a suffix that is not known, the first "
+                f"being {odd[0]}; name the files to read, as in '{named / '*.txt'}'"
+            )
+        return inside
+    if has_magic(str(path)):
+        # Path.glob takes no pattern that begins at the root.
+        matched = {Path(name) for name in glob(str(path), recursive=True)}  # noqa: PTH207
+        files = {file for file in matched if file.is_file()}
+        if not files:
+            raise DataError(f"{path}: no file matches")
+        return files
+    raise DataError(f"{path}: no such file or folder")
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _is_plain(file: Path) -> bool:
+    """Whether the suffix is one of a corpus, or there is none, as in WikiExtractor's wiki_00."""
+    stem = Path(file.stem) if file.suffix.lower() in PACKED_SUFFIXES else file
+    return not stem.suffix or SUFFIXES.get(stem.suffix.lower()) in CORPUS_FORMATS
+
+
+def _unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
+    head = raw.peek(len(XZ_MAGIC))
+    suffix = path.suffix.lower()
+    stream: Any = None
+    if head.startswith(XZ_MAGIC) or suffix == ".xz":
+        stream = lzma.LZMAFile(raw)  # noqa: SIM115
+    elif head.startswith(GZIP_MAGIC) or suffix == ".gz":
+        stream = GzipFile(fileobj=raw)
+    elif head.startswith(ZSTANDARD_MAGIC) or suffix == ".zst":
+        # Python has a reader of its own only from 3.14 on.
+        from pyarrow import CompressedInputStream
+
+        stream = CompressedInputStream(raw, "zstd")
+    return raw if stream is None else io.BufferedReader(cast(Any, stream), BUFFER_BYTES)
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path}: the packed data are damaged or cut short ({error}); copy the file again"
+    )

@@ -1,0 +1,162 @@
+"""Writes one part of a corpus, shard after shard, so that a kill costs what came since a sync.
+
+Files only grow; what ``state`` says after a ``sync`` is on the disk, and a writer that is given
+that state again cuts off whatever came later.
+"""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.atomic_files import file_sha256
+from tidybert.corpus.token_shards import Part, Shard
+
+SUFFIXES: Final = ("tokens", "sentences", "documents")
+MAX_SHARD_TOKENS: Final = 2**27
+
+
+@dataclass(frozen=True)
+class Block:
+    """Documents as ids: ids (T,), tokens of each sentence (S,), sentences of each document (D,)."""
+
+    ids: npt.NDArray[Any]
+    sentence_lengths: npt.NDArray[np.int64]
+    document_sentences: npt.NDArray[np.int64]
+
+    def document_lengths(self) -> npt.NDArray[np.int64]:
+        """(D,): tokens of each document."""
+        ends = np.cumsum(self.sentence_lengths, dtype=np.int64)
+        return np.diff(np.append(0, ends)[np.cumsum(self.document_sentences)], prepend=0)
+
+    def chosen(self, documents: npt.NDArray[np.bool_]) -> "Block":
+        """The block of some of the documents, named by a mask (D,)."""
+        sentences = np.repeat(documents, self.document_sentences)
+        return Block(
+            self.ids[np.repeat(sentences, self.sentence_lengths)],
+            self.sentence_lengths[sentences],
+            self.document_sentences[documents],
+        )
+
+
+class PartWriter:
+    """Appends documents to the shards of a part; a shard ends with the document that fills it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        part: Part,
+        dtype: np.dtype[Any],
+        max_shard_tokens: int = MAX_SHARD_TOKENS,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._part = part
+        self._dtype = dtype
+        self._max_shard_tokens = max_shard_tokens
+        state = state or {"shards": [], "open": None}
+        self.shards = [Shard(**shard) for shard in state["shards"]]
+        self._open: Shard | None = None
+        self._files: dict[str, BinaryIO] = {}
+        kept = {f"{shard.name}.{suffix}" for shard in self.shards for suffix in SUFFIXES}
+        if state["open"]:
+            self._open = Shard(**state["open"])
+            kept |= {f"{self._open.name}.{suffix}" for suffix in SUFFIXES}
+        for path in directory.glob(f"{part}-*"):
+            if path.name not in kept:
+                path.unlink()
+        if self._open:
+            for suffix, size in self._open.sizes(dtype.itemsize).items():
+                self._files[suffix] = file = (directory / f"{self._open.name}.{suffix}").open("r+b")
+                file.truncate(size)
+                file.seek(size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    @property
+    def num_tokens(self) -> int:
+        """Of all shards so far."""
+        written = [*self.shards, *([self._open] if self._open else [])]
+        return sum(shard.num_tokens for shard in written)
+
+    def add(self, block: Block) -> None:
+        """Append documents, in order, none of them empty."""
+        lengths = np.cumsum(block.document_lengths())
+        sentences = np.cumsum(block.document_sentences)
+        token = sentence = document = 0
+        while document < len(lengths):
+            shard = self._open or self._begin()
+            room = self._max_shard_tokens - shard.num_tokens
+            end = int(np.searchsorted(lengths, token + room)) + 1
+            end = min(end, len(lengths))
+            last_token, last_sentence = int(lengths[end - 1]), int(sentences[end - 1])
+            self._append(
+                shard,
+                Block(
+                    block.ids[token:last_token],
+                    block.sentence_lengths[sentence:last_sentence],
+                    block.document_sentences[document:end],
+                ),
+            )
+            token, sentence, document = last_token, last_sentence, end
+
+    def sync(self) -> dict[str, Any]:
+        """Wait until all is on the disk, and return the state from which a writer goes on."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        return {
+            "shards": [asdict(shard) for shard in self.shards],
+            "open": self._open and asdict(self._open),
+        }
+
+    def finish(self) -> list[Shard]:
+        """End the last shard; returns all."""
+        if self._open:
+            self._end()
+        return self.shards
+
+    def _begin(self) -> Shard:
+        name = f"{self._part}-{len(self.shards):05}"
+        for suffix in SUFFIXES:
+            self._files[suffix] = (self._directory / f"{name}.{suffix}").open("wb")
+        for suffix in ("sentences", "documents"):
+            self._files[suffix].write(np.zeros(1, "<u4").tobytes())
+        self._open = Shard(name, 0, 0, 0, {})
+        return self._open
+
+    def _append(self, shard: Shard, block: Block) -> None:
+        sentences = shard.num_tokens + np.cumsum(block.sentence_lengths)
+        documents = shard.num_sentences + np.cumsum(block.document_sentences)
+        assert sentences[-1] < 2**32, "a document of billions of tokens"
+        self._files["tokens"].write(block.ids.astype(self._dtype, copy=False).tobytes())
+        self._files["sentences"].write(sentences.astype("<u4").tobytes())
+        self._files["documents"].write(documents.astype("<u4").tobytes())
+        self._open = Shard(
+            shard.name,
+            shard.num_documents + len(documents),
+            int(documents[-1]),
+            int(sentences[-1]),
+            {},
+        )
+        if self._open.num_tokens >= self._max_shard_tokens:
+            self._end()
+
+    def _end(self) -> None:
+        assert self._open is not None
+        self.sync()
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+        name = self._open.name
+        digests = {suffix: file_sha256(self._directory / f"{name}.{suffix}") for suffix in SUFFIXES}
+        self.shards.append(Shard(**{**asdict(self._open), "sha256": digests}))
+        self._open = None

@@ -1,0 +1,101 @@
+"""Documents to ids, in spawned processes or in this one, in the order given."""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tidybert.corpus.documents import Document
+from tidybert.corpus.sentences import split_sentences
+from tidybert.corpus.shard_writer import Block
+from tidybert.errors import DataError
+from tidybert.tokenization import BertTokenizer
+
+Given = TypeVar("Given")
+
+# Blocks at work or waiting, for each process: enough that none is ever idle.
+_AHEAD = 3
+
+_tokenizer: BertTokenizer
+
+
+def tokenized(documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
+    """Documents split into sentences and sentences into ids; sentences without tokens fall out."""
+    sentences: list[str] = []
+    ends = []
+    for document in documents:
+        for paragraph in document:
+            sentences += split_sentences(paragraph)
+        ends.append(len(sentences))
+    ids, lengths = tokenizer.encode_block(sentences, add_special_tokens=False)
+    is_kept = lengths > 0
+    kept = np.concatenate([[0], np.cumsum(is_kept)])
+    return Block(ids, lengths[is_kept], np.diff(kept[ends], prepend=0))
+
+
+def tokenize_in_order(
+    blocks: Iterable[tuple[Sequence[Document], Given]],
+    tokenizer: BertTokenizer,
+    num_workers: int,
+) -> Iterator[tuple[Block, Given]]:
+    """Tokenise blocks of documents, each with something of the caller's that comes back with it.
+
+    With ``num_workers`` 0 all is done in this process.  Raises DataError where a process is killed.
+    """
+    if not num_workers:
+        for documents, given in blocks:
+            yield tokenized(documents, tokenizer), given
+        return
+    pool = ProcessPoolExecutor(
+        num_workers,
+        mp_context=get_context("spawn"),
+        initializer=_begin_work,
+        initargs=(tokenizer,),
+    )
+    waiting: deque[tuple[Future[Block], Given]] = deque()
+    try:
+        for documents, given in blocks:
+            waiting.append((pool.submit(_work, documents), given))
+            if len(waiting) > _AHEAD * num_workers:
+                yield _next(waiting)
+        while waiting:
+            yield _next(waiting)
+    except BrokenProcessPool as error:
+        raise DataError(
+            "a process that tokenised was killed, perhaps for want of memory; run the same command "
+            "again, and it goes on where it was, with fewer --workers if need be"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _next(waiting: deque[tuple[Future[Block], Any]]) -> tuple[Block, Any]:
+    future, given = waiting.popleft()
+    return future.result(), given
+
+
+def _begin_work(tokenizer: BertTokenizer) -> None:
+    global _tokenizer
+    _tokenizer = tokenizer
+    # Ctrl-C reaches every process; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would otherwise wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _work(documents: Sequence[Document]) -> Block:
+    return tokenized(documents, _tokenizer)

@@ -1,0 +1,138 @@
+"""What the estimators of texts and pairs share: reading X and y, long texts, a row a text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from tidybert.data.long_texts import LongTexts
+from tidybert.errors import DataError
+from tidybert.estimators.base import BertEstimator
+from tidybert.estimators.checked_inputs import Text, check_width, read_texts, read_weights
+from tidybert.estimators.messages import as_in_python, warn_of_truncation
+from tidybert.files.text_examples import TextExample
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.regression import Regression
+from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.text_task import example_outputs
+
+
+class TextEstimator(BertEstimator):
+    """Base of the estimators whose X are texts or pairs; see BertClassifier for the parameters."""
+
+    task_: Classification | MultiLabelClassification | Regression
+
+    def __init__(
+        self,
+        model: str | Path = "minilm",
+        *,
+        vocab: str | Path | None = None,
+        max_seq_length: int = 128,
+        long: str = "truncate",
+        doc_stride: int | None = None,
+        num_train_epochs: float = 3.0,
+        max_steps: int | None = None,
+        train_batch_size: int = 32,
+        tokens_per_batch: int = 4096,
+        learning_rate: float = 5e-5,
+        warmup_proportion: float = 0.1,
+        weight_decay: float = 0.01,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_epsilon: float = 1e-6,
+        max_grad_norm: float = 1.0,
+        seed: int = 42,
+        validation_fraction: float = 0.0,
+        eval_steps: int | None = None,
+        early_stopping_patience: int | None = None,
+        freeze_layers: int = 0,
+        freeze_embeddings: bool = False,
+        precision: str = "auto",
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            model,
+            vocab=vocab,
+            max_seq_length=max_seq_length,
+            doc_stride=doc_stride,
+            num_train_epochs=num_train_epochs,
+            max_steps=max_steps,
+            train_batch_size=train_batch_size,
+            tokens_per_batch=tokens_per_batch,
+            learning_rate=learning_rate,
+            warmup_proportion=warmup_proportion,
+            weight_decay=weight_decay,
+            adam_beta1=adam_beta1,
+            adam_beta2=adam_beta2,
+            adam_epsilon=adam_epsilon,
+            max_grad_norm=max_grad_norm,
+            seed=seed,
+            validation_fraction=validation_fraction,
+            eval_steps=eval_steps,
+            early_stopping_patience=early_stopping_patience,
+            freeze_layers=freeze_layers,
+            freeze_embeddings=freeze_embeddings,
+            precision=precision,
+            device=device,
+            verbose=verbose,
+        )
+        self.long = long
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[list[Text], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """The texts, the places of those with a weight above 0, and the weights of these.
+
+        Of y only that it is there is checked.
+        """
+        texts = read_texts(X)
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        weights = read_weights(sample_weight, len(texts))
+        kept = np.flatnonzero(weights)
+        return texts, kept, weights[kept]
+
+    def _finetune(
+        self, task: AnyTask, examples: Sequence[TextExample], weights: npt.NDArray[np.float64]
+    ) -> Self:
+        """Train on texts, and set the fitted attributes."""
+        self._train(task, examples, weights)
+        self.n_features_in_ = 1 if examples[0].text_pair is None else 2
+        return self
+
+    def _long_texts(self) -> LongTexts:
+        """What ``long`` and ``doc_stride`` ask for; UsageError for values that are unknown."""
+        with as_in_python():
+            options = TaskOptions(long=self.long, doc_stride=self.doc_stride)
+            return LongTexts.from_options(options.long, options.doc_stride)
+
+    def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
+        """The model's outputs for each example, (n, C), in order."""
+        check_is_fitted(self)
+        texts = read_texts(X)
+        expected = getattr(self, "n_features_in_", len(texts[0]))
+        check_width(texts, expected, type(self).__name__)
+        features, outputs = self._run([example_of(*each) for each in enumerate(texts)])
+        truncated = {one.example: one.num_tokens for one in features if one.truncated}
+        mode = self.task_.long_texts.mode
+        warn_of_truncation([*truncated.values()], len(texts), self.max_seq_length_, mode)
+        return example_outputs(outputs, features)
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        self.long = self.task_.long_texts.mode
+        self.doc_stride = self.task_.long_texts.doc_stride
+
+
+def example_of(
+    place: int, text: Text, label: str | None = None, labels: tuple[str, ...] | None = None
+) -> TextExample:
+    """The example at a place of X, whose row is that place."""
+    return TextExample(text[0], text[1] if len(text) == 2 else None, label, place, labels)

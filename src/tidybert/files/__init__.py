@@ -1,0 +1,1 @@
+"""Files of labelled texts: formats, rows, columns, and the examples they hold."""

@@ -1,0 +1,313 @@
+"""From labelled examples to a trained model, and to a finished RUN on disk.
+
+The shell and the scikit-learn estimators both end up here.  config, then build, then train.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from tidybert.catalog import is_size, model_directory
+from tidybert.checkpoints.model_directory import (
+    ModelMetadata,
+    save_model_directory,
+)
+from tidybert.configuration import BertConfig
+from tidybert.data.checks import DataReport
+from tidybert.data.features import Features
+from tidybert.errors import ConfigError, UsageError, WeightsError
+from tidybert.inference.forward import run_features
+from tidybert.inference.loading import (
+    build_with_weights,
+    load_tokenizer,
+    read_finished,
+    to_device,
+)
+from tidybert.modeling.heads import reorder_labels
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.task import Outputs
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.run_checkpoints import checkpoints_directory
+from tidybert.training.run_directory import check_run, write_arguments
+from tidybert.training.trainer import StepReport, Trainer, TrainingResult
+from tidybert.training.training_arguments import TrainingArguments
+
+_FIRST_EXAMPLES: Final = 100
+
+
+@dataclass(frozen=True)
+class FinetunedModel:
+    """What fine-tuning made: a model in evaluation mode, and how it came about.
+
+    ``collapsed`` is the one answer that it gives to all of dev, where that has several.
+    """
+
+    task: AnyTask
+    model: nn.Module
+    tokenizer: BertTokenizer
+    config: BertConfig
+    max_seq_length: int
+    result: TrainingResult
+    collapsed: str | None = None
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told what: lines of text, what the data are like, each step, each evaluation."""
+
+    note: Callable[[str], None] = lambda _line: None
+    data: Callable[[DataReport], None] = lambda _report: None
+    step: Callable[[StepReport], None] | None = None
+    metrics: Callable[[int, dict[str, Any]], None] | None = None
+
+
+def finetune(
+    task: AnyTask,
+    model: str | Path,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
+    arguments: TrainingArguments,
+    *,
+    max_seq_length: int = 128,
+    vocab: str | Path | None = None,
+    run: Path | None = None,
+    resume: bool = False,
+    new_head: bool = False,
+    device: str = "auto",
+    allow_pickle: bool = False,
+    example_weights: Sequence[float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    callbacks: Callbacks | None = None,
+) -> FinetunedModel:
+    """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
+
+    Args:
+        model: a MODEL.  A size (``mini``) has random weights and needs ``vocab``.
+        dev: None trains without looking: the last weights are kept.
+        max_seq_length: tokens an example is cut to, special tokens counted.
+        vocab: a MODEL whose vocabulary is used; only with a size.
+        run: the directory to write; None keeps everything in memory.
+        resume: go on from the last checkpoint in ``run``.
+        new_head: draw the head's weights though ``model`` was trained for this task and these
+            labels; without it such a model's head is trained further.
+        example_weights: one a training example, its share in the loss.
+        settings: what else arguments.json is to hold.
+
+    Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
+    TrainingInterrupted once a checkpoint is written.
+    """
+    callbacks = callbacks or Callbacks()
+    if run is not None:
+        check_run(run, resume)
+    # A new head's initial weights follow from the seed alone.
+    torch.manual_seed(arguments.seed)
+    config, tokenizer, origin = model_sources(model, vocab)
+    if max_seq_length > config.max_position_embeddings:
+        raise UsageError(
+            f"--max-seq-length is {max_seq_length}, but the model has positions for "
+            f"{config.max_position_embeddings} tokens"
+        )
+    if arguments.early_stopping_patience is not None and not dev:
+        raise UsageError(
+            "--early-stopping-patience needs examples that tell when to stop: give --dev"
+        )
+    head_labels = (
+        _labels_of_head(origin, task, callbacks.note)
+        if origin is not None and not new_head
+        else None
+    )
+    keep_head = head_labels is not None
+    if origin is None:
+        network = task.build_model(config)
+        callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+    else:
+        network, report = build_with_weights(
+            task.build_model, config, origin, new_head=not keep_head, allow_pickle=allow_pickle
+        )
+        callbacks.note(report.summary())
+        keep_head = keep_head and not report.new
+        if keep_head and head_labels:
+            reorder_labels(network, [head_labels.index(name) for name in task.label_names or ()])
+    train_features = task.features(train, tokenizer, max_seq_length)
+    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
+    checked = task.check(train, dev, train_features, dev_features, max_seq_length)
+    checked.raise_on_errors()
+    for line in checked.lines():
+        callbacks.note(line)
+    callbacks.data(checked)
+    task.add_labels(train_features, train)
+    task.add_labels(dev_features, dev or ())
+    if example_weights is not None:
+        if len(example_weights) != len(train):
+            raise ValueError(f"{len(example_weights)} weights were given for {len(train)} examples")
+        for one in train_features:
+            one.weight *= float(example_weights[one.example])
+    if not keep_head:
+        task.start(network, train_features)
+    to_device(network, device)
+    trainer = Trainer(
+        network,
+        train_features,
+        task.loss,
+        arguments,
+        evaluate=(
+            lambda each: task.metrics(run_features(task, each, dev_features), dev_features, dev)
+        )
+        if dev
+        else None,
+        metric=task.metric,
+        run=run,
+        fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
+        report=callbacks.step,
+        report_metrics=callbacks.metrics,
+        note=callbacks.note,
+    )
+    if resume and run is not None:
+        for line in trainer.resume():
+            callbacks.note(line)
+        step = trainer.state.step
+        callbacks.note(
+            f"resuming after step {step} of {trainer.num_steps}"
+            if step
+            else f"no checkpoint to resume from in {run}: starting at step 1"
+        )
+    if run is not None:
+        write_arguments(
+            run,
+            {
+                "task": task.name,
+                "model": str(model),
+                "max_seq_length": max_seq_length,
+                **(settings or {}),
+                **arguments.to_dict(),
+            },
+        )
+    result = trainer.train()
+    collapsed = None
+    if dev:
+        # Temperature and thresholds change what is measured, so it is measured once more.
+        outputs = run_features(task, network, dev_features)
+        task = task.calibrated(outputs, dev_features, dev)
+        result.metrics = task.metrics(outputs, dev_features, dev)
+        collapsed = collapsed_to(task, outputs, dev_features, dev)
+    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, collapsed)
+    if run is not None:
+        save(finished, run)
+        # The best weights now stand at the RUN's root.
+        shutil.rmtree(checkpoints_directory(run) / "best", ignore_errors=True)
+    return finished
+
+
+def collapsed_to(
+    task: AnyTask, outputs: Outputs, features: Sequence[Features], examples: Sequence[Any]
+) -> str | None:
+    """The answer that every example is given, as a report shows it, where several are right."""
+    # Hardly ever are the first ones alike, and to judge ten thousand questions takes half a minute.
+    for count in (_FIRST_EXAMPLES, len(examples)):
+        size = sum(one.example < count for one in features)
+        judged = task.judgements(outputs[:size], features[:size], examples[:count])
+        if len({each.predicted for each in judged}) > 1:
+            return None
+    return judged[0].predicted if len({each.expected for each in judged}) > 1 else None
+
+
+def save(finished: FinetunedModel, directory: Path) -> None:
+    """Write a fine-tuned model as a MODEL directory, which transformers opens too."""
+    save_model_directory(
+        directory,
+        model_state=finished.model.state_dict(),
+        config=finished.config,
+        tokenizer=finished.tokenizer,
+        metadata=ModelMetadata(
+            task=finished.task.name,
+            label_names=finished.task.label_names,
+            max_seq_length=finished.max_seq_length,
+            settings=finished.task.settings(),
+            metrics=finished.result.metrics,
+        ),
+        architecture=finished.task.architecture,
+        problem_type=finished.task.problem_type,
+    )
+
+
+def model_sources(
+    model: str | Path, vocab: str | Path | None
+) -> tuple[BertConfig, BertTokenizer, Path | None]:
+    """Configuration, tokenizer, and the directory of the weights (None for random ones).
+
+    Raises UsageError for a size without a vocabulary, and the reverse.
+    """
+    if is_size(model):
+        if vocab is None:
+            raise UsageError(
+                f"{model} is a size with random weights and has no vocabulary: name one with "
+                "--vocab MODEL"
+            )
+        tokenizer = BertTokenizer.from_pretrained(vocab)
+        return BertConfig.from_name(str(model), vocab_size=tokenizer.vocab_size), tokenizer, None
+    if vocab is not None:
+        raise UsageError(f"--vocab goes with a size (mini, …); {model} has a vocabulary of its own")
+    directory = model_directory(model)
+    config = BertConfig.from_file(directory / "config.json")
+    return config, load_tokenizer(directory, config), directory
+
+
+def _labels_of_head(
+    origin: Path, task: AnyTask, note: Callable[[str], None]
+) -> tuple[str, ...] | None:
+    """The labels, in their order, of a head that was trained for this task and its labels.
+
+    () where the task has no labels, None where there is no such head.  Says what it found of a head
+    for the task.
+    """
+    try:
+        found = read_finished(origin)
+    except (ConfigError, WeightsError):
+        # A head that nobody can name is none to go on with; the encoder's files are checked later.
+        return None
+    if found.task != task.name:
+        return None
+    names, needed = found.label_names or (), task.label_names or ()
+    if len(names) != len(needed) or set(names) != set(needed):
+        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        note(f"{origin}: its head has other labels ({shown}): a new one is drawn")
+        return None
+    note(f"{origin}: its head is trained further, as the task is the same; --new-head draws one")
+    return tuple(names)
+
+
+def _fingerprint(
+    task: AnyTask,
+    model: nn.Module,
+    train: Sequence[Features],
+    dev: Sequence[Features],
+    arguments: TrainingArguments,
+) -> str:
+    """A hash of all that decides a run's course: arguments, data and the first weights.
+
+    How often it is saved and logged is left out.
+    """
+    course = {
+        name: value
+        for name, value in arguments.to_dict().items()
+        if not name.startswith(("save_", "logging_"))
+    }
+    digest = hashlib.sha256(json.dumps([task.name, task.label_names, course]).encode())
+    for features in (train, dev):
+        digest.update(f"{len(features)} examples".encode())
+        for one in features:
+            digest.update(one.input_ids.tobytes())
+            digest.update(
+                repr((one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)).encode()
+            )
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

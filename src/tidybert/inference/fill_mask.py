@@ -1,0 +1,171 @@
+"""Fill-mask: what the masked-LM head says of each [MASK] in a text (paper 3.1, task 1)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from tidybert.data.batching import Batch
+from tidybert.errors import DataError, UsageError
+from tidybert.inference.forward import in_chunks, run_batches
+from tidybert.inference.loading import load_with_head, to_device
+from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
+from tidybert.modeling.heads import BertForMaskedLM
+from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
+
+TOP_K: Final = 5
+# Each [MASK] has a probability for every word of the vocabulary, which are held for so many texts.
+_CHUNK: Final = 64
+
+
+class MaskFiller:
+    """A pre-trained model that fills in the [MASK]s of texts.
+
+    Args:
+        model: a MODEL with a masked-LM head.
+        device: auto, cpu, cuda or cuda:N.
+        allow_pickle: read a pickle's weights where there is no safetensors file.
+
+    Raises what ``load`` raises, and WeightsError where the weights have no such head.
+    """
+
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", allow_pickle: bool = False
+    ) -> None:
+        self.model, self.tokenizer = load_with_head(
+            BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
+        )
+        self.device = to_device(self.model, device)
+        self.max_seq_length = fitting_length(self.model.config, None)
+
+    def fill(
+        self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The likeliest words for each [MASK] of each text, in order.
+
+        Each answer is {"text", "filled", "masks"}: the text with the likeliest word at every
+        [MASK], and of each {"start", "end", "words"}, where it stands and {"word", "probability",
+        "text"} of each word, the text with it in this one place.
+
+        Args:
+            texts: in which [MASK], so written, is the special token.
+            top_k: how many words; None for 5, or all of ``among``.
+            among: the only words to choose from.  Probabilities are those among all words.
+
+        Raises DataError for a text without [MASK], or with more tokens than the model has positions
+        for; UsageError for a word that is not one piece of the vocabulary.
+        """
+        check_texts(texts)
+        ids = None if among is None else self._ids_of(among)
+        limit = self.tokenizer.vocab_size if ids is None else len(ids)
+        if top_k is None:
+            top_k = min(TOP_K, limit) if ids is None else limit
+        if not 1 <= top_k <= limit:
+            raise UsageError(f"--top-k is {top_k}: expected 1 to {limit}, the words there are")
+        encodings = [self._encoded(text, number) for number, text in enumerate(texts, start=1)]
+        probabilities = self._probabilities(encodings)
+        return [
+            self._answer(text, self._spans(encoding), each, ids, top_k)
+            for text, encoding, each in zip(texts, encodings, probabilities, strict=True)
+        ]
+
+    def _ids_of(self, words: Sequence[str]) -> list[int]:
+        """The id of each word, as the vocabulary has it or as the tokenizer spells it."""
+        if isinstance(words, str) or not words:
+            raise DataError(f"among is {words!r}: expected a list of words")
+        found: dict[int, str] = {}
+        for word in words:
+            known = word in self.tokenizer.vocabulary
+            pieces = [word] if known else self.tokenizer.tokenize(word)
+            if pieces == [UNK_TOKEN]:
+                raise UsageError(f"--among: the vocabulary has no word {word!r}")
+            if len(pieces) != 1:
+                raise UsageError(
+                    f"--among: {word!r} is {len(pieces)} pieces of the vocabulary"
+                    f"{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] stands for one"
+                )
+            (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
+            if index in found:
+                raise UsageError(f"--among: {found[index]!r} and {word!r} are one word")
+            found[index] = word
+        return list(found)
+
+    def _encoded(self, text: str, number: int) -> Encoding:
+        encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
+        if self.tokenizer.mask_token_id not in encoding.input_ids:
+            raise DataError(
+                f"text {number}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, where a "
+                "word is to be filled in"
+            )
+        if len(encoding) > self.max_seq_length:
+            raise DataError(
+                f"text {number}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
+                f"positions for {self.max_seq_length}: shorten it (cutting it here could lose a "
+                f"{MASK_TOKEN})"
+            )
+        return encoding
+
+    def _spans(self, encoding: Encoding) -> list[Span]:
+        """Where each [MASK] stands in its text."""
+        return [
+            span
+            for span, index in zip(encoding.offset_mapping, encoding.input_ids, strict=True)
+            if index == self.tokenizer.mask_token_id
+        ]
+
+    def _probabilities(self, encodings: Sequence[Encoding]) -> Iterator[npt.NDArray[np.float32]]:
+        """(M, V) of each text, over the words that the tokenizer knows."""
+
+        def outputs(batch: Batch) -> Tensor:
+            masked = (batch.rows.input_ids == self.tokenizer.mask_token_id).nonzero().squeeze(1)
+            logits: Tensor = self.model(batch.rows, masked_lm_positions=masked)
+            return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
+
+        for chunk in in_chunks(encodings, first=_CHUNK, largest=_CHUNK):
+            counts = [len(self._spans(one)) for one in chunk]
+            yield from run_batches(outputs, encoding_features(chunk), counts, self.device)
+
+    def _answer(
+        self,
+        text: str,
+        spans: Sequence[Span],
+        probabilities: npt.NDArray[np.float32],
+        ids: Sequence[int] | None,
+        top_k: int,
+    ) -> dict[str, Any]:
+        known = np.arange(probabilities.shape[1]) if ids is None else np.array(ids)
+        masks: list[dict[str, Any]] = []
+        for span, each in zip(spans, probabilities[:, known], strict=True):
+            best = np.argsort(-each, kind="stable")[:top_k]
+            words = self.tokenizer.convert_ids_to_tokens(known[best].tolist())
+            masks.append(
+                {
+                    "start": span[0],
+                    "end": span[1],
+                    "words": [
+                        {
+                            "word": word,
+                            "probability": float(each[at]),
+                            "text": _with(text, span, word),
+                        }
+                        for word, at in zip(words, best, strict=True)
+                    ],
+                }
+            )
+        filled = text
+        # From the end, so that the places before stay where they are.
+        for span, mask in zip(reversed(spans), reversed(masks), strict=True):
+            filled = _with(filled, span, mask["words"][0]["word"])
+        return {"text": text, "filled": filled, "masks": masks}
+
+
+def _with(text: str, span: Span, word: str) -> str:
+    """The text with a word in the place of a [MASK]; a continuation joins what stands before."""
+    before, after = text[: span[0]], text[span[1] :]
+    if word.startswith(CONTINUATION) and word != CONTINUATION:
+        return before.rstrip() + word.removeprefix(CONTINUATION) + after
+    return before + word + after

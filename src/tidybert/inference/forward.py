@@ -1,0 +1,128 @@
+"""Run features through a model in batches of similar length, results in the order given."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tidybert.data.batching import Batch, collate, cut_by_tokens
+from tidybert.data.features import Features
+from tidybert.errors import DeviceMemoryError, WeightsError
+from tidybert.inference.arrivals import Arrivals
+from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.tasks.registry import AnyTask
+from tidybert.tasks.task import Unit
+
+# Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
+# and no less time; a GPU needs many more to have work for all its parts.
+_TOKENS_PER_BATCH: Final = {"cpu": 1024, "cuda": 32_768}
+# Batches of fewer are not made to keep a thread busy.
+_FEWEST_TOKENS: Final = 256
+# From here on sorting by length gains nothing more.
+LARGEST_CHUNK = 1024
+
+T = TypeVar("T")
+Indices = npt.NDArray[np.int64]
+
+
+def run_features(
+    task: AnyTask,
+    model: nn.Module,
+    features: Sequence[Features],
+    tokens_per_batch: int | None = None,
+) -> list[npt.NDArray[np.float32]]:
+    """The task's outputs of each of the features, float32, a row for each of its units.
+
+    ``tokens_per_batch`` bounds memory; where it is not given the device decides.  The model must be
+    in evaluation mode.
+    """
+    return run_batches(
+        lambda batch: task.outputs(model, batch),
+        features,
+        [_num_rows(one, task.unit) for one in features],
+        next(model.parameters()).device,
+        tokens_per_batch,
+    )
+
+
+def run_batches(
+    outputs: Callable[[Batch], Tensor],
+    features: Sequence[Features],
+    num_rows: Sequence[int],
+    device: torch.device,
+    tokens_per_batch: int | None = None,
+) -> list[npt.NDArray[np.float32]]:
+    """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's.
+
+    On a CPU several batches are computed at once, and ``outputs`` is called from several threads.
+    A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where
+    that is so of a single one of the features, and WeightsError for outputs that are not finite.
+    """
+
+    def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
+        batch = collate([features[index] for index in chosen])
+        try:
+            with torch.inference_mode():
+                return [(chosen, outputs(batch.to(device)).float().cpu().numpy())]
+        except torch.OutOfMemoryError as error:
+            if len(chosen) == 1:
+                raise DeviceMemoryError(
+                    f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
+                    "once: end what else uses it, or name another device with --device, such as cpu"
+                ) from error
+        # Here the error is gone, and with it the tensors that it held.
+        half = len(chosen) // 2
+        return answer(chosen[:half]) + answer(chosen[half:])
+
+    most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
+    lengths = [len(one.input_ids) for one in features]
+    if device.type == "cpu":
+        batches = cut_by_tokens(lengths, min(most, _share_of_a_thread(lengths, most)))
+        answered = map_on_threads(answer, batches)
+    else:
+        answered = map(answer, cut_by_tokens(lengths, most))
+    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
+    for chosen, found in chain.from_iterable(answered):
+        if not np.isfinite(found).all():
+            raise WeightsError(
+                "the model's outputs are not finite: its weights are too large, or not finite "
+                "themselves; take those from before they grew so, or train again at a lower "
+                "learning rate"
+            )
+        ends = np.cumsum([num_rows[index] for index in chosen])
+        for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
+            results[index] = rows
+    return results
+
+
+def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:
+    """Tokens a batch with which all threads have equally many batches of at most ``most`` each."""
+    tokens, threads = sum(lengths), torch.get_num_threads()
+    batches = threads * math.ceil(tokens / (threads * most))
+    # A batch ends where the next sequence would not fit, which is up to the longest one too early.
+    return max(_FEWEST_TOKENS, math.ceil(tokens / max(batches, 1)) + max(lengths, default=0))
+
+
+def in_chunks(
+    examples: Iterable[T], *, first: int = 1, largest: int = LARGEST_CHUNK
+) -> Iterator[list[T]]:
+    """A stream in lists: one of ``first``, so that its answers come at once, then longer ones.
+
+    Each is twice as long as the one before, up to ``largest``; of Arrivals, which may pause, it is
+    shorter where no more are there.
+    """
+    left, size = iter(examples), first
+    while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):
+        yield chunk
+        size = min(2 * size, largest)
+
+
+def _num_rows(features: Features, unit: Unit) -> int:
+    if unit == "feature":
+        return 1
+    return len(features.sequence_lengths) if unit == "sequence" else len(features.input_ids)

@@ -1,0 +1,104 @@
+"""The masked words' cross-entropy without all their logits at once.
+
+M masked words times V of the vocabulary are the most numbers of a pre-training step, each of them
+read and written several times over between the logits and their gradient.  Here a part of the rows
+goes all the way to its gradients before the next begins, and of M x V numbers nothing is kept.
+H width.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from tidybert.modeling.kernels.linear import product
+
+IGNORED: Final = -100
+"""The label of a row that no loss reads."""
+# Logits at once: 16 MiB on a CPU; on CUDA few, large products.
+_PART: Final = {"cpu": 2**22, "cuda": 2**28}
+# Products of fewer rows are slow, which counts where the vocabulary is large.
+_LEAST_ROWS: Final = 128
+
+
+@dataclass(frozen=True)
+class SummedLoss:
+    """total: the sum of a batch's losses, float32.  correct: how many predictions were right."""
+
+    total: Tensor
+    correct: Tensor
+
+
+def masked_lm_loss(
+    hidden: Tensor, word_embeddings: Tensor, bias: Tensor, labels: Tensor
+) -> SummedLoss:
+    """Of (M, H) states, (V, H) embeddings, a bias (V,), and labels (M,) int64, -100 for none."""
+    device = hidden.device.type
+    mixed = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if mixed else hidden.dtype
+    found = _Loss.apply(hidden, word_embeddings, bias, labels, dtype, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+    return SummedLoss(*found)
+
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        word_embeddings: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        dtype: torch.dtype,
+        with_gradients: bool,
+    ) -> tuple[Tensor, Tensor]:
+        total = torch.zeros((), device=hidden.device)
+        correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
+        if with_gradients:
+            of_hidden, of_embeddings, of_bias = (
+                torch.zeros_like(each) for each in (hidden, word_embeddings, bias)
+            )
+            ctx.save_for_backward(of_hidden, of_embeddings, of_bias)
+        size = max(_LEAST_ROWS, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
+        weight, offset = word_embeddings.to(dtype), bias.to(dtype)
+        with torch.autocast(hidden.device.type, enabled=False):
+            for start in range(0, len(hidden), size):
+                part = slice(start, start + size)
+                rows, label = hidden[part].to(dtype), labels[part]
+                logits = product(rows, weight, offset).float()
+                counts = label != IGNORED
+                target = label.clamp(min=0)[:, None]
+                top, at_label = logits.amax(1), logits.gather(1, target)[:, 0]
+                correct += _number_right(logits, label, at_label == top)
+                probs = torch.softmax(logits, 1)
+                # log sum exp is the largest logit less the log of its probability, at least 1 / V.
+                losses = top - probs.amax(1).log() - at_label
+                total += (losses * counts).sum()
+                if with_gradients:
+                    # Of the logits: softmax, less 1 at the label.
+                    probs.scatter_add_(1, target, probs.new_full(target.shape, -1.0))
+                    gradient = probs.to(dtype)
+                    # Rows that are ignored are left out where they have H numbers, not V.
+                    read = counts[:, None].to(dtype)
+                    of_hidden[part] = product(gradient, weight.t()) * read
+                    of_embeddings += product(gradient.t(), (rows * read).t())
+                    of_bias += counts.float() @ probs
+        ctx.mark_non_differentiable(correct)
+        return total, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, total_gradient: Tensor, _correct: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        hidden, word_embeddings, bias = (total_gradient * each for each in ctx.saved_tensors)
+        return hidden, word_embeddings, bias, None, None, None
+
+
+def _number_right(logits: Tensor, label: Tensor, on_top: Tensor) -> Tensor:
+    """How many rows have their first largest logit at the label, of those where it may be."""
+    if logits.device.type == "cpu":  # where argmax takes six times as long as amax
+        candidates = on_top.nonzero()[:, 0]
+        logits, label = logits[candidates], label[candidates]
+    return (logits.argmax(1) == label).sum()

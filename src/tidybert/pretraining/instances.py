@@ -1,0 +1,329 @@
+"""Pre-training instances, made while training from a corpus of token shards; none lie on disk.
+
+Pairs, lengths and what is put back are those of create_pretraining_data.py.  What differs is where
+they come from.  There, all documents are cut in one pass, and the instances are shuffled and
+written, ten times over with other draws.  Here an epoch is a plan that nobody makes as a whole:
+
+- The documents are visited in groups, in an order permuted anew in each epoch (``groups``).  Any
+  group is cut without the others, in some hundredth of a second, and its instances are shuffled.
+- All draws are hashes of the seed, the epoch and the token that an instance begins with
+  (``random_streams``).
+- A ``Position`` names the epoch, the group and the place in it.  So to go on from anywhere takes
+  the time of one group, at any size of corpus, and no state but these three numbers.
+
+How many instances a group has follows from its draws, for what a random next sentence leaves over
+is put back.  Hence an instance's number within the epoch is found by counting the groups before it
+(``position``), at some hundred million tokens a second; whoever goes on keeps the Position.
+
+An instance is the same whatever the batch, the order of asking, and the processes that share work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import count_of
+from tidybert.pretraining.document_groups import Groups
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.masking import Masking
+from tidybert.pretraining.random_streams import Bits, Purpose, below, heads, random_bits
+from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Segments
+
+Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the next instance is: the epoch, the group of documents, the place in the group."""
+
+    epoch: int = 0
+    group: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Places:
+    """n instances, as where their tokens lie in the corpus; (n,) each, int64.
+
+    Segment A is the tokens ``begin_a`` to ``end_a`` of ``document_a``, B likewise; B is empty for
+    mlm.  ``label`` is 0 where B follows A, and 1 where it is from another document, or for mlm+sop
+    where the two are swapped.  ``key``: uint64, what an instance's masks follow from.
+    """
+
+    key: Bits
+    label: Array
+    document_a: Array
+    begin_a: Array
+    end_a: Array
+    document_b: Array
+    begin_b: Array
+    end_b: Array
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __getitem__(self, chosen: Array | slice) -> "Places":
+        """Some of the instances, for a part of a batch or a process's share."""
+        return Places(*(column[chosen] for column in self._columns()))
+
+    @staticmethod
+    def join(parts: "Sequence[Places]") -> "Places":
+        """All the instances of all parts."""
+        columns = zip(*(part._columns() for part in parts), strict=True)
+        return Places(*(np.concatenate(column) for column in columns))
+
+    def num_text_tokens(self) -> Array:
+        """(n,): tokens of A and B, without special ones."""
+        return self.end_a - self.begin_a + self.end_b - self.begin_b
+
+    def _columns(self) -> tuple[Any, ...]:
+        return tuple(vars(self).values())
+
+
+@dataclass(frozen=True)
+class PretrainingBatch:
+    """B masked instances, laid end to end: T tokens with M of them to predict.
+
+    input_ids (T,) int32, token_type_ids (T,) uint8, lengths (B,) int64; masked_lm_positions (M,)
+    int64, rising rows of the batch, masked_lm_labels (M,) int32, the ids that stood there;
+    next_sentence_label (B,) int64, None for mlm.
+    """
+
+    input_ids: npt.NDArray[np.int32]
+    token_type_ids: npt.NDArray[np.uint8]
+    lengths: Array
+    masked_lm_positions: Array
+    masked_lm_labels: npt.NDArray[np.int32]
+    next_sentence_label: Array | None
+
+    def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
+        """It as batches of so many of its instances each, one after the other."""
+        ends = np.cumsum([0, *sizes])
+        rows = np.concatenate([[0], np.cumsum(self.lengths)])[ends]
+        places = np.searchsorted(self.masked_lm_positions, rows)
+        label = self.next_sentence_label
+        return [
+            PretrainingBatch(
+                input_ids=self.input_ids[row:next_row],
+                token_type_ids=self.token_type_ids[row:next_row],
+                lengths=self.lengths[begin:end],
+                masked_lm_positions=self.masked_lm_positions[place:next_place] - row,
+                masked_lm_labels=self.masked_lm_labels[place:next_place],
+                next_sentence_label=None if label is None else label[begin:end],
+            )
+            for (begin, end), (row, next_row), (place, next_place) in zip(
+                pairwise(ends.tolist()),
+                pairwise(rows.tolist()),
+                pairwise(places.tolist()),
+                strict=True,
+            )
+        ]
+
+
+class PretrainingInstances:
+    """The endless sequence of a corpus's instances, epoch after epoch.
+
+        instances = PretrainingInstances(TokenCorpus(directory), options, masking, seed)
+        places, position = instances.take(position, 256)
+        batch = instances.build(places[rank::num_processes])
+
+    Raises DataError for a corpus of a single document where B is to come from another one, and for
+    one of nothing but documents of one token where two segments are to be put in order.
+    """
+
+    def __init__(
+        self,
+        corpus: TokenCorpus,
+        options: InstanceOptions | None = None,
+        masking: MaskingOptions | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.corpus = corpus
+        self.options = options or InstanceOptions()
+        self.seed = seed
+        self.tokenizer = corpus.tokenizer()
+        self._masking = Masking(
+            masking or MaskingOptions(), self.tokenizer, self.options.max_seq_length
+        )
+        _check_corpus(corpus, self.options.objective)
+        self._groups = Groups(corpus, self.options, seed)
+        self.num_groups = self._groups.number
+        self._planned: dict[tuple[int, int], Segments] = {}
+
+    def take(self, position: Position, count: int) -> tuple[Places, Position]:
+        """The next ``count`` instances from a position on, over ends of epochs, and what follows.
+
+        Takes about a tenth of a second where a group is begun, and else a millisecond or two.
+        """
+        parts = []
+        epoch, group, offset = position.epoch, position.group, position.offset
+        while count:
+            planned = self._plan(epoch, group)
+            end = min(offset + count, len(planned))
+            if end > offset:
+                parts.append(self._places(epoch, planned, slice(offset, end)))
+            count -= end - offset
+            offset = end
+            if end == len(planned):
+                group, offset = group + 1, 0
+            if group == self.num_groups:
+                epoch, group = epoch + 1, 0
+        return Places.join(parts), Position(epoch, group, offset)
+
+    def lengths(self, places: Places) -> Array:
+        """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""
+        return places.num_text_tokens() + self.options.num_special
+
+    def most_predictions(self, lengths: Array) -> Array:
+        """(n,): the most tokens that are masked in sequences of so many."""
+        return self._masking.budgets(lengths)
+
+    def build(self, places: Places) -> PretrainingBatch:
+        """The batch of some instances, masked."""
+        cls = np.array([self.tokenizer.cls_token_id], self.corpus.dtype)
+        sep = np.array([self.tokenizer.sep_token_id], self.corpus.dtype)
+        lengths = self.lengths(places)
+        parts = []
+        firsts = self.corpus.tokens(places.begin_a, places.end_a)
+        if self.options.pairs:
+            seconds = self.corpus.tokens(places.begin_b, places.end_b)
+            for first, second in zip(firsts, seconds, strict=True):
+                parts += [cls, first, sep, second, sep]
+        else:
+            for first in firsts:
+                parts += [cls, first, sep]
+        masked = self._masking.mask(np.concatenate(parts).astype(np.int32), lengths, places.key)
+        seconds_lengths = places.end_b - places.begin_b + 1 if self.options.pairs else 0 * lengths
+        by_segment = np.stack([lengths - seconds_lengths, seconds_lengths], axis=1).ravel()
+        types = np.tile(np.array([0, 1], np.uint8), len(places))
+        return PretrainingBatch(
+            input_ids=masked.input_ids,
+            token_type_ids=np.repeat(types, by_segment),
+            lengths=lengths,
+            masked_lm_positions=masked.positions,
+            masked_lm_labels=masked.labels,
+            next_sentence_label=places.label if self.options.pairs else None,
+        )
+
+    def num_instances(self, epoch: int) -> int:
+        """How many instances an epoch has; goes through all of its groups."""
+        return sum(len(self._groups.segments(epoch, group)) for group in range(self.num_groups))
+
+    def position(self, epoch: int, index: int) -> Position:
+        """Where the instance of a number, from 0, within an epoch is; goes through the groups
+        before it.  Raises UsageError where the epoch has no such number."""
+        before = 0
+        for group in range(self.num_groups):
+            count = len(self._groups.segments(epoch, group))
+            if index < before + count:
+                return Position(epoch, group, index - before)
+            before += count
+        raise UsageError(
+            f"--index {index}: epoch {epoch} has {before:,} instances, and the first is 0"
+        )
+
+    def _plan(self, epoch: int, group: int) -> Segments:
+        """A group's instances in their order; the last few groups are kept."""
+        planned = self._planned.get((epoch, group))
+        if planned is None:
+            segments = self._groups.segments(epoch, group)
+            order = np.argsort(
+                random_bits(self.seed, epoch, Purpose.INSTANCE_ORDER, segments.begin)
+            )
+            planned = Segments(*(column[order] for column in vars(segments).values()))
+            if len(self._planned) > 1:
+                del self._planned[min(self._planned)]
+            self._planned[epoch, group] = planned
+        return planned
+
+    def _places(self, epoch: int, planned: Segments, chosen: slice) -> Places:
+        label, document_a = planned.label[chosen], planned.document[chosen]
+        begin_a, end_a = planned.begin[chosen], planned.middle[chosen]
+        document_b, begin_b, end_b = document_a.copy(), end_a.copy(), planned.end[chosen].copy()
+        key = begin_a.copy()
+        if self.options.objective == "mlm+nsp":
+            is_random = np.flatnonzero(label == RANDOM_NEXT)
+            document_b[is_random], begin_b[is_random], end_b[is_random] = self._other_segments(
+                epoch, key[is_random], document_a[is_random], (end_b - begin_b)[is_random]
+            )
+        elif self.options.objective == "mlm+sop":
+            swapped = label == SWAPPED
+            begin_a, begin_b = (
+                np.where(swapped, begin_b, begin_a),
+                np.where(swapped, begin_a, begin_b),
+            )
+            end_a, end_b = np.where(swapped, end_b, end_a), np.where(swapped, end_a, end_b)
+        begin_a, end_a, begin_b, end_b = self._truncated(epoch, key, begin_a, end_a, begin_b, end_b)
+        mask_key = random_bits(self.seed, epoch, Purpose.MASK_KEY, key)
+        return Places(mask_key, label, document_a, begin_a, end_a, document_b, begin_b, end_b)
+
+    def _other_segments(
+        self, epoch: int, key: Array, documents: Array, num_tokens: Array
+    ) -> tuple[Array, Array, Array]:
+        """Document, begin and end of a B for each instance: sentences of any document but its own.
+
+        From a random sentence on as many as reach ``num_tokens``, or the document's end.
+        """
+        draws = random_bits(self.seed, epoch, Purpose.OTHER_DOCUMENT, key)
+        others = below(draws, self.corpus.num_documents - 1)
+        others += others >= documents
+        bounds, counts = self.corpus.sentence_bounds(others)
+        last = np.cumsum(counts) - 1
+        draws = random_bits(self.seed, epoch, Purpose.OTHER_START, key)
+        start = last - counts + 1 + below(draws, counts - 1)
+        begin = bounds[start]
+        end = np.array(
+            [
+                bounds[first + 1 + int(np.searchsorted(bounds[first + 1 : final], wanted))]
+                for first, final, wanted in zip(
+                    start.tolist(), last.tolist(), (begin + num_tokens).tolist(), strict=True
+                )
+            ],
+            np.int64,
+        )
+        return others, begin, end
+
+    def _truncated(
+        self, epoch: int, key: Array, begin_a: Array, end_a: Array, begin_b: Array, end_b: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Pairs that fit the room: truncate_seq_pair, all its steps at once.
+
+        It takes a token from the longer segment, B where they are equal, until the two fit, each
+        from the front or the back at the throw of a coin.
+        """
+        length_a, length_b = end_a - begin_a, end_b - begin_b
+        excess = np.maximum(length_a + length_b - self.options.room, 0)
+        levelled = np.minimum(excess, np.abs(length_a - length_b))
+        rest = excess - levelled
+        cut_a = np.where(length_a > length_b, levelled, 0) + rest // 2
+        cut_b = np.where(length_a > length_b, 0, levelled) + (rest + 1) // 2
+        front_a = heads(cut_a, self.seed, epoch, Purpose.TRUNCATION_A, key)
+        front_b = heads(cut_b, self.seed, epoch, Purpose.TRUNCATION_B, key)
+        return (
+            begin_a + front_a,
+            end_a - (cut_a - front_a),
+            begin_b + front_b,
+            end_b - (cut_b - front_b),
+        )
+
+
+def _check_corpus(corpus: TokenCorpus, objective: str) -> None:
+    needed = 2 if objective == "mlm+nsp" else 1
+    if corpus.num_documents < needed:
+        other = " and a larger --held-out" if corpus.part == "held-out" else ""
+        raise DataError(
+            f"{corpus.directory}: the part {corpus.part} has "
+            f"{count_of(corpus.num_documents, 'document')}, and --objective {objective} needs "
+            f"{needed}; build the corpus from more text{other}"
+        )
+    if objective == "mlm+sop" and corpus.num_tokens == corpus.num_documents:
+        raise DataError(
+            f"{corpus.directory}: each document of the part {corpus.part} is one token, which has "
+            "no order; build the corpus from other text"
+        )

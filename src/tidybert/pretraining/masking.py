@@ -1,0 +1,218 @@
+"""Which tokens of a batch are to be predicted, and what stands in their places.
+
+Follows create_masked_lm_predictions of create_pretraining_data.py (paper 3.1, task 1), with whole
+words as in its later version, and spans as in SpanBERT (Joshi et al. 2020, section 3.1).  Masks are
+drawn anew for each instance of each epoch, for a whole batch at once.
+
+[CLS] and [SEP] are never predicted; [UNK] is, for it stands for a word.  The random tokens come
+from the whole vocabulary, special tokens with it, as in the original.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.pretraining.instance_options import MaskingOptions
+from tidybert.pretraining.random_streams import (
+    Bits,
+    Purpose,
+    below,
+    lower_half,
+    random_bits,
+    uniform,
+)
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import CONTINUATION
+
+Array = npt.NDArray[np.int64]
+
+# The sort key of a token or word: its sequence, 32 random bits, its place in the sequence.
+_PLACE_BITS = np.uint64(16)
+_MAX_PLACES = 2**16
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A batch with M tokens to predict: input_ids (T,) int32, positions (M,) int64, rising rows of
+    the batch, and labels (M,) int32, the ids that stood there."""
+
+    input_ids: npt.NDArray[np.int32]
+    positions: Array
+    labels: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class _Units:
+    """What is chosen from: (U,) tokens or words, in the batch's order.
+
+    sequence: of each unit.  row: of its first token, and place, the same within the sequence.
+    size: its number of tokens.
+    """
+
+    sequence: Array
+    row: Array
+    place: Array
+    size: Array
+
+
+class Masking:
+    """Masks batches as the options say, for a tokenizer's vocabulary."""
+
+    def __init__(
+        self, options: MaskingOptions, tokenizer: BertTokenizer, max_seq_length: int
+    ) -> None:
+        self.options = options
+        self._num_predictions = options.num_predictions(max_seq_length)
+        self._mask_token_id = tokenizer.mask_token_id
+        self._vocab_size = tokenizer.vocab_size
+        self._is_special = np.zeros(tokenizer.vocab_size, np.bool_)
+        self._is_special[[tokenizer.cls_token_id, tokenizer.sep_token_id]] = True
+        self._continues = np.array(
+            [token.startswith(CONTINUATION) for token in tokenizer.vocabulary.tokens]
+        )
+
+    def budgets(self, lengths: Array) -> Array:
+        """(B,): the most predictions of sequences of so many tokens."""
+        wanted = np.rint(lengths * self.options.predicted_share).astype(np.int64)
+        budgets: Array = np.clip(wanted, 1, self._num_predictions)
+        return budgets
+
+    def mask(
+        self, input_ids: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64], keys: Bits
+    ) -> Masked:
+        """Mask B sequences laid end to end.
+
+        input_ids: (T,).  lengths: (B,), summing up to T.  keys: (B,), each sequence's own; its
+        masks follow from its key alone.
+
+        A sequence of n tokens gets round(n * predicted_share) predictions, at least one and at most
+        max_predictions_per_seq.  Whole words that do not fit what is left of that are passed over.
+        """
+        assert max(len(lengths), lengths.max(initial=0)) <= _MAX_PLACES
+        starts = np.cumsum(lengths) - lengths
+        sequence = np.repeat(np.arange(len(lengths)), lengths)
+        units = self._units(input_ids, sequence, starts)
+        budgets = self.budgets(lengths)
+        order, first, counts = _shuffled(units, keys)
+        if self.options.whole_word or self.options.span:
+            positions, anchors = self._choose_words(units, order, first, counts, budgets, keys)
+        else:
+            rank = np.arange(len(order)) - np.repeat(first, counts)
+            chosen = order[rank < np.repeat(budgets, counts)]
+            positions = anchors = units.row[np.sort(chosen)]
+        return Masked(
+            self._replaced(input_ids, positions, anchors, starts, keys[sequence[positions]]),
+            positions,
+            input_ids[positions],
+        )
+
+    def _units(self, input_ids: npt.NDArray[np.int32], sequence: Array, starts: Array) -> _Units:
+        is_text = ~self._is_special[input_ids]
+        begins = is_text.copy()
+        if self.options.whole_word or self.options.span:
+            # A cut may leave a continuation at the beginning of a segment.
+            begins[1:] &= ~(self._continues[input_ids[1:]] & is_text[:-1])
+        rows = np.flatnonzero(begins)
+        of = sequence[rows]
+        return _Units(of, rows, rows - starts[of], np.add.reduceat(is_text, rows, dtype=np.int64))
+
+    def _choose_words(
+        self, units: _Units, order: Array, first: Array, counts: Array, budgets: Array, keys: Bits
+    ) -> tuple[Array, Array]:
+        """Rows to predict, rising, and for each the row whose draw decides what replaces it."""
+        lengths = self._span_lengths(units, keys)
+        anchor_of = np.full(len(units.row), -1)
+        left = budgets.copy()
+        turn = 0
+        going_on = np.arange(len(counts))
+        # Each turn offers every sequence the next of its shuffled words, as the original's loop.
+        while len(going_on):
+            anchors = order[first[going_on] + turn]
+            _take_spans(units, anchors, lengths[anchors], anchor_of, left)
+            turn += 1
+            going_on = going_on[(left[going_on] > 0) & (turn < counts[going_on])]
+        sizes = units.size.copy()
+        # Where no word fits, pieces of one do: a sequence must have something to predict.
+        bare = np.flatnonzero(left == budgets)
+        pieces = order[first[bare]]
+        anchor_of[pieces] = pieces
+        sizes[pieces] = budgets[bare]
+        chosen = np.flatnonzero(anchor_of >= 0)
+        sizes = sizes[chosen]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = np.repeat(units.row[chosen], sizes) + within
+        if not self.options.span:
+            return rows, rows
+        return rows, np.repeat(units.row[anchor_of[chosen]], sizes)
+
+    def _span_lengths(self, units: _Units, keys: Bits) -> Array:
+        """(U,): words in a span from each word on; geometric, given max_span_length at most."""
+        if not self.options.span:
+            return np.ones(len(units.row), np.int64)
+        words = np.arange(1, self.options.max_span_length + 1)
+        shares = 1.0 - (1.0 - self.options.span_length_p) ** words
+        draws = uniform(random_bits(Purpose.MASK_SPAN, keys[units.sequence], units.place))
+        words_but_one: Array = np.searchsorted(shares[:-1], draws * shares[-1], "right")
+        return words_but_one + 1
+
+    def _replaced(
+        self,
+        input_ids: npt.NDArray[np.int32],
+        positions: Array,
+        anchors: Array,
+        starts: Array,
+        keys: Bits,
+    ) -> npt.NDArray[np.int32]:
+        owner = np.searchsorted(starts, positions, "right") - 1
+        purpose = Purpose.MASK_REPLACEMENT
+        decision = uniform(random_bits(purpose, keys, anchors - starts[owner]))
+        other = lower_half(random_bits(purpose, keys, positions - starts[owner]))
+        replaced = input_ids.copy()
+        replaced[positions] = np.where(
+            decision < self.options.mask_share,
+            self._mask_token_id,
+            np.where(
+                decision < self.options.mask_share + self.options.random_share,
+                below(other, self._vocab_size),
+                input_ids[positions],
+            ),
+        )
+        return replaced
+
+
+def _take_spans(
+    units: _Units, anchors: Array, lengths: Array, anchor_of: Array, left: Array
+) -> None:
+    """Take the words from each anchor on that are free, fit and follow each other.
+
+    anchors: (n,) words of different sequences.  lengths: (n,) words that each span aims at.
+    anchor_of: (U,) the anchor of each word that is taken, or -1; filled.  left: (B,) tokens that a
+    sequence may still take; counted down.
+    """
+    words, taken = anchors, 0
+    while len(words):
+        fits = (anchor_of[words] < 0) & (units.size[words] <= left[units.sequence[words]])
+        words, anchors, lengths = words[fits], anchors[fits], lengths[fits]
+        anchor_of[words] = anchors
+        left[units.sequence[words]] -= units.size[words]
+        taken += 1
+        following = np.minimum(words + 1, len(units.row) - 1)
+        # A special token between two words parts them.
+        touches = units.row[following] == units.row[words] + units.size[words]
+        longer = touches & (taken < lengths)
+        words, anchors, lengths = following[longer], anchors[longer], lengths[longer]
+
+
+def _shuffled(units: _Units, keys: Bits) -> tuple[Array, Array, Array]:
+    """The units, each sequence's in random order; its first place in that, and its number (B,)."""
+    counts = np.bincount(units.sequence, minlength=len(keys))
+    first = np.cumsum(counts) - counts
+    draws = random_bits(Purpose.MASK_ORDER, keys[units.sequence], units.place)
+    number = (np.arange(len(draws)) - first[units.sequence]).astype(np.uint64)
+    key = units.sequence.astype(np.uint64) << np.uint64(48)
+    key |= (draws >> np.uint64(32)) << _PLACE_BITS
+    # Sorting numbers that carry their places is several times as quick as sorting places by them.
+    key = np.sort(key | number)
+    order = (key & np.uint64(_MAX_PLACES - 1)).astype(np.int64) + np.repeat(first, counts)
+    return order, first, counts

@@ -1,0 +1,230 @@
+"""PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, get_args
+
+from tidybert.errors import UsageError
+from tidybert.training.training_arguments import bad_value, check_seed, check_type
+
+RECIPES: Final[dict[str, dict[str, Any]]] = {
+    # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
+    "bert": {
+        "start": "random",
+        "max_steps": 1_000_000,
+        "tokens_per_step": 32_768,
+        "ramp_share": 0.0,
+        "optimizer": "adamw",
+        "learning_rate": 1e-4,
+        "warmup_steps": 10_000,
+        "schedule": "linear",
+        "decay_share": 1.0,
+        "adam_beta2": 0.999,
+        "dropout": 0.1,
+        "long_share": 0.1,
+    },
+    # For a fixed, small budget; docs/pretraining.md has what was measured of these choices.
+    "fast": {
+        "start": "corpus",
+        "max_steps": 10_000,
+        "tokens_per_step": 4_096,
+        "ramp_share": 0.0,
+        "optimizer": "muon",
+        "learning_rate": 2e-3,
+        "warmup_steps": 200,
+        "schedule": "trapezoid",
+        "decay_share": 0.2,
+        "adam_beta2": 0.98,
+        "dropout": 0.0,
+        "long_share": 0.0,
+    },
+}
+MASKED_LM_PROB: Final = {"bert": 0.15, "fast": 0.3}
+"""What a recipe does where MaskingOptions do not say how many tokens are to be predicted."""
+
+
+@dataclass(frozen=True)
+class PretrainingArguments:
+    """Arguments of pre-training; the same names as flags, here and in arguments.json.
+
+    What is None is set by the recipe.
+    """
+
+    recipe: str = "bert"
+    """``bert``, the paper's settings, or ``fast``, for a small budget."""
+    start: str | None = None
+    """Of a size: random weights, or corpus: word embeddings from what stands near each word in it,
+    and heads that look at a token's neighbours; the recipe's where not set, as all that follows
+    without a default."""
+    max_steps: int | None = None
+    """Updates of the weights."""
+    tokens_per_step: int | None = None
+    """Tokens of an update, over all processes; as many whole sequences as fit."""
+    ramp_share: float | None = None
+    """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
+    optimizer: str | None = None
+    """``adamw``, or ``muon`` for the encoder's matrices with AdamW for the rest."""
+    micro_batch: str | int | None = None
+    """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
+    4,096 on a CPU and 32,768 on CUDA where not set; auto: as many as fit a CUDA device."""
+    learning_rate: float | None = None
+    """Peak of the schedule."""
+    warmup_steps: int | None = None
+    """Steps over which the rate rises from 0; at most a tenth of all."""
+    schedule: str | None = None
+    """After the warm-up: linear, down to 0, or trapezoid, level and then down to 0."""
+    decay_share: float | None = None
+    """trapezoid: share of the steps, the last ones, over which the rate falls."""
+    adam_beta1: float = 0.9
+    """Adam's decay of the mean gradient."""
+    adam_beta2: float | None = None
+    """Adam's decay of the mean squared gradient."""
+    adam_epsilon: float = 1e-6
+    """Adam's guard against division by zero."""
+    weight_decay: float = 0.01
+    """Decoupled decay, on weight matrices and embeddings; never on biases and LayerNorm."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    dropout: float | None = None
+    """Of hidden states and attention weights, while pre-training; config.json keeps the model's."""
+    long_share: float | None = None
+    """Share of the steps, the last ones, that train on sequences of --long-seq-length."""
+    long_seq_length: int = 512
+    """Most tokens of a sequence in those steps."""
+    seed: int = 42
+    """Of the initial weights, the instances, their masks, and dropout."""
+    eval_steps: int = 1000
+    """Measure on held-out documents every so many steps, and at the end."""
+    eval_tokens: int = 65_536
+    """Tokens that are measured on, the same ones each time."""
+    save_steps: int = 1000
+    """Write a checkpoint every so many steps, and at the end."""
+    save_minutes: float = 30.0
+    """And whenever so many minutes have passed since the last one."""
+    save_total_limit: int = 2
+    """How many of the last checkpoints are kept; the best weights are kept besides."""
+    logging_steps: int = 10
+    """Write a line of metrics.jsonl every so many steps."""
+    max_bad_steps: int = 10
+    """Stop after so many steps in a row whose loss or gradient was not finite; such steps update
+    nothing."""
+    precision: str = "auto"
+    """``float32``, or ``bfloat16`` (autocast); ``auto``: bfloat16 on CUDA, float32 elsewhere."""
+    sharding: str = "none"
+    """Of several processes: none, each has the whole model (DDP), or full, weights, gradients and
+    Adam's moments are shared out among them (FSDP)."""
+    compile: bool = False
+    """torch.compile the layers (CUDA), and fill micro-batches up to one shape."""
+    checkpoint_activations: bool = False
+    """Compute each layer again in the backward instead of keeping its activations."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a value of another type or out of range, naming its flag."""
+        if self.recipe not in RECIPES:
+            raise bad_value("recipe", self.recipe, " or ".join(RECIPES))
+        for name, value in RECIPES[self.recipe].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        self._read_micro_batch()
+        for item in fields(self):
+            check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
+        for name in (
+            "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
+            "long_seq_length", "eval_steps", "eval_tokens", "save_steps",
+            "save_minutes", "save_total_limit", "logging_steps", "max_bad_steps",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise bad_value(name, value, "a number above 0")
+        check_seed(self.seed)
+        for name in ("warmup_steps", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise bad_value(name, getattr(self, name), "a number of at least 0")
+        for name in ("adam_beta1", "adam_beta2", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
+        for name in ("long_share", "decay_share", "ramp_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise bad_value(name, getattr(self, name), "a share from 0 to 1")
+        for name, allowed in (
+            ("start", ("random", "corpus")),
+            ("schedule", ("linear", "trapezoid")),
+            ("optimizer", ("adamw", "muon")),
+            ("precision", ("auto", "float32", "bfloat16")),
+            ("sharding", ("none", "full")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise bad_value(name, getattr(self, name), " or ".join(allowed))
+
+    def _read_micro_batch(self) -> None:
+        """A number may come from the shell as text."""
+        given: Any = self.micro_batch
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given)
+            object.__setattr__(self, "micro_batch", given)
+        is_number = isinstance(given, int) and not isinstance(given, bool)
+        if (isinstance(given, str) and given != "auto") or (is_number and given <= 0):
+            raise bad_value("micro_batch", given, "a number above 0, or auto")
+
+    def setting(self, name: str) -> Any:
+        """A value that the recipe may have set, and so is not None."""
+        value = getattr(self, name)
+        assert value is not None
+        return value
+
+    def to_dict(self) -> dict[str, Any]:
+        """As arguments.json holds them."""
+        return asdict(self)
+
+
+def rate_at(step: int, arguments: PretrainingArguments) -> float:
+    """The learning rate of step 0, 1, …: a rise over the warm-up, then the schedule."""
+    num_steps, peak = arguments.setting("max_steps"), arguments.setting("learning_rate")
+    warmup = min(arguments.setting("warmup_steps"), num_steps // 10)
+    if step < warmup:
+        return float(peak * (step + 1) / (warmup + 1))
+    start = warmup
+    if arguments.schedule == "trapezoid":
+        start = max(warmup, num_steps - int(num_steps * arguments.setting("decay_share")))
+    if step < start:
+        return float(peak)
+    return float(peak * (num_steps - step) / max(1, num_steps - start))
+
+
+def tokens_at(step: int, arguments: PretrainingArguments) -> int:
+    """The tokens of step 0, 1, …: a rise from a quarter over the ramp, then all of them."""
+    tokens: int = arguments.setting("tokens_per_step")
+    ramp = int(arguments.setting("max_steps") * arguments.setting("ramp_share"))
+    return tokens if step >= ramp else int(tokens * (0.25 + 0.75 * step / ramp))
+
+
+def least_micro_batch(arguments: PretrainingArguments, longest: int) -> int:
+    """The tokens that a micro-batch must hold where a sequence may have ``longest``."""
+    # One of constant shape holds some padding besides a sequence.
+    return 2 * longest if arguments.compile else longest
+
+
+def check_lengths(arguments: PretrainingArguments, max_seq_length: int, positions: int) -> None:
+    """Raise UsageError where sequences are longer than a micro-batch or the model's positions."""
+    longest = max(max_seq_length, arguments.long_seq_length if arguments.long_share else 0)
+    if longest > positions:
+        flag = "--max-seq-length" if max_seq_length > positions else "--long-seq-length"
+        raise UsageError(f"{flag} is {longest}, but the model has positions for {positions} tokens")
+    tokens, micro = arguments.setting("tokens_per_step"), arguments.micro_batch
+    if tokens < longest:
+        raise bad_value("tokens_per_step", tokens, f"at least {longest}, the longest sequence")
+    if isinstance(micro, int) and micro < least_micro_batch(arguments, longest):
+        wanted = (
+            "twice the longest sequence, with --compile"
+            if arguments.compile
+            else "the longest sequence"
+        )
+        raise bad_value(
+            "micro_batch",
+            micro,
+            f"at least {least_micro_batch(arguments, longest)}, {wanted}",
+        )
+    if tokens_at(0, arguments) < max_seq_length:
+        raise UsageError(
+            f"--ramp-share {arguments.ramp_share} begins with {tokens_at(0, arguments)} tokens a "
+            f"step, a quarter of --tokens-per-step; give at least {4 * max_seq_length} of those"
+        )

@@ -1,0 +1,1 @@
+"""choose: questions with choices, from their files to their answers."""

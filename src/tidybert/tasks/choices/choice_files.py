@@ -1,0 +1,326 @@
+"""Files of questions with choices: SWAG's CSV, CODAH's columns, and JSON lines.
+
+SWAG (Zellers et al. 2018) continues a context by one of four endings: ``sent1`` is the context and
+``sent2`` the beginning that each ending continues.  CODAH (Chen et al. 2019) gives a prompt and
+four endings that complete it.  JSON lines may have any number of choices, and another one in each.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from tidybert.errors import DataError, UsageError
+from tidybert.files import formats, records
+from tidybert.files.columns import describe_columns
+from tidybert.files.formats import Line, Problem
+from tidybert.files.read_options import CHOICE_FORMATS, ReadOptions, flag_name
+from tidybert.files.text_examples import (
+    ReadReport,
+    canonical_label,
+    count_of,
+    finite_number,
+    good_rows,
+    json_type,
+    text_problem,
+)
+
+FORMATS: Final = (*CHOICE_FORMATS, "jsonl")
+CODAH_ENDINGS: Final = 4
+
+# The keys of JSON lines that mean the same; a question beside a context is what choices answer.
+_CONTEXT_KEYS: Final = ("context", "prompt", "sent1", "question")
+_START_KEYS: Final = ("start", "sent2")
+_CHOICES_KEYS: Final = ("choices", "endings")
+_LABEL_KEYS: Final = ("label", "answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A context and its choices, of which one is right.
+
+    Args:
+        context: what the choices have in common, read before them.
+        start: what each choice continues, or the question that it answers; may be empty.
+        choices: two texts at least.
+        label: the number of the right one, from 0, where the file tells it.
+        row: the 1-based line of the file.
+    """
+
+    context: str
+    start: str
+    choices: tuple[str, ...]
+    label: int | None
+    row: int
+
+    def continued(self) -> list[str]:
+        """Each choice as the model reads it after the context."""
+        return [f"{self.start} {choice}" if self.start else choice for choice in self.choices]
+
+
+def read_choices(
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    need_label: bool,
+    skip_bad_rows: bool = False,
+    report: ReadReport | None = None,
+) -> Iterator[ChoiceExample]:
+    """Read a file, or standard input for "-", as a stream of examples in the file's order.
+
+    Without ``options.format`` the first line tells it: ``{`` begins JSON lines, SWAG has its header
+    and CODAH tabs.  ``need_label`` makes a row without a right answer a bad row; bad rows are
+    treated as in ``good_rows``.
+
+    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
+    and UsageError for options that have no meaning here.
+    """
+    options = options or ReadOptions()
+    report = ReadReport() if report is None else report
+    report.path = str(path)
+    rows = _rows(options, report, need_label=need_label)
+    yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
+
+
+def choice_example(
+    row: int,
+    context: object,
+    start: object,
+    choices: Sequence[object],
+    answer: object,
+    *,
+    need_label: bool,
+) -> ChoiceExample | Problem:
+    """An example of these values, or what is wrong with them.
+
+    ``answer`` is the number of the right choice, from 0, or its text.
+    """
+    named = [("context", context), ("start", start)]
+    named += [(f"choice {number}", choice) for number, choice in enumerate(choices)]
+    for name, value in named:
+        if problem := text_problem(name, value):
+            return Problem(row, problem)
+    texts = cast(list[str], list(choices))
+    if len(texts) < 2:
+        return Problem(row, f"{count_of(len(texts), 'choice')}; two at least are needed")
+    blank = [number for number, text in enumerate(texts) if not text.strip()]
+    if blank:
+        return Problem(row, f"choice {blank[0]} (the first is 0) is empty")
+    label = _index_of(answer, texts)
+    if isinstance(label, str) and need_label:
+        return Problem(row, label)
+    return ChoiceExample(
+        cast(str, context),
+        cast(str, start),
+        tuple(texts),
+        None if isinstance(label, str) else label,
+        row,
+    )
+
+
+def _index_of(answer: object, choices: Sequence[str]) -> int | str:
+    """The number of the right choice, or why it cannot be told."""
+    if isinstance(answer, str) and choices.count(answer) == 1:
+        return choices.index(answer)
+    if answer is None or answer == "":
+        return "the answer is missing"
+    if isinstance(answer, str) and answer in choices:
+        return f"the answer {answer[:40]!r} is the text of several choices; give its number"
+    number = (
+        None if isinstance(answer, str | bool) else finite_number(canonical_label(answer) or "")
+    )
+    if number is None or not number.is_integer():
+        shown = repr(answer[:40]) if isinstance(answer, str) else json_type(answer)
+        return f"the answer is {shown}; give the number of a choice, from 0, or the text of one"
+    if not 0 <= number < len(choices):
+        return f"the answer is {number:.0f}; the choices are numbered from 0 to {len(choices) - 1}"
+    return int(number)
+
+
+def _rows(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[ChoiceExample | Problem]:
+    path = report.path
+    with formats.open_bytes(path) as stream:
+        head = stream.peek(1).decode(options.encoding, "ignore").removeprefix("\ufeff")
+        if "\0" in head:
+            raise DataError(f"{path}:1: {formats.NUL_BYTE}")
+        report.format = options.format or _format_of(head, path)
+        if options.format is None:
+            report.guessed.append("format")
+            report.notes.append(f"read as --format {report.format}, judged by the first line")
+        _check_flags(options, report)
+        lines = formats.decoded_lines(stream, options.encoding, path)
+        if report.format == "jsonl":
+            yield from _json_rows(lines, report, need_label=need_label)
+            return
+        file_format = "csv" if report.format == "swag" else "tsv"
+        split = formats.quoted_rows if options.quotes(file_format) else formats.unquoted_rows
+        rows = split(lines, options.separator(file_format))
+        rows_of = _swag_rows if report.format == "swag" else _codah_rows
+        yield from rows_of(rows, report, need_label=need_label)
+
+
+def _format_of(head: str, path: str) -> str:
+    """The format that a file's first line tells."""
+    line = head.lstrip().partition("\n")[0]
+    if not line:
+        raise DataError(f"{path}: it holds no example; is it the right file?")
+    if line.startswith("{"):
+        return "jsonl"
+    if "ending0" in line:
+        return "swag"
+    if "\t" in line:
+        return "codah"
+    raise UsageError(
+        f"{path}: the first line does not tell the format; give --format, one of "
+        f"{', '.join(FORMATS)}"
+    )
+
+
+def _check_flags(options: ReadOptions, report: ReadReport) -> None:
+    if report.format not in FORMATS:
+        raise UsageError(
+            f"{report.path}: --format {report.format}: choices are read from {', '.join(FORMATS)}"
+        )
+    refused = ["text", "text_pair", "label", "label_separator", "header"]
+    refused += ["delimiter", "quoting"] if report.format == "jsonl" else []
+    for name in refused:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{report.path}: {flag_name(name)} has no meaning for --format {report.format}"
+            )
+
+
+def _swag_rows(
+    rows: Iterator[formats.CellsRow | Problem], report: ReadReport, *, need_label: bool
+) -> Iterator[ChoiceExample | Problem]:
+    places: dict[str, int] = {}
+    width = blank = 0
+    for row in rows:
+        if isinstance(row, Problem):
+            if not places:
+                raise DataError(f"{report.path}:{row.row}: {row.message}")
+            yield row
+            continue
+        number, cells = row
+        if not cells:
+            blank += 1
+        elif not places:
+            places, width = _swag_columns(cells, report, need_label=need_label), len(cells)
+        elif len(cells) != width:
+            what = f"{count_of(len(cells), 'column')} where the header has {width}"
+            yield Problem(number, what)
+        else:
+            choices = [cells[at] for name, at in places.items() if name.startswith("ending")]
+            label = _number(cells[places["label"]]) if "label" in places else None
+            context, start = cells[places["sent1"]], cells[places["sent2"]]
+            yield choice_example(number, context, start, choices, label, need_label=need_label)
+    _note_blank(report, blank)
+
+
+def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) -> dict[str, int]:
+    """Each name's place, the endings in their order."""
+    names = [name.strip() for name in header]
+    endings: list[str] = []
+    while (name := f"ending{len(endings)}") in names:
+        endings.append(name)
+    needed = ["sent1", "sent2", *(endings or ["ending0"]), *(["label"] if need_label else [])]
+    missing = [name for name in needed if names.count(name) != 1]
+    if missing:
+        what = "several columns are" if missing[0] in names else "no column is"
+        raise DataError(
+            f"{report.path}:1: {what} named {missing[0]!r}. {describe_columns(names, len(names))}"
+        )
+    report.header = True
+    wanted = [*needed, *(["label"] if not need_label and names.count("label") == 1 else [])]
+    return {name: names.index(name) for name in wanted}
+
+
+def _codah_rows(
+    rows: Iterator[formats.CellsRow | Problem], report: ReadReport, *, need_label: bool
+) -> Iterator[ChoiceExample | Problem]:
+    blank = 0
+    bare = 2 + CODAH_ENDINGS
+    for row in rows:
+        if isinstance(row, Problem):
+            yield row
+            continue
+        number, cells = row
+        if not cells:
+            blank += 1
+        elif len(cells) != bare + 1 and (need_label or len(cells) != bare):
+            yield Problem(
+                number,
+                f"{count_of(len(cells), 'column')} where {bare + 1} are expected: category, "
+                f"prompt, {CODAH_ENDINGS} endings, the answer's number",
+            )
+        else:
+            label = _number(cells[bare]) if len(cells) > bare else None
+            yield choice_example(number, cells[1], "", cells[2:bare], label, need_label=need_label)
+    _note_blank(report, blank)
+
+
+def _json_rows(
+    lines: Iterator[Line], report: ReadReport, *, need_label: bool
+) -> Iterator[ChoiceExample | Problem]:
+    blank = 0
+    for row in records.json_line_rows(lines):
+        if isinstance(row, Problem):
+            yield row
+            continue
+        number, value = row
+        if value is records.BLANK:
+            blank += 1
+        elif not isinstance(value, dict):
+            yield Problem(number, f"{json_type(value)} where an object is expected")
+        else:
+            yield _json_example(number, value, need_label=need_label)
+    _note_blank(report, blank)
+
+
+def _json_example(
+    row: int, record: dict[str, object], *, need_label: bool
+) -> ChoiceExample | Problem:
+    found: dict[str, list[str]] = {
+        role: [key for key in keys if key in record]
+        for role, keys in (
+            ("context", _CONTEXT_KEYS),
+            ("start", _START_KEYS),
+            ("choices", _CHOICES_KEYS),
+            ("label", _LABEL_KEYS),
+        )
+    }
+    if len(found["context"]) == 2 and found["context"][1] == "question" and not found["start"]:
+        found["start"] = [found["context"].pop()]
+    for role, keys in found.items():
+        if len(keys) > 1:
+            return Problem(row, f"both {keys[0]!r} and {keys[1]!r}; give one of them")
+        if not keys and (role in ("context", "choices") or (role == "label" and need_label)):
+            return Problem(row, _no_key(role, record))
+    absent: tuple[object, ...] = ("", "", [], None)
+    context, start, choices, label = (
+        record[keys[0]] if keys else default
+        for keys, default in zip(found.values(), absent, strict=True)
+    )
+    if not isinstance(choices, list):
+        key = found["choices"][0]
+        return Problem(row, f"{key!r} is {json_type(choices)} where a list of texts is expected")
+    return choice_example(row, context, start, choices, label, need_label=need_label)
+
+
+def _no_key(role: str, record: dict[str, object]) -> str:
+    keys = {"context": _CONTEXT_KEYS, "choices": _CHOICES_KEYS, "label": _LABEL_KEYS}[role]
+    seen = ", ".join(repr(name[:40]) for name in list(record)[:20])
+    return f"none of the keys {', '.join(keys)} among {seen or 'none at all'}"
+
+
+def _number(cell: str) -> object:
+    """What a cell spells as a number, else the cell: a number there is an index, never a text."""
+    number = finite_number(cell)
+    return cell.strip() if number is None else number
+
+
+def _note_blank(report: ReadReport, blank: int) -> None:
+    if blank:
+        report.notes.append(f"{count_of(blank, 'blank line')} passed over")

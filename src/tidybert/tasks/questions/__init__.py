@@ -1,0 +1,1 @@
+"""answer: questions on texts, from their files to their answers."""

@@ -1,0 +1,337 @@
+"""answer: which span of a text answers a question (SQuAD, paper 4.2 and 4.3; run_squad.py)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.configuration import BertConfig
+from tidybert.data.batching import Batch
+from tidybert.data.checks import DataReport
+from tidybert.data.features import BatchTokenizer, Features, first_features
+from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.text_examples import ReadReport
+from tidybert.metrics.squad_scores import answer_scores
+from tidybert.modeling.heads import BertForQuestionAnswering
+from tidybert.tasks.questions.question_checks import check_questions
+from tidybert.tasks.questions.question_features import add_answers, question_features
+from tidybert.tasks.questions.question_files import (
+    QuestionExample,
+    hold_out_contexts,
+    read_questions,
+)
+from tidybert.tasks.questions.span_answers import (
+    MeasuredAnswers,
+    fit_span_temperature,
+    prediction,
+    probability_of_right,
+    right_texts,
+)
+from tidybert.tasks.questions.span_scores import SpanScores, all_span_scores
+from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
+from tidybert.tasks.task_options import TaskOptions
+
+MAX_QUERY_LENGTH: Final = 64
+MAX_ANSWER_LENGTH: Final = 30
+N_BEST_SIZE: Final = 20
+# As many tell the temperature well enough, and each has thousands of answers that could be given.
+CALIBRATION_QUESTIONS: Final = 500
+NO_ANSWER: Final = "no answer"
+
+
+class QuestionAnswering:
+    """Cross-entropy over the tokens that may begin and end the answer.
+
+    Args:
+        no_answers: whether the model has learned to leave questions without an answer.
+        doc_stride: tokens from window to window over a long text; None as in ``windows_of``.
+        max_query_length: tokens that a question is cut to.
+        max_answer_length: tokens of the longest answer that is considered.
+        n_best_size: how many answers to each question are told.
+        null_score_diff_threshold: a question has no answer where [CLS] scores by more than this
+            above the best answer; None is 0 until ``calibrated`` fits it.
+        temperature: answers divide logits by this before the softmax.
+    """
+
+    name = "answer"
+    architecture = "BertForQuestionAnswering"
+    problem_type: str | None = None
+    label_names: tuple[str, ...] | None = None
+    unit: Unit = "token"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "exact_match": "share of the answers that are right to the word",
+        "f1": "mean overlap in words with the right answer",
+        "has_ans_exact": "exact match where there is an answer",
+        "has_ans_f1": "F1 where there is an answer",
+        "no_ans_f1": "share found to have no answer, of those without",
+        "best_exact": "exact match with the best threshold for no answer",
+        "best_f1": "F1 with the best threshold for no answer",
+    }
+    default_max_seq_length: ClassVar[int] = 384
+    truncation: ClassVar[str] = "had their question cut to --max-query-length"
+    takes: ClassVar[frozenset[str]] = frozenset(
+        {
+            "doc_stride",
+            "max_query_length",
+            "max_answer_length",
+            "n_best_size",
+            "null_score_diff_threshold",
+        }
+    )
+
+    def __init__(
+        self,
+        *,
+        no_answers: bool = False,
+        doc_stride: int | None = None,
+        max_query_length: int = MAX_QUERY_LENGTH,
+        max_answer_length: int = MAX_ANSWER_LENGTH,
+        n_best_size: int = N_BEST_SIZE,
+        null_score_diff_threshold: float | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        self.no_answers = no_answers
+        self.doc_stride = doc_stride
+        self.max_query_length = max_query_length
+        self.max_answer_length = max_answer_length
+        self.n_best_size = n_best_size
+        self.null_score_diff_threshold = null_score_diff_threshold
+        self.temperature = temperature
+        # A model that is not sure yet answers nothing at the threshold 0, and its F1 stands still.
+        self.metric = "best_f1" if no_answers else "f1"
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        options: ReadOptions,
+        *,
+        need_label: bool,
+        skip_bad_rows: bool = False,
+        report: ReadReport | None = None,
+    ) -> Iterator[QuestionExample]:
+        return read_questions(
+            path, options, need_label=need_label, skip_bad_rows=skip_bad_rows, report=report
+        )
+
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
+    ) -> list[QuestionExample]:
+        """Of questions and their texts, or of QuestionExamples, which have both."""
+        if text_pairs is None:
+            if all(isinstance(one, QuestionExample) for one in texts):
+                return list(texts)
+            raise DataError("only questions were given; give the text of each as a second list")
+        pairs = enumerate(zip(texts, text_pairs, strict=True), start=1)
+        return [QuestionExample(str(row), *pair, row=row) for row, pair in pairs]
+
+    @classmethod
+    def hold_out(
+        cls, examples: Sequence[QuestionExample], fraction: float, seed: int
+    ) -> tuple[list[QuestionExample], list[QuestionExample]]:
+        return hold_out_contexts(examples, fraction, seed)
+
+    @classmethod
+    def from_examples(cls, examples: Sequence[QuestionExample], options: TaskOptions) -> Self:
+        no_answers = any(not one.answers for one in examples)
+        if options.null_score_diff_threshold is not None and not no_answers:
+            raise UsageError(
+                "--null-score-diff-threshold has no meaning where every training question has an "
+                "answer: leave it out, or train on questions without one too"
+            )
+        return cls(
+            no_answers=no_answers,
+            doc_stride=options.doc_stride,
+            max_query_length=options.max_query_length or MAX_QUERY_LENGTH,
+            max_answer_length=options.max_answer_length or MAX_ANSWER_LENGTH,
+            n_best_size=options.n_best_size or N_BEST_SIZE,
+            null_score_diff_threshold=options.null_score_diff_threshold,
+        )
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        """With the defaults for what tidybert.json does not say, as of another program's model."""
+        given = metadata.settings
+        for key, kind in (("no_answers", bool), ("null_score_diff_threshold", (int, float))):
+            if key in given and not isinstance(given[key], kind):
+                raise ConfigError(f"tidybert.json: {key} is {given[key]!r:.40}")
+        stride = metadata.number("doc_stride", 1) if given.get("doc_stride") is not None else None
+        return cls(
+            no_answers=given.get("no_answers", False),
+            doc_stride=None if stride is None else int(stride),
+            max_query_length=int(metadata.number("max_query_length", MAX_QUERY_LENGTH)),
+            max_answer_length=int(metadata.number("max_answer_length", MAX_ANSWER_LENGTH)),
+            n_best_size=int(metadata.number("n_best_size", N_BEST_SIZE)),
+            null_score_diff_threshold=given.get("null_score_diff_threshold"),
+            temperature=metadata.number("temperature", 1.0),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "no_answers": self.no_answers,
+            "doc_stride": self.doc_stride,
+            "max_query_length": self.max_query_length,
+            "max_answer_length": self.max_answer_length,
+            "n_best_size": self.n_best_size,
+            "null_score_diff_threshold": self.threshold,
+            "temperature": self.temperature,
+        }
+
+    @property
+    def threshold(self) -> float:
+        """The null_score_diff_threshold in force."""
+        given = self.null_score_diff_threshold
+        return 0.0 if given is None else given
+
+    def build_model(self, config: BertConfig) -> BertForQuestionAnswering:
+        return BertForQuestionAnswering(config)
+
+    def features(
+        self, examples: Sequence[QuestionExample], tokenizer: BatchTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        return question_features(
+            examples,
+            tokenizer,
+            max_seq_length=max_seq_length,
+            max_query_length=self.max_query_length,
+            doc_stride=self.doc_stride,
+        )
+
+    def check(
+        self,
+        train: Sequence[QuestionExample],
+        dev: Sequence[QuestionExample] | None,
+        train_features: Sequence[Features],
+        dev_features: Sequence[Features],
+        max_seq_length: int,
+    ) -> DataReport:
+        return check_questions(
+            train,
+            dev,
+            train_features,
+            dev_features,
+            max_query_length=self.max_query_length,
+            max_answer_length=self.max_answer_length,
+        )
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
+        add_answers(features, examples)
+
+    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
+        """Nothing: the head begins as it was drawn, as in the original code."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = self.outputs(model, batch).float()
+        # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
+        windows = torch.split(logits, list(batch.rows.lengths))
+        padded = pad_sequence(list(windows), batch_first=True, padding_value=-torch.inf)
+        labels = torch.tensor([one.label for one in batch.features], device=logits.device)
+        weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
+        losses = functional.cross_entropy(padded, labels, reduction="none")
+        return (losses.mean(1) * weights).sum()
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits: Tensor = model(batch.rows)
+        return logits
+
+    def calibrated(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> Self:
+        """Fits the temperature to the right answers, and the threshold to the best F1."""
+        threshold = self.null_score_diff_threshold
+        if threshold is None:
+            threshold = self._measured(outputs, features, examples).fitted_threshold()
+        step = -(-len(examples) // CALIBRATION_QUESTIONS)
+        questions = islice(self._scored(outputs, features, examples), 0, None, step)
+        temperature = fit_span_temperature(questions, no_answers=self.no_answers)
+        fitted = {"null_score_diff_threshold": threshold, "temperature": temperature}
+        return type(self)(**{**self.settings(), **fitted})
+
+    def metrics(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> dict[str, Any]:
+        return self._measured(outputs, features, examples).metrics(self.threshold)
+
+    def predictions(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> list[dict[str, Any]]:
+        """The answer with its characters in the text, its probability, and the next best ones.
+
+        "" without characters stands for no answer, which a model that has learned to leave
+        questions without one gives with "null_score", its probability, and "null_score_diff",
+        which is compared with the threshold.
+        """
+        return [self._prediction(*one) for one in self._scored(outputs, features, examples)]
+
+    def judgements(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> list[Judgement]:
+        """``correct`` is the F1 of the answer."""
+        judged = []
+        no_answers = self.no_answers or any(not one.answers for one in examples)
+        firsts = first_features(features)
+        questions = self._scored(outputs, features, examples)
+        for first, (example, scores) in zip(firsts, questions, strict=True):
+            answer, right = self._prediction(example, scores), right_texts(example)
+            ((_, f1),) = answer_scores([answer["answer"]], [right], no_answers=no_answers)
+            judged.append(
+                Judgement(
+                    text=example.question,
+                    expected=" / ".join(dict.fromkeys(right)) or NO_ANSWER,
+                    predicted=answer["answer"] or NO_ANSWER,
+                    correct=float(f1),
+                    confidence=answer["score"],
+                    expected_probability=probability_of_right(
+                        example, scores, no_answers=self.no_answers, temperature=self.temperature
+                    ),
+                    num_tokens=first.num_tokens,
+                    row=example.row,
+                    id=example.own_id,
+                )
+            )
+        return judged
+
+    def scorer(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> Scorer:
+        measured = self._measured(outputs, features, examples)
+
+        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
+            found = measured.metrics(self.threshold, chosen)
+            return {name: value for name, value in found.items() if isinstance(value, float)}
+
+        return score
+
+    def _scored(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> Iterator[tuple[QuestionExample, SpanScores]]:
+        """Each question with the scores of its answers, which are too many to be kept."""
+        return zip(
+            examples, all_span_scores(outputs, features, self.max_answer_length), strict=True
+        )
+
+    def _prediction(self, example: QuestionExample, scores: SpanScores) -> dict[str, Any]:
+        return prediction(
+            example,
+            scores,
+            no_answers=self.no_answers,
+            n_best_size=self.n_best_size,
+            threshold=self.threshold,
+            temperature=self.temperature,
+        )
+
+    def _measured(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
+    ) -> MeasuredAnswers:
+        questions = self._scored(outputs, features, examples)
+        return MeasuredAnswers.of(questions, no_answers=self.no_answers)

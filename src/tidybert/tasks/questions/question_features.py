@@ -1,0 +1,165 @@
+"""Questions on texts as token ids: [CLS] question [SEP] window of the text [SEP].
+
+Follows convert_examples_to_features of run_squad.py, but for the answers: there a text is cut at
+white space first and an answer found again in the pieces; here every token knows the characters of
+the text that it came from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.windows import check_windows, most_context, windows_of
+from tidybert.errors import DataError, UsageError
+from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tokenization.encoding import Encoding
+
+NUM_SPECIAL: Final = 3
+
+Ints = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextTokens:
+    """Where the n tokens of a text stand in it.
+
+    Args:
+        starts, ends: (n,) characters of the text.
+        first, last: (n,) whether the token is the first and the last one that begins at its start;
+            a character may become several tokens, and its accent belongs to the last of them.
+    """
+
+    starts: Ints
+    ends: Ints
+    first: Bools
+    last: Bools
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> "ContextTokens":
+        """Those of a text that was encoded without special tokens."""
+        spans = np.array(encoding.offset_mapping, dtype=np.int32).reshape(-1, 2)
+        starts, ends = spans[:, 0], spans[:, 1]
+        first, last = np.ones(len(spans), dtype=np.bool_), np.ones(len(spans), dtype=np.bool_)
+        first[1:] = starts[1:] != starts[:-1]
+        last[:-1] = first[1:]
+        return cls(starts, ends, first, last)
+
+    def covering(self, start: int, end: int) -> tuple[int, int] | None:
+        """The first and the last token with a character of text[start:end]; None without any."""
+        found = np.flatnonzero((self.ends > start) & (self.starts < end))
+        return (int(found[0]), int(found[-1])) if len(found) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextWindow:
+    """What a window shows of a text: the tokens begin to end - 1, from row ``first_row`` on.
+
+    ``owned`` (end - begin,) says which of them have their most context here.
+    """
+
+    tokens: ContextTokens
+    first_row: int
+    begin: int
+    end: int
+    owned: Bools
+
+    def rows_of(self, first: int, last: int) -> tuple[int, int] | None:
+        """The rows of two tokens of the text; None where the window does not show both."""
+        if not (self.begin <= first and last < self.end):
+            return None
+        shift = self.first_row - self.begin
+        return first + shift, last + shift
+
+
+def check_lengths_fit(max_seq_length: int, max_query_length: int, doc_stride: int | None) -> None:
+    """Raise UsageError where windows beside the longest question have no room or skip tokens."""
+    room = max_seq_length - max_query_length - NUM_SPECIAL
+    if room < 1:
+        raise UsageError(
+            f"--max-seq-length {max_seq_length} leaves no room for text beside a question of "
+            f"--max-query-length {max_query_length} and {NUM_SPECIAL} special tokens: give at "
+            f"least {max_query_length + NUM_SPECIAL + 1}, or a lower --max-query-length"
+        )
+    check_windows(room, doc_stride)
+
+
+def question_features(
+    examples: Sequence[QuestionExample],
+    tokenizer: BatchTokenizer,
+    *,
+    max_seq_length: int,
+    max_query_length: int,
+    doc_stride: int | None,
+) -> list[Features]:
+    """One Features a window, in order, without labels; ``place`` is a ContextWindow.
+
+    The end of a question longer than ``max_query_length`` is cut, which is what ``truncated`` says:
+    the text is always read whole.
+
+    Raises UsageError as ``check_lengths_fit``, and the tokenizer's TextError.
+    """
+    check_lengths_fit(max_seq_length, max_query_length, doc_stride)
+    questions = tokenizer.encode_batch([one.question for one in examples], add_special_tokens=False)
+    contexts: dict[str, tuple[Ints, ContextTokens]] = {}
+    start = np.array([tokenizer.cls_token_id], dtype=np.int32)
+    end = np.array([tokenizer.sep_token_id], dtype=np.int32)
+    features = []
+    for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+        if example.context not in contexts:
+            encoding = tokenizer.encode(example.context, add_special_tokens=False)
+            ids = np.array(encoding.input_ids, dtype=np.int32)
+            contexts[example.context] = ids, ContextTokens.of(encoding)
+        ids, tokens = contexts[example.context]
+        kept = question[:max_query_length].astype(np.int32)
+        first_row = len(kept) + 2
+        windows = windows_of(len(ids), max_seq_length - len(kept) - NUM_SPECIAL, doc_stride)
+        owners = most_context(windows)
+        for window, (begin, stop) in enumerate(windows):
+            types = np.zeros(first_row + stop - begin + 1, dtype=np.uint8)
+            types[first_row:] = 1
+            features.append(
+                Features(
+                    input_ids=np.concatenate((start, kept, end, ids[begin:stop], end)),
+                    token_type_ids=types,
+                    num_tokens=len(question) + len(ids) + NUM_SPECIAL,
+                    truncated=len(question) > max_query_length,
+                    example=number,
+                    place=ContextWindow(
+                        tokens, first_row, begin, stop, owners[begin:stop] == window
+                    ),
+                )
+            )
+    return features
+
+
+def answer_tokens(example: QuestionExample, tokens: ContextTokens) -> tuple[int, int] | None:
+    """The tokens of the first right answer; None where there is none, or no token in it."""
+    if not example.answers:
+        return None
+    text, start = example.answers[0]
+    return tokens.covering(start, start + len(text))
+
+
+def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
+    """Labels (first row, last row) of the first right answer in each window.
+
+    A window that does not show the whole answer points at [CLS], row 0, as in run_squad.py.
+
+    Raises DataError for a question whose answers are not known.
+    """
+    for one in features:
+        window: ContextWindow = one.place
+        example = examples[one.example]
+        if not example.answers and not example.is_impossible:
+            place = f"id {example.own_id}" if example.own_id else f"line {example.row}"
+            raise DataError(
+                f"{place}: the question has no right answer; give one, or say that there is none "
+                "(is_impossible)"
+            )
+        found = answer_tokens(example, window.tokens)
+        one.label = (found and window.rows_of(*found)) or (0, 0)

@@ -1,0 +1,289 @@
+"""Files of questions on texts: SQuAD 1.1 and 2.0 as published, and one question a line of JSON.
+
+SQuAD is one object, {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question",
+"answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}.  A line is {"id", "question",
+"context", "answers"} with the answers in any form of ``gold_answers``; the id may be left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from tidybert.data.splits import random_split
+from tidybert.errors import DataError, UsageError
+from tidybert.files import formats, records
+from tidybert.files.formats import Problem
+from tidybert.files.json_entries import JsonCursor, json_cursor
+from tidybert.files.read_options import SUFFIXES, ReadOptions
+from tidybert.files.text_examples import ReadReport, count_of, good_rows, json_type, text_problem
+from tidybert.files.text_files import refuse_flags
+from tidybert.tasks.questions.gold_answers import Answer, AnswerError, gold_answers, short
+
+FORMATS: Final = ("json", "jsonl")
+SHOWN_ROWS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionExample:
+    """A question, the text that answers it, and the right answers where the file has them.
+
+    ``is_impossible`` is None where the file does not say, ``title`` that of the SQuAD article, and
+    ``row`` the 1-based line of the file.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+    is_impossible: bool | None = None
+    row: int = 0
+    title: str = ""
+
+    @property
+    def own_id(self) -> str | None:
+        """The id that the file gives; None for a question that only its line names."""
+        return None if self.id == str(self.row) else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A question as the file holds it.
+
+    Of SQuAD the paragraph's context and what names the question beside its line; None and "" where
+    the object has all.
+    """
+
+    row: int
+    value: object
+    context: str | None = None
+    where: str = ""
+    title: str = ""
+
+    def place(self) -> str:
+        """Where it stands, for the message of another one."""
+        return f"{self.where} (line {self.row})" if self.where else f"line {self.row}"
+
+    def problem(self, message: str) -> Problem:
+        return Problem(self.row, f"{self.where}: {message}" if self.where else message)
+
+
+def read_questions(
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    need_label: bool,
+    skip_bad_rows: bool = False,
+    report: ReadReport | None = None,
+) -> Iterator[QuestionExample]:
+    """Read a file, or standard input for "-", as a stream of questions in the file's order.
+
+    The format follows from the suffix, .gz apart: .json is SQuAD's, .jsonl and .ndjson an object a
+    line, and so is standard input where ``--format json`` does not say otherwise.  Without
+    ``need_label`` answers are not looked at.  Bad questions are treated as in ``good_rows``.
+
+    Raises DataError for a file that is missing, empty, damaged or has bad questions, with file and
+    line, and UsageError for options that do not fit.
+    """
+    options = options or ReadOptions()
+    report = ReadReport() if report is None else report
+    report.path = str(path)
+    report.format = options.format or _format_of(report.path)
+    if report.format not in FORMATS:
+        raise UsageError(
+            f"{path}: --format {report.format}: questions are read from json, as SQuAD is, or from "
+            "jsonl, one object a line"
+        )
+    flags = ("text", "text_pair", "label", "label_separator", "header", "delimiter", "quoting")
+    refuse_flags(options, report, *flags)
+    examples = _examples(options, report, need_label=need_label)
+    yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
+
+
+def hold_out_contexts(
+    examples: Sequence[QuestionExample], fraction: float, seed: int
+) -> tuple[list[QuestionExample], list[QuestionExample]]:
+    """Questions to train on and to measure on; those on one context stay on one side."""
+    contexts = [one.context for one in examples]
+    train, dev = random_split(len(examples), fraction, seed, texts=contexts)
+    return [examples[index] for index in train], [examples[index] for index in dev]
+
+
+def _format_of(path: str) -> str:
+    if path == "-":
+        return "jsonl"
+    if Path(path).is_dir():
+        raise DataError(f"{path}: it is a folder; name a file in it")
+    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    found = SUFFIXES.get(suffix)
+    if found not in FORMATS:
+        raise UsageError(
+            f"{path}: the suffix {suffix!r} is none of a file of questions; give --format json for "
+            "SQuAD's, or --format jsonl for one object a line"
+        )
+    return found
+
+
+def _examples(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[QuestionExample | Problem]:
+    places: dict[str, str] = {}
+    ambiguous: list[str] = []
+    with formats.open_bytes(report.path) as stream:
+        for raw in _raw_questions(stream, options, report):
+            if isinstance(raw, Problem):
+                yield raw
+                continue
+            example = _example(raw, ambiguous, need_label=need_label)
+            if isinstance(example, QuestionExample):
+                if first := places.get(example.id):
+                    example = raw.problem(f"the id {example.id!r} is already that of {first}")
+                else:
+                    places[example.id] = raw.place()
+            yield example
+    if ambiguous:
+        # All of a published SQuAD file is one line.
+        kind = "id" if report.format == "json" else "line"
+        shown = ", ".join(ambiguous[:SHOWN_ROWS])
+        more = f" and {len(ambiguous) - SHOWN_ROWS:,} more" if len(ambiguous) > SHOWN_ROWS else ""
+        report.notes.append(
+            f"{count_of(len(ambiguous), 'answer')} without answer_start that the context has more "
+            f"than once, of which the first is taken ({kind} {shown}{more})"
+        )
+
+
+def _raw_questions(
+    stream: BinaryIO, options: ReadOptions, report: ReadReport
+) -> Iterator[_Raw | Problem]:
+    if report.format == "json":
+        advice = "for one object a line give --format jsonl"
+        with json_cursor(stream, options.encoding, report.path, advice) as cursor:
+            yield from _squad_questions(cursor, report.path)
+        return
+    blank = 0
+    lines = formats.decoded_lines(stream, options.encoding, report.path)
+    for row in records.json_line_rows(lines):
+        if isinstance(row, Problem):
+            yield row
+        elif row[1] is records.BLANK:
+            blank += 1
+        else:
+            yield _Raw(*row)
+    if blank:
+        report.notes.append(f"{count_of(blank, 'blank line')} passed over")
+
+
+def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
+    has_data = False
+    for key in cursor.entries():
+        if key != "data" or cursor.peek() != "[":
+            cursor.value()
+            continue
+        has_data = True
+        for number, _ in enumerate(cursor.entries(), start=1):
+            yield from _article(cursor, f"article {number}")
+    cursor.end()
+    if not has_data:
+        raise DataError(
+            f"{path}:1: no list 'data', which in SQuAD holds articles with 'paragraphs'; for one "
+            "question a line give --format jsonl"
+        )
+
+
+def _article(cursor: JsonCursor, where: str) -> Iterator[_Raw | Problem]:
+    """The questions of one article, once all of it is read: its title may stand at its end."""
+    row, title = cursor.line, ""
+    if cursor.peek() != "{":
+        yield Problem(row, f"{where}: {json_type(cursor.value())} where an object is expected")
+        return
+    paragraphs: list[_Paragraph] | None = None
+    for key in cursor.entries():
+        if key == "paragraphs" and cursor.peek() == "[":
+            paragraphs = [_paragraph(cursor) for _ in cursor.entries()]
+        else:
+            value = cursor.value()
+            title = value if key == "title" and isinstance(value, str) else title
+    if title:
+        where += f" ({short(title)})"
+    if paragraphs is None:
+        yield Problem(row, f"{where}: no list 'paragraphs'")
+        return
+    for number, paragraph in enumerate(paragraphs, start=1):
+        at = f"{where}, paragraph {number}"
+        problem = text_problem("context", paragraph.context)
+        if paragraph.questions is None:
+            problem = "no list 'qas'"
+        if problem:
+            yield Problem(paragraph.row, f"{at}: {problem}")
+            continue
+        for count, (line, value) in enumerate(paragraph.questions or (), start=1):
+            name = value.get("id") if isinstance(value, dict) else None
+            named = f" (id {short(name)})" if isinstance(name, str) else ""
+            place = f"{at}, question {count}{named}"
+            yield _Raw(line, value, str(paragraph.context), place, title)
+
+
+@dataclass(slots=True)
+class _Paragraph:
+    """Questions are values with their lines; None where there is no list of them."""
+
+    row: int
+    context: object = None
+    questions: list[tuple[int, Any]] | None = None
+
+
+def _paragraph(cursor: JsonCursor) -> _Paragraph:
+    paragraph = _Paragraph(cursor.line)
+    if cursor.peek() != "{":
+        cursor.value()
+        return paragraph
+    for key in cursor.entries():
+        if key == "qas" and cursor.peek() == "[":
+            paragraph.questions = [(cursor.line, cursor.value()) for _ in cursor.entries()]
+            continue
+        value = cursor.value()
+        if key == "context":
+            paragraph.context = value
+    return paragraph
+
+
+def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionExample | Problem:
+    """The question that an object holds; ``ambiguous`` gets its id or line for such answers."""
+    record = raw.value
+    if not isinstance(record, dict):
+        return raw.problem(f"{json_type(record)} where an object is expected")
+    if raw.context is None and "data" in record and "question" not in record:
+        return raw.problem("a whole SQuAD file stands on this line; give --format json")
+    given = record if raw.context is None else {**record, "context": raw.context}
+    for key in ("question", "context"):
+        if key not in given:
+            seen = ", ".join(repr(name[:40]) for name in list(given)[:20])
+            return raw.problem(f"no key {key!r} among {seen or 'none at all'}")
+        if problem := text_problem(key, given[key]):
+            return raw.problem(problem)
+    name = record.get("id")
+    if name is None and raw.context is not None:
+        return raw.problem("no key 'id'")
+    if isinstance(name, bool) or not isinstance(name, str | int | None):
+        return raw.problem(f"'id' is {json_type(name)} where a text is expected")
+    if isinstance(name, str) and (problem := text_problem("id", name)):
+        return raw.problem(problem)
+    answers: tuple[Answer, ...] = ()
+    is_impossible = None
+    if need_label:
+        try:
+            found = gold_answers(given, given["context"])
+        except AnswerError as error:
+            return raw.problem(str(error))
+        place = raw.row if raw.context is None else name
+        ambiguous += [str(place)] * found.num_ambiguous
+        answers, is_impossible = found.answers, found.is_impossible
+    return QuestionExample(
+        id=str(raw.row if name is None else name),
+        question=given["question"],
+        context=given["context"],
+        answers=answers,
+        is_impossible=is_impossible,
+        row=raw.row,
+        title=raw.title,
+    )

@@ -1,0 +1,1 @@
+"""tag: sentences of words, from their files to their entities."""

@@ -1,0 +1,254 @@
+"""Files of tagged sentences: CoNLL columns, JSON with words and tags or with spans, plain text.
+
+CoNLL files are as the shared tasks published them (Tjong Kim Sang and De Meulder 2003): a word a
+line, its tag in the last column, a blank line after each sentence, -DOCSTART- before a document.
+Whatever scheme the tags of entities are in, examples have them in IOB2.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from tidybert.errors import DataError, UsageError
+from tidybert.files import formats, records
+from tidybert.files.formats import Line, Problem
+from tidybert.files.read_options import TAG_FORMATS, ReadOptions, flag_name
+from tidybert.files.text_examples import ReadReport, count_of, good_rows
+from tidybert.files.text_files import refuse_flags
+from tidybert.tasks.tags.tag_records import record_examples
+from tidybert.tasks.tags.tag_schemes import as_iob2, kind_of
+from tidybert.tasks.tags.tagged_sentences import TaggedExample, untagged
+
+FORMATS: Final = (*TAG_FORMATS, "jsonl", "json", "text")
+SUFFIXES: Final = {
+    ".conll": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".bio": "conll",
+    ".tsv": "conll",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+}
+DOCUMENT_START: Final = "-DOCSTART-"
+
+# What stands between columns; a no-break space can be a word.
+_CELL: Final = re.compile(r"[^ \t]+")
+
+
+def read_tagged(
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    need_label: bool,
+    skip_bad_rows: bool = False,
+    report: ReadReport | None = None,
+    of_entities: bool | None = None,
+) -> Iterator[TaggedExample]:
+    """Read a file, or standard input for "-", as examples in the file's order.
+
+    With ``need_label`` the whole file is read first, for only all tags together tell what they
+    mark (``report.notes`` says what), or at least in which scheme, where ``of_entities`` says
+    whether they mark entities; without, tags are not looked at, and memory is constant for every
+    format but json.  What a file ending in .txt holds follows from this too: CoNLL columns, or a
+    raw text a line.  Standard input is JSON lines where its first byte is ``{``, else the same.
+    Bad rows are treated as in ``good_rows``; in CoNLL columns a row is a sentence.
+
+    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
+    and UsageError for options that do not fit the file's format.
+    """
+    options = options or ReadOptions()
+    report = ReadReport() if report is None else report
+    report.path = str(path)
+    rows = _rows(options, report, need_label=need_label)
+    if need_label:
+        rows = _with_kind(list(rows), report, of_entities)
+    yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
+
+
+def _rows(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[TaggedExample | Problem]:
+    path = report.path
+    report.format = options.format or _format_of(path, need_label=need_label)
+    if report.format and report.format not in FORMATS:
+        raise UsageError(
+            f"{path}: --format {report.format}: tagged sentences are read from {', '.join(FORMATS)}"
+        )
+    with formats.open_bytes(path) as stream:
+        if not report.format:
+            plain = "conll" if need_label else "text"
+            report.format = "jsonl" if stream.peek(1)[:1] == b"{" else plain
+            report.guessed.append("format")
+            report.notes.append(f"read as --format {report.format}, judged by the first byte")
+        refuse_flags(
+            options, report, "text_pair", "label_separator", "header", "delimiter", "quoting"
+        )
+        lines = formats.decoded_lines(stream, options.encoding, path)
+        if report.format == "conll":
+            yield from _conll_sentences(lines, options, report, need_label=need_label)
+        elif report.format == "text":
+            refuse_flags(options, report, "text", "label")
+            yield from _raw_texts(lines, report, need_label=need_label)
+        else:
+            entries: Iterator[records.ValueRow | Problem] = (
+                records.json_line_rows(lines)
+                if report.format == "jsonl"
+                else records.json_file_rows(stream, options.encoding, path)
+            )
+            yield from record_examples(entries, options, report, need_label=need_label)
+
+
+def _format_of(path: str, *, need_label: bool) -> str:
+    """The format that a file's suffix tells; nothing for standard input, which has none."""
+    if path == "-":
+        return ""
+    if Path(path).is_dir():
+        raise DataError(f"{path}: it is a folder; name a file in it")
+    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    if suffix == ".txt":
+        return "conll" if need_label else "text"
+    if suffix not in SUFFIXES:
+        raise UsageError(
+            f"{path}: the suffix {suffix!r} does not tell how sentences are tagged; give --format, "
+            f"one of {', '.join(FORMATS)}"
+        )
+    return SUFFIXES[suffix]
+
+
+def _conll_sentences(
+    lines: Iterator[Line], options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[TaggedExample | Problem]:
+    width = first_line = documents = 0
+    word_column, tag_column = 0, -1
+    start = 0
+    words: list[str] = []
+    tags: list[str] = []
+    bad: list[Problem] = []
+    for number, raw, problem in chain(lines, [(0, "", None)]):
+        cells = _CELL.findall(formats.chomp(raw))
+        if problem is None and (not cells or cells[0] == DOCUMENT_START):
+            documents += bool(cells)
+            if bad:
+                yield _sentence_problem(bad)
+            elif words:
+                yield TaggedExample(tuple(words), tuple(tags) if need_label else None, start)
+            words, tags, bad = [], [], []
+            continue
+        if not words and not bad:
+            start = number
+        if problem is None and not width:
+            width, first_line = len(cells), number
+            word_column, tag_column = _columns(width, number, options, report, need_label)
+        if problem is None and len(cells) != width:
+            problem = f"{count_of(len(cells), 'column')} where line {first_line} has {width}"
+            if not need_label:
+                problem += "; for a raw text a line give --format text"
+        if problem is None:
+            words.append(cells[word_column])
+            tags.append(cells[tag_column])
+        else:
+            bad.append(Problem(number, problem))
+    if documents:
+        report.notes.append(f"{count_of(documents, 'line')} of {DOCUMENT_START} passed over")
+
+
+def _columns(
+    width: int, line: int, options: ReadOptions, report: ReadReport, need_label: bool
+) -> tuple[int, int]:
+    """The columns of the word and of its tag, as given or the first and the last."""
+    if need_label and width == 1:
+        raise DataError(
+            f"{report.path}:{line}: one column where a word and its tag are expected, with spaces "
+            "or a tab between them; is the --format right?"
+        )
+    found = {"text": 0, "label": width - 1}
+    for role in found if need_label else ("text",):
+        given = getattr(options, role)
+        if given is not None:
+            if not str(given).isdecimal():
+                raise UsageError(
+                    f"{report.path}: {flag_name(role)} {given}: CoNLL columns have no names; give "
+                    "a number, the first is 0"
+                )
+            found[role] = int(given)
+        if found[role] >= width:
+            raise UsageError(
+                f"{report.path}: {flag_name(role)} {given}: line {line} has "
+                f"{count_of(width, 'column')}, and the first is 0"
+            )
+        report.columns[role] = str(found[role])
+    if need_label and found["text"] == found["label"]:
+        raise UsageError(f"{report.path}: --text and --label must name different columns")
+    return found["text"], found["label"]
+
+
+def _sentence_problem(bad: Sequence[Problem]) -> Problem:
+    more = f" (and {count_of(len(bad) - 1, 'more line')} of this sentence)" if bad[1:] else ""
+    return Problem(bad[0].row, bad[0].message + more)
+
+
+def _raw_texts(
+    lines: Iterator[Line], report: ReadReport, *, need_label: bool
+) -> Iterator[TaggedExample | Problem]:
+    if need_label:
+        raise UsageError(
+            f"{report.path}: plain text has no tags; give --format conll, jsonl or json"
+        )
+    for number, raw, problem in lines:
+        text = formats.chomp(raw)
+        if text.startswith(DOCUMENT_START):
+            raise DataError(
+                f"{report.path}:{number}: {DOCUMENT_START} stands in CoNLL files and not in plain "
+                "text; give --format conll"
+            )
+        yield Problem(number, problem) if problem else untagged(text, number)
+
+
+def _with_kind(
+    rows: Sequence[TaggedExample | Problem], report: ReadReport, of_entities: bool | None
+) -> Iterator[TaggedExample | Problem]:
+    """The rows with entities in IOB2, and problems where tags are none."""
+    examples = [row for row in rows if isinstance(row, TaggedExample)]
+    sentences = [one.tags or () for one in examples]
+    kind = kind_of(sentences, of_entities)
+    # The first wrong tag of a sentence is the one that is told.
+    wrong = dict(reversed(kind.wrong))
+    if kind.scheme is None:
+        report.notes.append(
+            "no tag begins with B- or I-: tags are classes of words, and no entities are scored"
+            if of_entities is None
+            else "tags are classes of words, as in training, and no entities are scored"
+        )
+    elif any(one.text is None for one in examples):
+        read_as = "" if kind.scheme == "IOB2" else ", read as IOB2"
+        report.notes.append(f"tags of entities in {kind.scheme}{read_as}")
+    if kind.unusual:
+        report.notes.append(
+            f"{count_of(len(kind.unusual), 'sentence')} in which {kind.scheme} would write other "
+            f"tags (the first on line {examples[kind.unusual[0]].row}), as where I- begins an "
+            "entity; read as conlleval reads them"
+        )
+    others = "other tags" if of_entities is None else "those in training"
+    number = -1
+    for row in rows:
+        if isinstance(row, Problem):
+            yield row
+            continue
+        number += 1
+        tags = sentences[number]
+        if not tags:
+            yield Problem(row.row, "there is no word, so nothing to learn or to measure")
+        elif number in wrong:
+            place = wrong[number]
+            line = row.row + place if report.format == "conll" else row.row
+            yield Problem(
+                line,
+                f"the tag {tags[place][:40]!r} of the word {row.words[place][:40]!r} is none of "
+                f"entities, which {others} are: O, or B- or I- and a type, is expected",
+            )
+        else:
+            yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))

@@ -1,0 +1,217 @@
+"""Inference timed: from texts to logits in float32, tidybert and transformers in turn.
+
+Both sides open one directory: the MODEL with a classifier of random weights.  transformers runs as
+its users run it: a loop of batches, each padded to its longest text.  It is timed twice, on the
+texts in the order given and on the texts sorted by length, which leaves it nearly nothing to pad.
+Speeds are taken in one process, peak memory in one process a side::
+
+    python -m tidybert.timing.inference_speed ours '{"directory": …, "examples": …}'
+"""
+
+import copy
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from tidybert.errors import TidyBertError
+from tidybert.files.text_examples import TextExample
+from tidybert.timing.own_process import answer, run_apart
+from tidybert.timing.setting import SIDES, in_turn, summarize
+
+BATCH_SIZE: Final = 32
+"""transformers' batches; ours are cut by tokens."""
+LOGITS_TOLERANCE: Final = 1e-4
+
+Logits = npt.NDArray[np.float32]
+Run = Callable[[Sequence[TextExample]], Logits]
+"""From examples to their logits (B, 2), in the order given."""
+
+
+def bench_inference(
+    model: str,
+    examples: Sequence[TextExample],
+    *,
+    sides: Sequence[str] = SIDES,
+    rounds: int = 5,
+    max_seq_length: int = 128,
+    threads: int | None = None,
+    report: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Texts a second on each order of the texts, and MiB; each round times every side once.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    texts_per_second_in_order, texts_per_second_by_length and peak_mib (of a process that opens the
+    model and runs the texts once).  ``threads`` are PyTorch's; None leaves its choice.
+
+    Raises TidyBertError where the sides' logits differ by more than LOGITS_TOLERANCE, for then they
+    have not done the same work, and what opening the MODEL raises.
+    """
+    with tempfile.TemporaryDirectory() as folder, _threads(threads) as used_threads:
+        directory = Path(folder) / "model"
+        lengths, cut = _prepare(model, directory, examples, max_seq_length)
+        given = Path(folder) / "examples.json"
+        given.write_text(json.dumps([[one.text, one.text_pair] for one in examples]))
+        samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
+        for side in sides:
+            work = {"directory": str(directory), "examples": str(given)}
+            apart = run_apart(
+                "tidybert.timing.inference_speed",
+                side,
+                {**work, "max_seq_length": max_seq_length},
+                used_threads,
+            )
+            report(f"memory: {side} {apart['peak_mib']} MiB")
+            samples[side]["peak_mib"] = [apart["peak_mib"]]
+        by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])
+        orders = {"in_order": examples, "by_length": [examples[place] for place in by_length]}
+        runs = {side: _open(side, directory, max_seq_length) for side in sides}
+        for run in runs.values():
+            run(examples)
+        difference = 0.0
+        for number in range(rounds):
+            for order, texts in orders.items():
+                logits = {}
+                for side in in_turn(sides, number):
+                    begin = time.perf_counter()
+                    logits[side] = run_logits = runs[side](texts)
+                    seconds = time.perf_counter() - begin
+                    assert len(run_logits) == len(texts)
+                    speeds = samples[side].setdefault(f"texts_per_second_{order}", [])
+                    speeds.append(len(texts) / seconds)
+                difference = max(difference, _difference(logits))
+            report(f"round {number + 1} of {rounds} done")
+    return {
+        "num_texts": len(examples),
+        "num_tokens": sum(lengths),
+        "num_truncated": cut,
+        "max_seq_length": max_seq_length,
+        "rounds": rounds,
+        "threads": used_threads,
+        "largest_difference_of_logits": difference if len(sides) > 1 else None,
+        **summarize(samples),
+    }
+
+
+def _prepare(
+    model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
+) -> tuple[list[int], int]:
+    """Save the MODEL with a new head; the examples' numbers of tokens, and how many were cut."""
+    from tidybert.catalog import model_directory
+    from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
+    from tidybert.configuration import BertConfig
+    from tidybert.inference.loading import build_with_weights, load_tokenizer
+    from tidybert.tasks.classification import Classification
+
+    origin = model_directory(model)
+    config = BertConfig.from_file(origin / "config.json")
+    tokenizer = load_tokenizer(origin, config)
+    task = Classification(["0", "1"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, _ = build_with_weights(task.build_model, config, origin, new_head=True)
+        # Logits as far apart as a trained head's, so that LOGITS_TOLERANCE is small beside them.
+        nn.init.normal_(network.classifier.weight)
+    save_model_directory(
+        directory,
+        model_state=network.state_dict(),
+        config=config,
+        tokenizer=tokenizer,
+        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
+        architecture=task.architecture,
+        problem_type=task.problem_type,
+    )
+    features = task.features(examples, tokenizer, max_seq_length)
+    return [len(one.input_ids) for one in features], sum(one.truncated for one in features)
+
+
+def _open(side: str, directory: Path, max_seq_length: int) -> Run:
+    return (_open_ours if side == "ours" else _open_transformers)(directory, max_seq_length)
+
+
+def _open_ours(directory: Path, max_seq_length: int) -> Run:
+    from tidybert.inference.forward import run_features
+    from tidybert.inference.predictor import Predictor
+
+    predictor = Predictor(directory, device="cpu", max_seq_length=max_seq_length)
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        # A copy has an empty cache: no text was seen before.
+        tokenizer = copy.copy(predictor.tokenizer)
+        features = predictor.task.features(examples, tokenizer, max_seq_length)
+        return np.concatenate(run_features(predictor.task, predictor.model, features))
+
+    return run
+
+
+def _open_transformers(directory: Path, max_seq_length: int) -> Run:
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(examples), BATCH_SIZE):
+                batch = examples[start : start + BATCH_SIZE]
+                pairs = [one.text_pair for one in batch]
+                encoded = tokenizer(
+                    [one.text for one in batch],
+                    pairs if pairs[0] is not None else None,
+                    padding=True,
+                    truncation=True,
+                    max_length=max_seq_length,
+                    return_tensors="pt",
+                )
+                parts.append(model(**encoded).logits)
+        logits: Logits = torch.cat(parts).numpy()
+        return logits
+
+    return run
+
+
+def _difference(logits: dict[str, Logits]) -> float:
+    """The largest difference between two sides' logits of the same texts; 0 for one side."""
+    ours = logits["ours"]
+    # Python's max would pass over a NaN, and a comparison with it is false.
+    largest = float(np.max([np.abs(ours - other).max() for other in logits.values()]))
+    if not largest <= LOGITS_TOLERANCE:
+        raise TidyBertError(
+            f"the sides' logits differ by up to {largest:.2g}, more than {LOGITS_TOLERANCE:g}: "
+            "they have not done the same work, so their times say nothing"
+        )
+    return largest
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[int]:
+    """Within it PyTorch has so many threads; gives their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
+    """In a process of its own: open the model and run the texts once."""
+    texts = json.loads(Path(work["examples"]).read_text())
+    examples = [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(texts, 1)]
+    logits = _open(side, Path(work["directory"]), work["max_seq_length"])(examples)
+    return {"num_texts": len(logits)}
+
+
+if __name__ == "__main__":
+    answer(_run_once)

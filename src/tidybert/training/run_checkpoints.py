@@ -1,0 +1,171 @@
+"""Checkpoints of a run: all that it takes to go on with the same bits.
+
+A checkpoint is a directory checkpoints/step-N of the RUN: model.safetensors (our names),
+optimizer.safetensors (Adam's two moments and step counts) and training_state.json, which has the
+hashes of both.  The schedule, the order of the data and the random numbers follow from the seed and
+the step, so the step is all that is kept of them.  Each directory is written aside, synced and
+renamed.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tidybert.checkpoints.tensor_files import (
+    WEIGHTS_FILE,
+    atomic_directory,
+    file_sha256,
+    read_tensors,
+    remove_partials,
+    write_tensors,
+)
+from tidybert.errors import TrainingError, WeightsError
+from tidybert.training.sharding import placed_like
+
+OPTIMIZER_FILE = "optimizer.safetensors"
+STATE_FILE = "training_state.json"
+
+
+@dataclass
+class TrainingState:
+    """Where a run is.
+
+    ``fingerprint`` is of the arguments and the data; a resumed run's must be equal.
+    ``best_metrics`` are those of ``best_step`` on dev, None before the first evaluation.
+    ``progress`` is what else a run must know, where the step does not tell it: its place in an
+    endless stream of instances, and what it has counted.
+    """
+
+    fingerprint: str
+    step: int = 0
+    best_step: int = 0
+    best_metrics: dict[str, Any] | None = None
+    evaluations_since_best: int = 0
+    progress: dict[str, Any] = field(default_factory=dict)
+
+
+def checkpoints_directory(run: Path) -> Path:
+    return run / "checkpoints"
+
+
+def step_directories(run: Path) -> list[Path]:
+    """The checkpoints by step, the last one last."""
+    found = checkpoints_directory(run).glob("step-*")
+    return sorted((path for path in found if path.name[5:].isdigit()), key=_step_of)
+
+
+def _step_of(directory: Path) -> int:
+    return int(directory.name.removeprefix("step-"))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds; ``moments`` are as ``optimizer_tensors`` gives them."""
+
+    state: TrainingState
+    weights: Mapping[str, Tensor]
+    moments: Mapping[str, Tensor]
+
+
+def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
+    """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
+
+    Raises TrainingError where it cannot be written; those before it are left.
+    """
+    state = checkpoint.state
+    target = checkpoints_directory(run) / f"step-{state.step}"
+    try:
+        with atomic_directory(target) as partial:
+            write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
+            write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
+            hashes = {name: file_sha256(partial / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
+            content = {**asdict(state), "sha256": hashes}
+            (partial / STATE_FILE).write_text(json.dumps(content, indent=2) + "\n")
+    except (OSError, WeightsError) as error:
+        left = ", ".join(str(path) for path in step_directories(run)[-1:])
+        advice = f"make room, then --resume goes on from {left}" if left else "there is none before"
+        raise TrainingError(f"{target} cannot be written: {error}; {advice}") from error
+    earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
+    kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
+    for path in step_directories(run):
+        # A later one was passed over as damaged, and must not stand before this one.
+        if path not in kept:
+            shutil.rmtree(path)
+    return target
+
+
+def remove_unfinished(run: Path) -> None:
+    """Remove what a kill has left of a checkpoint; one process does it, before any reads."""
+    remove_partials(checkpoints_directory(run))
+
+
+def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
+    """The last valid checkpoint, None where there is none.
+
+    Also returns a line for each that was passed over because it cannot be read.  Raises
+    TrainingError where the checkpoint is of other arguments, data or weights.
+    """
+    passed_over = []
+    for directory in reversed(step_directories(run)):
+        try:
+            content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
+            # Without hashes, as checkpoints once were, a file counts if it can be read.
+            for name, expected in content.pop("sha256", {}).items():
+                if file_sha256(directory / name) != expected:
+                    raise ValueError(f"{name} is not what was written")
+            found = Checkpoint(
+                TrainingState(**content),
+                read_tensors(directory / WEIGHTS_FILE),
+                read_tensors(directory / OPTIMIZER_FILE),
+            )
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            passed_over.append(f"{directory} cannot be read and is passed over: {error}")
+            continue
+        if found.state.fingerprint != fingerprint:
+            raise TrainingError(
+                f"{directory} was written with other arguments, data or weights to begin with: "
+                "resume with the same ones (see arguments.json), or give a new --out"
+            )
+        return found, passed_over
+    return None, passed_over
+
+
+def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:
+    """Keep the weights with the best dev metric so far in checkpoints/best."""
+    target = checkpoints_directory(run) / "best"
+    target.mkdir(parents=True, exist_ok=True)
+    write_tensors(target / WEIGHTS_FILE, weights)
+
+
+def read_best(run: Path) -> dict[str, Tensor]:
+    return read_tensors(checkpoints_directory(run) / "best" / WEIGHTS_FILE)
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's state as tensors named PARAMETER/exp_avg, PARAMETER/exp_avg_sq, PARAMETER/step."""
+    tensors = {}
+    names: dict[Tensor, str] = {each: name for name, each in model.named_parameters()}
+    for parameter, entries in optimizer.state.items():
+        # Of a sharded model the parameters must be the shards, which the optimizer knows.
+        assert parameter in names, "the optimizer holds moments of a parameter that is not here"
+        for key, value in entries.items():
+            tensors[f"{names[parameter]}/{key}"] = value
+    return tensors
+
+
+def load_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what ``optimizer_tensors`` gave."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        name, _, entry = key.rpartition("/")
+        parameter = parameters[name]
+        # The fused optimizer wants its step counts on the parameter's device.
+        optimizer.state[parameter][entry] = placed_like(value, parameter)

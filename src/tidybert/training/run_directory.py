@@ -1,0 +1,50 @@
+"""A RUN as a directory: whether it may be written to, is finished, and with what it was begun."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidybert.checkpoints.model_directory import read_metadata, verify
+from tidybert.checkpoints.tensor_files import atomic_write_text
+from tidybert.errors import TrainingError, UsageError, WeightsError
+from tidybert.training.run_checkpoints import step_directories
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a RUN has been trained to its end, and its model saved whole."""
+    if read_metadata(run) is None:
+        return False
+    try:
+        verify(run)
+    except WeightsError:
+        # A kill between the files of the model; the last checkpoint still has it.
+        return False
+    return True
+
+
+def check_run(run: Path, resume: bool) -> None:
+    """Raise UsageError where ``run`` cannot be written to: a file, in use, finished, forbidden."""
+    there = next(each for each in (run, *run.absolute().parents) if each.exists())
+    if not there.is_dir():
+        which = "" if there == run else f": {there}"
+        raise UsageError(f"--out {run}{which} is a file; name a new directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {run}: no permission to write in {there}; name another directory")
+    if resume and is_finished(run):
+        raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
+    if not resume and run.is_dir() and any(run.iterdir()):
+        begun = step_directories(run) or (run / "trials").is_dir()
+        unfinished = begun and not is_finished(run)
+        advice = "--resume goes on with it, or give" if unfinished else "give"
+        raise UsageError(f"--out {run} is not empty; {advice} a new directory")
+
+
+def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
+    """Write arguments.json, the same names as the flags; TrainingError where it cannot be."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(run / "arguments.json", json.dumps(dict(values), indent=2) + "\n")
+    except OSError as error:
+        raise TrainingError(f"--out {run} cannot be written: {error}") from error

@@ -1,0 +1,356 @@
+"""Tensor files round trip, and a damaged or hostile one is an error that says what is wrong."""
+
+import json
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
+from tidybert.errors import WeightsError
+
+TENSORS = {
+    "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
+    "a.bias": torch.tensor([1.0, -2.0]),
+    "count": torch.tensor(3),
+}
+Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
+
+
+def safetensors_bytes(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:
+    """A file of the format: eight bytes of length, a JSON header, the data."""
+    return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+def header_of(**entries: Any) -> bytes:
+    return json.dumps(entries).encode()
+
+
+def entry(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def test_round_trip_through_a_directory(tmp_path: Path, same_state: Same) -> None:
+    path = write_tensors(tmp_path, TENSORS, {"step": "3"})
+    assert path == tmp_path / "model.safetensors"
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+    assert same_state(read_tensors(tmp_path), TENSORS)
+    assert same_state(read_tensors(path), TENSORS)
+    assert same_state(load_file(path), TENSORS)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+            lambda name: name != "__metadata__"
+        ),
+        st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=3)),
+        max_size=5,
+    )
+)
+def test_round_trip_of_any_names_dtypes_and_shapes(
+    tmp_path_factory: pytest.TempPathFactory,
+    same_state: Same,
+    specification: dict[str, tuple[torch.dtype, list[int]]],
+) -> None:
+    tensors = {
+        name: torch.randint(0, 2, shape).to(dtype) for name, (dtype, shape) in specification.items()
+    }
+    path = write_tensors(tmp_path_factory.mktemp("tensors") / "x.safetensors", tensors)
+    found = read_tensors(path)
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name].double(), tensor.double())
+
+
+def test_views_shared_and_transposed_tensors_are_stored_apart(
+    tmp_path: Path, same_state: Same
+) -> None:
+    whole = torch.arange(12.0).view(6, 2)
+    q, k, v = whole.chunk(3)
+    tensors = {"whole": whole, "q": q, "k": k, "v": v, "again": whole, "turned": whole.T}
+    parameter = torch.nn.Parameter(torch.ones(2))
+    write_tensors(tmp_path, {**tensors, "p": parameter})
+    assert same_state(read_tensors(tmp_path), {**tensors, "p": parameter.detach()})
+
+
+def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
+    a = write_tensors(tmp_path / "a.safetensors", TENSORS)
+    b = write_tensors(tmp_path / "b.safetensors", dict(reversed(TENSORS.items())))
+    assert a.read_bytes() == b.read_bytes()
+
+
+def test_what_was_read_outlives_its_file(tmp_path: Path, same_state: Same) -> None:
+    write_tensors(tmp_path, TENSORS)
+    found = read_tensors(tmp_path)
+    write_tensors(tmp_path, {name: torch.zeros_like(t) for name, t in TENSORS.items()})
+    assert same_state(found, TENSORS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_kept_or_converted_on_request(tmp_path: Path, dtype: torch.dtype) -> None:
+    stored = {"w": torch.tensor([1.5, -0.25]).to(dtype), "n": torch.tensor([7])}
+    write_tensors(tmp_path, stored)
+    assert read_tensors(tmp_path)["w"].dtype == dtype
+    found = read_tensors(tmp_path, dtype=torch.float32)
+    assert found["w"].dtype == torch.float32
+    assert found["w"].tolist() == [1.5, -0.25]
+    assert found["n"].dtype == torch.int64
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_state: Same
+) -> None:
+    write_tensors(tmp_path, TENSORS)
+
+    def full(tensors: Any, path: Path, metadata: Any) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tidybert.checkpoints.tensor_files.save_file", full)
+    with pytest.raises(WeightsError, match="No space left on device"):
+        write_tensors(tmp_path, {"b": torch.ones(1)})
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert same_state(read_tensors(tmp_path), TENSORS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00" * 7,
+        safetensors_bytes(b"{}", length=2**63),
+        safetensors_bytes(b"{}", length=200_000_000),
+        safetensors_bytes(b"{}", length=3),
+        safetensors_bytes(b"not json"),
+        safetensors_bytes(b"[1]"),
+        safetensors_bytes(b'{"a":' * 50_000),
+        safetensors_bytes(header_of(a=entry(0, 8, [2])), b"\x00" * 7),
+        safetensors_bytes(header_of(a=entry(0, 8, [2])), b"\x00" * 9),
+        safetensors_bytes(header_of(a=entry(8, 0, [2])), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(4, 12, [2])), b"\x00" * 12),
+        safetensors_bytes(header_of(a=entry(0, 2**62, [2**60])), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(0, 8, [2**33, 2**33])), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(0, 8, [3])), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(0, 8, [-2])), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(0, 8, [2], "F99")), b"\x00" * 8),
+        safetensors_bytes(header_of(a=entry(0, 8, [2]), b=entry(4, 12, [2])), b"\x00" * 12),
+    ],
+)
+def test_a_hostile_safetensors_is_a_weights_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match="truncated or damaged") as caught:
+        read_tensors(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+@given(st.data())
+def test_a_cut_or_altered_file_never_escapes_as_another_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = write_tensors(tmp_path_factory.mktemp("cut"), TENSORS)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+        path.write_bytes(content)
+        with pytest.raises(WeightsError):
+            read_tensors(path)
+        return
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        read_tensors(path)
+    except WeightsError:
+        return
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_values_that_are_not_finite_are_counted(
+    tmp_path: Path, dtype: torch.dtype, value: float
+) -> None:
+    weight = torch.zeros(3, 4, dtype=dtype)
+    weight[1, 2:] = value
+    write_tensors(tmp_path, {"fine": torch.ones(2), "x.weight": weight})
+    with pytest.raises(WeightsError, match=r"not finite in x.weight \(2 of 12\)"):
+        read_tensors(tmp_path)
+
+
+def test_only_a_few_damaged_tensors_are_named() -> None:
+    tensors = {f"w{i}": torch.tensor([float("nan")]) for i in range(9)}
+    with pytest.raises(WeightsError, match=r"w4 \(1 of 1\) and 4 more"):
+        check_finite(tensors, "here")
+    check_finite({"n": torch.tensor([2]), "f": torch.tensor([1.0]).to(torch.float8_e5m2)}, "here")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_large_values_are_finite_though_their_sum_is_not(dtype: torch.dtype) -> None:
+    check_finite({"w": torch.full((9,), torch.finfo(dtype).max, dtype=dtype)}, "here")
+
+
+def test_an_empty_or_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no weights here"):
+        read_tensors(tmp_path)
+    with pytest.raises(WeightsError, match="no such file or directory"):
+        read_tensors(tmp_path / "absent")
+
+
+def write_shards(directory: Path, weight_map: dict[str, Any] | None = None) -> Path:
+    """TENSORS in two shards and their index, whose map may be replaced."""
+    names = list(TENSORS)
+    shards = {"one.safetensors": names[:2], "two.safetensors": names[2:]}
+    for shard, its_names in shards.items():
+        save_file({name: TENSORS[name] for name in its_names}, directory / shard)
+    true_map = {name: shard for shard, its_names in shards.items() for name in its_names}
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": true_map if weight_map is None else weight_map}))
+    return index
+
+
+def test_shards_are_read_as_one(tmp_path: Path, same_state: Same) -> None:
+    index = write_shards(tmp_path)
+    assert same_state(read_tensors(tmp_path), TENSORS)
+    assert same_state(read_tensors(index), TENSORS)
+
+
+def test_shards_as_transformers_writes_them(
+    make_reference: Callable[..., Any], tmp_path: Path, same_state: Same
+) -> None:
+    model = make_reference("BertModel")
+    model.save_pretrained(tmp_path, max_shard_size="2KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert same_state(read_tensors(tmp_path), dict(model.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "said"),
+    [
+        ({"a.weight": "../one.safetensors"}, "not a plain file name"),
+        ({"a.weight": "/etc/passwd"}, "not a plain file name"),
+        ({"a.weight": "folder\\one.safetensors"}, "not a plain file name"),
+        ({"a.weight": ".."}, "missing"),
+        ({"a.weight": "x\x00.safetensors"}, "missing"),
+        ({"a.weight": "three.safetensors"}, "missing"),
+        ({"a.weight": 3}, "missing"),
+        ({"other": "one.safetensors"}, "'other' is not in its shard 'one.safetensors'"),
+        (
+            {"a.weight": "two.safetensors", "a.bias": "one.safetensors"},
+            "holds 'a.weight', which model.safetensors.index.json places in 'two.safetensors'",
+        ),
+        ({}, "no 'weight_map'"),
+        ([], "no 'weight_map'"),
+    ],
+)
+def test_a_hostile_index(tmp_path: Path, weight_map: Any, said: str) -> None:
+    write_shards(tmp_path, weight_map)
+    with pytest.raises(WeightsError, match=said):
+        read_tensors(tmp_path)
+
+
+def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"a.bias": "one.safetensors", "count": "two.safetensors"})
+    save_file({"a.weight": torch.ones(2), "count": torch.tensor(3)}, tmp_path / "two.safetensors")
+    with pytest.raises(WeightsError, match=r"'a\.weight' stands in another shard too"):
+        read_tensors(tmp_path)
+
+
+def test_a_damaged_index(tmp_path: Path) -> None:
+    write_shards(tmp_path).write_text("{")
+    with pytest.raises(WeightsError, match="no valid JSON"):
+        read_tensors(tmp_path)
+
+
+def test_a_pickle_is_read_only_on_request(tmp_path: Path, same_state: Same) -> None:
+    torch.save(TENSORS, tmp_path / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match="--allow-pickle"):
+        read_tensors(tmp_path)
+    assert same_state(read_tensors(tmp_path, allow_pickle=True), TENSORS)
+
+
+def test_pickled_shards(tmp_path: Path, same_state: Same) -> None:
+    torch.save(TENSORS, tmp_path / "pytorch_model-00001-of-00001.bin")
+    weight_map = dict.fromkeys(TENSORS, "pytorch_model-00001-of-00001.bin")
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(WeightsError, match="--allow-pickle"):
+        read_tensors(tmp_path)
+    assert same_state(read_tensors(tmp_path, allow_pickle=True), TENSORS)
+
+
+class Attack:
+    """Unpickling this writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_pickle_runs_no_code(tmp_path: Path, plain: bool) -> None:
+    content = {"w": Attack(tmp_path / "written")}
+    with (tmp_path / "pytorch_model.bin").open("wb") as file:
+        if plain:
+            pickle.dump(content, file, protocol=2)
+        else:
+            torch.save(content, file)
+    with pytest.raises(WeightsError, match="cannot be read as weights alone"):
+        read_tensors(tmp_path, allow_pickle=True)
+    assert not (tmp_path / "written").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([1, 2], "not list"),
+        ({"w": {"nested": torch.ones(1)}}, "'w' is dict, not a tensor"),
+        ({3: torch.ones(1)}, "3 is Tensor"),
+        ({"w": torch.ones(2).to_sparse()}, "sparse"),
+    ],
+)
+def test_a_pickle_of_something_else(tmp_path: Path, content: Any, said: str) -> None:
+    torch.save(content, tmp_path / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match=said):
+        read_tensors(tmp_path, allow_pickle=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"PK\x03\x04", b"\x00" * 100, b"x" * 100])
+def test_a_damaged_pickle(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(WeightsError, match="cannot be read as weights alone"):
+        read_tensors(tmp_path, allow_pickle=True)
+
+
+def test_safetensors_come_before_a_pickle(tmp_path: Path, same_state: Same) -> None:
+    torch.save({"w": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
+    write_tensors(tmp_path, TENSORS)
+    assert same_state(read_tensors(tmp_path, allow_pickle=True), TENSORS)
+
+
+@pytest.mark.weights
+def test_reads_minilm(minilm_directory: Path) -> None:
+    tensors = read_tensors(minilm_directory)
+    assert len(tensors) == 104
+    assert tensors["embeddings.word_embeddings.weight"].shape == (30522, 384)

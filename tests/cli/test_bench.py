@@ -1,0 +1,173 @@
+"""``tidybert bench``: what it prints, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tidybert.cli import main as shell
+from tidybert.timing import finetuning_speed as finetuning
+from tidybert.timing import inference_speed as inference
+from tidybert.timing import tokenizer_speed as tokenization
+from tidybert.timing.setting import SIDES, summarize
+
+INFERENCE = ("texts_per_second_in_order", "texts_per_second_by_length", "peak_mib")
+FINETUNING = ("examples_per_second", "seconds_per_step", "peak_mib")
+
+
+def result_of(quantities: tuple[str, ...], sides: Any, **others: Any) -> dict[str, Any]:
+    """What a bench returns: 1234.5 for ours and 300 for the other side, 3 rounds."""
+    values = {"ours": 1234.5, "transformers": 300.0}
+    samples = {side: {name: [values[side]] * 3 for name in quantities} for side in sides}
+    return {"rounds": 3, "threads": 1, **others, **summarize(samples)}
+
+
+@pytest.fixture
+def given(monkeypatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """Benches of models that do no work; the list gets what each was called with."""
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path / "absent"))
+
+    def bench_inference(model: str, examples: Any, **options: Any) -> dict[str, Any]:
+        calls.append({"model": model, "examples": examples, **options})
+        others = {"num_truncated": 2, "largest_difference_of_logits": 1.5e-6}
+        return result_of(INFERENCE, options["sides"], **others)
+
+    def bench_finetuning(work: Any, **options: Any) -> dict[str, Any]:
+        calls.append({"work": work, **options})
+        return result_of(FINETUNING, options["sides"], steps=options["steps"])
+
+    monkeypatch.setattr(inference, "bench_inference", bench_inference)
+    monkeypatch.setattr(finetuning, "bench_finetuning", bench_finetuning)
+    return calls
+
+
+@pytest.mark.parametrize("what", ["infer", "finetune"])
+@pytest.mark.parametrize("against", [[], ["--against", "transformers"]])
+def test_a_table_of_at_most_80_columns(
+    what: str, against: list[str], tiny_model: Path, given: list[dict[str, Any]], capsys
+) -> None:
+    assert shell.run(["bench", what, "--model", str(tiny_model), *against]) == 0
+
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "1,234" in out
+    assert ("300" in out) == ("4.12" in out) == ("transformers  ratio" in out) == bool(against)
+    assert ("largest difference of logits: 1.5e-06" in out) == (what == "infer" and bool(against))
+    assert "medians of 3 rounds; 1 thread; " in out
+    assert "tidybert 0." in out
+    assert "bundled tickets are timed" in err
+    assert given[0]["sides"] == (SIDES if against else SIDES[:1])
+
+
+def test_the_flags_of_finetune(tiny_model: Path, given: list[dict[str, Any]]) -> None:
+    flags = ["--steps", "5", "--rounds", "2", "--threads", "3", "--precision", "bfloat16"]
+    assert shell.run(["bench", "finetune", "--model", str(tiny_model), *flags]) == 0
+
+    [call] = given
+    assert (call["steps"], call["rounds"], call["work"].threads) == (5, 2, 3)
+    assert call["work"].max_seq_length == 32
+    assert call["work"].train_batch_size == 32
+    assert call["work"].precision == "bfloat16"
+
+
+def test_texts_of_a_file_of_ones_own(
+    tiny_model: Path, tmp_path: Path, given: list[dict[str, Any]], capsys
+) -> None:
+    path = tmp_path / "texts.csv"
+    path.write_text("words,other\na red hen,x\nthe dog,y\n")
+    flags = ["--texts", str(path), "--text", "words", "--threads", "3", "--rounds", "2"]
+
+    assert shell.run(["bench", "infer", "--model", str(tiny_model), *flags]) == 0
+
+    [call] = given
+    assert [one.text for one in call["examples"]] == ["a red hen", "the dog"]
+    assert (call["threads"], call["rounds"], call["max_seq_length"]) == (3, 2, 32)
+    err = capsys.readouterr().err
+    assert "2 of 2 texts were cut to 32 tokens" in err
+    assert "tickets" not in err
+
+
+def test_inference_for_real_as_json(tiny_model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("a red hen\nthe dog\nwe saw the old cow\n")
+    flags = ["--texts", str(path), "--rounds", "2", "--json"]
+
+    assert shell.run(["bench", "infer", "--model", str(tiny_model), *flags]) == 0
+
+    result = json.loads(capsys.readouterr().out)
+    assert (result["bench"], result["model"], result["data"]) == (
+        "infer", str(tiny_model), str(path),
+    )  # fmt: skip
+    assert (result["num_texts"], result["num_tokens"]) == (3, 16)
+    assert set(result["versions"]) == {"python", "tidybert", "torch", "transformers", "tokenizers"}
+    assert result["machine"]["cpu"]
+    assert len(result["samples"]["ours"]["texts_per_second_in_order"]) == 2
+    assert result["ratios"] == {}
+
+
+@pytest.mark.parametrize("against", [[], ["--against", "transformers"]])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_tokenisation_for_real(
+    against: list[str], as_json: bool, tiny_model: Path, monkeypatch, capsys
+) -> None:
+    lines = ["a red hen", "the dög, was near!"] * 20
+    monkeypatch.setattr(tokenization, "find_lines", lambda: ("some lines", lines))
+    flags = ["--model", str(tiny_model), "--rounds", "2", *against]
+
+    assert shell.run(["bench", "tokenize", *flags, *(["--json"] if as_json else [])]) == 0
+
+    out = capsys.readouterr().out
+    if as_json:
+        result = json.loads(out)
+        assert (result["bench"], result["data"], result["rounds"]) == ("tokenize", "some lines", 2)
+        assert (result["lines"], result["lines_seen_before"]) == (10, 30)
+        assert result.get("lines_differing", 0) == 0
+        assert ("cold_ratio" in result) == bool(against)
+        return
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Tokenising 10 lines" in out
+    assert all(f"MB/s, {state}" in out for state in ("cold", "running", "warm"))
+    assert ("lines whose ids differ: 0" in out) == ("ratio" in out) == bool(against)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["infer", "--against", "jax"], "--against jax: expected transformers"),
+        (["finetune", "--against", "jax"], "--against jax: expected transformers"),
+        (["tokenize", "--against", "jax"], "--against jax: expected transformers"),
+        (["infer", "--rounds", "0"], "--rounds"),
+        (["finetune", "--steps", "0"], "--steps"),
+        (["finetune", "--threads", "0"], "--threads"),
+        (["finetune", "--precision", "half"], "--precision is half; expected auto, float32 or"),
+        (["infer", "--text", "words"], "--text says how --texts FILE is read"),
+        (["infre"], "infer"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, tiny_model: Path, capsys) -> None:
+    model = ["--model", str(tiny_model)] if len(arguments) > 1 else []
+    assert shell.run(["bench", *arguments, *model]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["infer", "finetune"])
+def test_a_size_has_no_weights_to_time(what: str, capsys) -> None:
+    assert shell.run(["bench", what, "--model", "mini"]) == 1
+    assert "has no directory" in capsys.readouterr().err
+
+
+def test_without_a_word_it_shows_its_help(capsys) -> None:
+    assert shell.run(["bench"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("tokenize", "infer", "finetune"))
+
+
+def test_every_option_has_a_help_text() -> None:
+    group = typer.main.get_command(shell.app).commands["bench"]  # type: ignore[attr-defined]
+    for name, command in group.commands.items():
+        assert command.help, name
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), (name, parameter.name)

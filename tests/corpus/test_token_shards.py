@@ -1,0 +1,210 @@
+"""Token shards: what was written is read, and a damaged or foreign file is a clear error."""
+
+import json
+import pickle
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidybert.corpus.token_shards import TokenCorpus, is_corpus, read_manifest
+from tidybert.errors import DataError
+
+DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13, 14, 15, 16]]]
+
+Ids = list[list[int]]
+WriteCorpus = Callable[..., Path]
+
+
+@pytest.fixture
+def directory(tmp_path: Path, write_corpus: WriteCorpus) -> Path:
+    return write_corpus(tmp_path / "corpus", DOCUMENTS, [[[20]]])
+
+
+def read_back(corpus: TokenCorpus) -> list[Ids]:
+    bounds, counts = corpus.sentence_bounds(np.arange(corpus.num_documents))
+    documents = []
+    for of_document in np.split(bounds, np.cumsum(counts)[:-1]):
+        tokens = corpus.tokens(of_document[:-1], of_document[1:])
+        documents.append([ids.tolist() for ids in tokens])
+    return documents
+
+
+def test_a_corpus_is_read_as_it_was_written(directory: Path) -> None:
+    corpus = TokenCorpus(directory)
+
+    assert read_back(corpus) == DOCUMENTS
+    assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (3, 6, 13)
+    assert corpus.tokens(np.array([3]), np.array([4]))[0].dtype == np.uint16
+    assert read_back(TokenCorpus(directory, "held-out")) == [[[20]]]
+    assert TokenCorpus(directory).tokenizer().vocab_size == 1000
+
+
+def test_what_lies_on_the_disk(directory: Path) -> None:
+    names = [f"train-00000.{suffix}" for suffix in ("tokens", "sentences", "documents")]
+    tokens, sentences, documents = (directory / name for name in names)
+
+    assert np.fromfile(tokens, "<u2").tolist() == [*range(5, 9), 9, 9, *range(10, 17)]
+    assert np.fromfile(sentences, "<u4").tolist() == [0, 3, 4, 6, 7, 9, 13]
+    assert np.fromfile(documents, "<u4").tolist() == [0, 2, 3, 6]
+
+
+documents = st.lists(
+    st.lists(st.lists(st.integers(5, 999), min_size=1, max_size=6), min_size=1, max_size=5),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=20)
+@given(documents, st.integers(1, 40))
+def test_a_round_trip_through_any_number_of_shards(
+    tmp_path_factory: pytest.TempPathFactory,
+    write_corpus: WriteCorpus,
+    documents: list[Ids],
+    max_shard_tokens: int,
+) -> None:
+    directory = tmp_path_factory.mktemp("corpora") / "corpus"
+    write_corpus(directory, documents, max_shard_tokens=max_shard_tokens)
+    corpus = TokenCorpus(directory)
+
+    assert read_back(corpus) == documents
+    corpus.verify()
+    for shard in corpus.shards[:-1]:
+        assert shard.num_tokens >= max_shard_tokens
+    # Documents in any order, some of them twice.
+    chosen = np.array([*range(len(documents) - 1, -1, -1), 0])
+    bounds, counts = corpus.sentence_bounds(chosen)
+    assert counts.tolist() == [len(documents[number]) + 1 for number in chosen]
+    ends = np.cumsum(counts)
+    ids = corpus.tokens(bounds[ends - counts], bounds[ends - 1])
+    flat = [[each for sentence in documents[number] for each in sentence] for number in chosen]
+    assert [each.tolist() for each in ids] == flat
+
+
+def test_a_large_vocabulary_takes_four_bytes_a_token(
+    tmp_path: Path, write_corpus: WriteCorpus
+) -> None:
+    directory = write_corpus(tmp_path / "corpus", [[[5, 69_999]]], vocab_size=70_000)
+
+    assert read_back(TokenCorpus(directory)) == [[[5, 69_999]]]
+    assert (directory / "train-00000.tokens").stat().st_size == 8
+
+
+def test_a_part_may_be_empty(tmp_path: Path, write_corpus: WriteCorpus) -> None:
+    corpus = TokenCorpus(write_corpus(tmp_path / "corpus", DOCUMENTS), "held-out")
+
+    assert (corpus.num_documents, corpus.num_tokens) == (0, 0)
+    corpus.verify()
+
+
+def test_a_corpus_travels_to_another_process(directory: Path) -> None:
+    corpus = TokenCorpus(directory, "held-out")
+    assert read_back(corpus) == [[[20]]]
+
+    sent = pickle.dumps(corpus)
+
+    assert len(sent) < 1000
+    assert read_back(pickle.loads(sent)) == [[[20]]]
+
+
+def test_opening_takes_milliseconds_at_any_size(tmp_path: Path, write_corpus: WriteCorpus) -> None:
+    directory = write_corpus(tmp_path / "corpus", [[[5]]])
+    content = json.loads((directory / "corpus.json").read_text())
+    (shard,) = content["parts"]["train"]
+    shards = []
+    for number in range(40):
+        name = f"train-{number:05}"
+        sizes = {"tokens": 2**28, "sentences": 2**24, "documents": 2**20}
+        for suffix, size in sizes.items():
+            with (directory / f"{name}.{suffix}").open("wb") as file:
+                # No block of the disk is taken.
+                file.truncate(size)
+        counts = {
+            "num_documents": 2**18 - 1,
+            "num_sentences": 2**22 - 1,
+            "num_tokens": 2**27,
+        }
+        shards.append({**shard, **counts, "name": name})
+    content["parts"]["train"] = shards
+    (directory / "corpus.json").write_text(json.dumps(content))
+
+    seconds = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        corpus = TokenCorpus(directory)
+        corpus.tokens(np.array([5_000_000_000]), np.array([5_000_000_100]))
+        seconds.append(time.perf_counter() - begun)
+
+    assert corpus.num_tokens == 40 * 2**27
+    assert min(seconds) < 0.1
+
+
+# --- faults
+
+
+def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:
+    assert not is_corpus(tmp_path)
+    with pytest.raises(DataError, match=r"no corpus, for it has no corpus.json; make one with"):
+        TokenCorpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "corpus.json: damaged, for it is no JSON"),
+        ("[]", "not written by tidybert build-corpus"),
+        ('{"format": "other"}', "not written by tidybert build-corpus"),
+        ('{"format": "tidybert-corpus", "format_version": 9}', "format version 9, and this"),
+        ('{"format": "tidybert-corpus", "format_version": 1}', "corpus.json: damaged ('parts')"),
+    ],
+)
+def test_a_foreign_or_damaged_manifest(directory: Path, text: str, message: str) -> None:
+    (directory / "corpus.json").write_text(text)
+    with pytest.raises(DataError) as raised:
+        read_manifest(directory)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("suffix", ["tokens", "sentences", "documents"])
+def test_a_file_of_another_size_or_none(directory: Path, suffix: str) -> None:
+    path = directory / f"train-00000.{suffix}"
+    content = path.read_bytes()
+    path.write_bytes(content[:-2])
+    with pytest.raises(DataError) as raised:
+        TokenCorpus(directory)
+    assert str(raised.value).startswith(
+        f"{path}: {len(content) - 2} bytes where corpus.json says {len(content)}; it is cut short"
+    )
+    path.unlink()
+    with pytest.raises(DataError, match=r"no such file, and corpus\.json names it"):
+        TokenCorpus(directory)
+
+
+@pytest.mark.parametrize("suffix", ["tokens", "sentences", "documents"])
+def test_a_changed_byte_is_found_on_request(directory: Path, suffix: str) -> None:
+    path = directory / f"train-00000.{suffix}"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+    corpus = TokenCorpus(directory)
+    with pytest.raises(DataError, match="damaged or was exchanged") as raised:
+        corpus.verify()
+    assert str(raised.value).startswith(str(path))
+    TokenCorpus(directory, "held-out").verify()
+
+
+def test_another_vocabulary_is_no_silent_exchange(
+    tmp_path: Path, directory: Path, write_corpus: WriteCorpus
+) -> None:
+    other = write_corpus(tmp_path / "other", DOCUMENTS, vocab_size=999)
+    shutil.copy(other / "vocab.txt", directory)
+
+    with pytest.raises(DataError, match=r"vocab.txt: its sha256 is .* copy the corpus again"):
+        TokenCorpus(directory).tokenizer()

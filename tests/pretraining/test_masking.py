@@ -1,0 +1,335 @@
+"""Masking: exact numbers of predictions, shares within their binomial bounds, words and spans."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tidybert.errors import UsageError
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.masking import Masked, Masking
+from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.tokenization import BertTokenizer
+
+# Ids 5 to 104 begin words, 105 to 304 go on with them.
+TOKENIZER = BertTokenizer(
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    + [f"w{number}" for number in range(100)]
+    + [f"##c{number}" for number in range(200)]
+)
+CLS, SEP, MASK = TOKENIZER.cls_token_id, TOKENIZER.sep_token_id, TOKENIZER.mask_token_id
+MODES: dict[str, dict[str, Any]] = {
+    "tokens": {},
+    "words": {"whole_word": True},
+    "spans": {"span": True},
+}
+
+# A segment as the numbers of pieces of its words.
+segments = st.lists(st.integers(1, 5), min_size=1, max_size=20)
+batches = st.lists(st.lists(segments, min_size=1, max_size=2), min_size=1, max_size=6)
+
+
+def sequence_of(words: Sequence[Sequence[int]]) -> list[int]:
+    """[CLS] A [SEP] and perhaps B [SEP]; every word and every piece has an id of its own."""
+    ids = [CLS]
+    word, piece = 5, 105
+    for segment in words:
+        for size in segment:
+            ids += [word, *range(piece, piece + size - 1)]
+            word, piece = word + 1, piece + size - 1
+        ids.append(SEP)
+    return ids
+
+
+def mask(
+    sequences: Sequence[Sequence[int]], keys: Sequence[int] | None = None, **options: Any
+) -> Masked:
+    masking = Masking(MaskingOptions(**options), TOKENIZER, 128)
+    lengths = np.array([len(ids) for ids in sequences], np.int64)
+    flat = np.array([each for ids in sequences for each in ids], np.int32)
+    keys = range(len(sequences)) if keys is None else keys
+    return masking.mask(flat, lengths, random_bits(1, np.array(keys)))
+
+
+def by_sequence(masked: Masked, sequences: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Places of the predictions within each sequence."""
+    starts = np.cumsum([0, *map(len, sequences)])
+    return [
+        [int(row - start) for row in masked.positions if start <= row < end]
+        for start, end in pairwise(starts)
+    ]
+
+
+def many(count: int, words: Sequence[int] = (1,) * 100) -> list[list[int]]:
+    return [sequence_of([words])] * count
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(batches, st.floats(0.01, 1.0), st.integers(1, 20))
+def test_what_holds_for_every_batch(
+    mode: str, batch: list[list[list[int]]], share: float, most: int
+) -> None:
+    sequences = [sequence_of(words) for words in batch]
+    flat = np.array([each for ids in sequences for each in ids])
+
+    masked = mask(sequences, masked_lm_prob=share, max_predictions_per_seq=most, **MODES[mode])
+
+    assert masked.input_ids.dtype == masked.labels.dtype == np.int32
+    assert (np.diff(masked.positions) > 0).all()
+    assert (masked.labels == flat[masked.positions]).all()
+    assert not set(masked.labels.tolist()) & {CLS, SEP}
+    others = np.ones(len(flat), np.bool_)
+    others[masked.positions] = False
+    assert (masked.input_ids[others] == flat[others]).all()
+    for ids, places in zip(sequences, by_sequence(masked, sequences), strict=True):
+        budget = min(most, max(1, round(len(ids) * share)))
+        assert 1 <= len(places) <= budget
+        if mode == "tokens":
+            assert len(places) == min(budget, sum(each not in (CLS, SEP) for each in ids))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sequence_is_masked_alike_alone_and_in_any_batch(mode: str) -> None:
+    sequences = [sequence_of([[1, 2, 3] * n, [2] * n]) for n in (2, 5, 3, 8)]
+    together = mask(sequences, **MODES[mode])
+    starts = np.cumsum([0, *map(len, sequences)])
+
+    for number, ids in enumerate(sequences):
+        alone = mask([ids], [number], **MODES[mode])
+        inside = slice(starts[number], starts[number + 1])
+        assert alone.input_ids.tolist() == together.input_ids[inside].tolist()
+        assert alone.positions.tolist() == by_sequence(together, sequences)[number]
+    assert (
+        mask([sequences[0]], [99], **MODES[mode]).positions.tolist()
+        != (by_sequence(together, sequences)[0])
+    )
+
+
+def test_the_original_rounds_the_share_of_all_tokens() -> None:
+    # 102 tokens with [CLS] and [SEP]: round(15.3), then the limits.
+    sequences = many(3)
+    assert [len(places) for places in by_sequence(mask(sequences), sequences)] == [15] * 3
+    few = mask(sequences, max_predictions_per_seq=4)
+    assert [len(places) for places in by_sequence(few, sequences)] == [4] * 3
+    short = [sequence_of([[1]])]
+    assert len(mask(short).positions) == 1
+
+
+def bound(share: float, count: int) -> float:
+    """Five standard deviations of a share among so many."""
+    return 5 * math.sqrt(share * (1 - share) / count)
+
+
+@pytest.mark.parametrize(
+    ("mask_share", "random_share"), [(0.8, 0.1), (0.5, 0.25), (1.0, 0.0), (0.0, 1.0)]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_shares_of_what_becomes_of_a_token(
+    mode: str, mask_share: float, random_share: float
+) -> None:
+    sequences = many(2000)
+    masked = mask(sequences, mask_share=mask_share, random_share=random_share, **MODES[mode])
+    became, labels = masked.input_ids[masked.positions], masked.labels
+
+    # A random token is one of 305, the label and [MASK] among them.
+    by_chance = random_share / TOKENIZER.vocab_size
+    count = len(labels) / (4 if mode == "spans" else 1)
+    is_mask, is_kept = (became == MASK).mean(), (became == labels).mean()
+    kept_share = 1 - mask_share - random_share
+    assert abs(is_mask - mask_share - by_chance) <= bound(mask_share + by_chance, count) + 1e-12
+    assert abs(is_kept - kept_share - by_chance) <= bound(kept_share + by_chance, count) + 1e-9
+
+
+def test_every_place_is_as_likely_to_be_predicted() -> None:
+    masked = mask(many(4000))
+    counts = np.bincount(masked.positions % 102, minlength=102)
+
+    assert counts[0] == counts[101] == 0
+    assert stats.chisquare(counts[1:101]).pvalue > 1e-4
+
+
+def test_random_tokens_come_from_the_whole_vocabulary() -> None:
+    masked = mask(many(3000), mask_share=0.0, random_share=1.0)
+    counts = np.bincount(masked.input_ids[masked.positions], minlength=TOKENIZER.vocab_size)
+
+    assert len(counts) == TOKENIZER.vocab_size
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+# --- whole words
+
+
+def plain_whole_words(ids: list[int], budget: int, key: int) -> list[int]:
+    """Shuffled words one after another, those that do not fit passed over."""
+    words: list[list[int]] = []
+    for place, each in enumerate(ids):
+        if each in (CLS, SEP):
+            continue
+        if each >= 105 and ids[place - 1] not in (CLS, SEP):
+            words[-1].append(place)
+        else:
+            words.append([place])
+    bits = random_bits(1, np.array([key]))
+    words.sort(key=lambda word: int(random_bits(Purpose.MASK_ORDER, bits, word[0])[0]))
+    chosen: list[int] = []
+    for word in words:
+        if len(chosen) + len(word) <= budget:
+            chosen += word
+    return sorted(chosen or words[0][:budget])
+
+
+@given(batches, st.integers(1, 12))
+def test_whole_words_are_those_of_the_plain_loop(batch: list[list[list[int]]], budget: int) -> None:
+    sequences = [sequence_of(words) for words in batch]
+    masked = mask(sequences, whole_word=True, masked_lm_prob=1.0, max_predictions_per_seq=budget)
+
+    for number, places in enumerate(by_sequence(masked, sequences)):
+        ids = sequences[number]
+        assert places == plain_whole_words(ids, min(budget, len(ids)), number)
+
+
+def test_a_word_too_long_for_the_budget_gives_some_of_its_pieces() -> None:
+    sequences = [sequence_of([[5, 5]])]
+    masked = mask(sequences, whole_word=True, max_predictions_per_seq=2, masked_lm_prob=0.5)
+
+    assert masked.positions.tolist() in ([1, 2], [6, 7])
+
+
+def test_a_segment_that_begins_amid_a_word_begins_with_a_word_of_its_own() -> None:
+    ids = [CLS, 105, 106, 5, SEP, 107, 108, SEP]
+    for key in range(30):
+        masked = mask([ids], [key], whole_word=True, masked_lm_prob=0.25)
+        assert masked.positions.tolist() in ([1, 2], [3], [5, 6])
+
+
+# --- spans
+
+
+def test_spans_of_one_word_are_whole_words() -> None:
+    sequences = [sequence_of([[1, 3, 2] * 5, [2, 1] * 4])] * 20
+    for options in ({"max_span_length": 1}, {"span_length_p": 1.0}):
+        spans = mask(sequences, span=True, **options)
+        assert spans.positions.tolist() == mask(sequences, whole_word=True).positions.tolist()
+
+
+def test_a_span_takes_the_words_that_follow_each_other() -> None:
+    sequences = many(400)
+    masked = mask(sequences, span=True, masked_lm_prob=0.05)
+    neighbours = np.mean(
+        [
+            after == before + 1
+            for p in by_sequence(masked, sequences)
+            for before, after in pairwise(p)
+        ]
+    )
+
+    # Five predictions of a hundred words: alone, one in twenty would follow another.
+    assert neighbours > 0.5
+
+
+def test_spans_have_the_published_lengths() -> None:
+    masking = Masking(MaskingOptions(span=True), TOKENIZER, 128)
+    ids = np.array(sequence_of([[1] * 99]) * 1000, np.int32)
+    sequence = np.repeat(np.arange(1000), 101)
+    units = masking._units(ids, sequence, np.arange(1000) * 101)
+
+    lengths = masking._span_lengths(units, random_bits(5, np.arange(1000)))
+
+    expected = 0.2 * 0.8 ** np.arange(10)
+    expected *= len(lengths) / expected.sum()
+    assert stats.chisquare(np.bincount(lengths, minlength=11)[1:], expected).pvalue > 1e-4
+    # SpanBERT, section 3.1: the mean span length is 3.8.
+    assert abs(lengths.mean() - 3.8) < 0.02
+
+
+@given(batches, st.floats(0.1, 0.9))
+def test_spans_hold_whole_words(batch: list[list[list[int]]], share: float) -> None:
+    sequences = [sequence_of(words) for words in batch]
+    masked = mask(sequences, span=True, masked_lm_prob=share, max_predictions_per_seq=1000)
+
+    for ids, places in zip(sequences, by_sequence(masked, sequences), strict=True):
+        budget = max(1, round(len(ids) * share))
+        cut = [
+            place
+            for place in range(1, len(ids))
+            if ids[place] >= 105 and (place in places) != (place - 1 in places)
+        ]
+        # Only where no word fits is one of them cut.
+        assert not cut or len(places) == budget
+
+
+def test_a_span_becomes_one_thing() -> None:
+    sequences = many(300, [2] * 50)
+    masked = mask(sequences, span=True, mask_share=0.5, random_share=0.0, masked_lm_prob=0.06)
+    is_mask = masked.input_ids[masked.positions] == MASK
+    kinds = {True: 0, False: 0}
+    place = 0
+    for places in by_sequence(masked, sequences):
+        # A budget of 6 pieces holds few spans; a word at least is never of two kinds.
+        for first, second in zip(places[::2], places[1::2], strict=True):
+            assert second == first + 1
+            assert is_mask[place] == is_mask[place + 1]
+            kinds[bool(is_mask[place])] += 1
+            place += 2
+    assert min(kinds.values()) > 300
+
+
+def test_no_span_goes_over_a_separator() -> None:
+    ids = sequence_of([[1], [1]])
+    for key in range(50):
+        masked = mask([ids], [key], span=True, masked_lm_prob=0.2, max_span_length=10)
+        assert len(masked.positions) == 1
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"masked_lm_prob": 0.0}, "--masked-lm-prob 0: expected more"),
+        ({"masked_lm_prob": 1.5}, "--masked-lm-prob 1.5: expected a share from 0 to 1"),
+        ({"mask_share": 0.8, "random_share": 0.3}, "--mask-share and --random-share 1.1"),
+        ({"random_share": -0.1}, "--random-share -0.1"),
+        ({"max_predictions_per_seq": 0}, "--max-predictions-per-seq 0: expected 1 or more"),
+        ({"max_span_length": 0}, "--max-span-length 0"),
+        ({"span_length_p": 0.0}, "--span-length-p 0.0: expected more than 0"),
+    ],
+)
+def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        MaskingOptions(**options)
+    assert message in str(raised.value)
+
+
+def test_the_most_predictions_follow_from_the_length() -> None:
+    assert MaskingOptions().num_predictions(128) == 20
+    assert MaskingOptions().num_predictions(512) == 77
+    assert MaskingOptions(max_predictions_per_seq=5).num_predictions(512) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "nsp"}, "--objective 'nsp': expected one of mlm+nsp, mlm, mlm+sop"),
+        ({"max_seq_length": 4}, "--max-seq-length 4: expected at least 5"),
+        ({"objective": "mlm", "max_seq_length": 3}, "expected at least 4"),
+        ({"short_seq_prob": 2.0}, "--short-seq-prob 2"),
+    ],
+)
+def test_instance_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        InstanceOptions(**options)
+    assert message in str(raised.value)
+
+
+def test_short_sequences_are_for_pairs_unless_asked_for() -> None:
+    assert InstanceOptions().short_share == InstanceOptions(objective="mlm+sop").short_share == 0.1
+    assert InstanceOptions(objective="mlm").short_share == 0.0
+    assert InstanceOptions(objective="mlm", short_seq_prob=0.3).short_share == 0.3

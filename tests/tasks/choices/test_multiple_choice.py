@@ -1,0 +1,388 @@
+"""choose: sequences, loss, metrics and answers, beside transformers' BertForMultipleChoice."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.cli import main as shell
+from tidybert.configuration import BertConfig
+from tidybert.data.batching import collate
+from tidybert.data.features import Features
+from tidybert.errors import DataError
+from tidybert.finetuning import FinetunedModel, finetune
+from tidybert.inference import Predictor
+from tidybert.inference.forward import run_features
+from tidybert.tasks.choices.choice_files import ChoiceExample
+from tidybert.tasks.choices.multiple_choice import MultipleChoice, segment_logsumexp
+from tidybert.tokenization import BertTokenizer
+
+ANIMALS = ("cat", "dog", "cow", "hen")
+COLOURS = ("red", "green", "blue", "white")
+
+
+def example(
+    context: str, choices: list[str], label: int | None = 0, start: str = "", row: int = 1
+) -> ChoiceExample:
+    return ChoiceExample(context, start, tuple(choices), label, row)
+
+
+def toy_choices(count: int, seed: int, num_choices: tuple[int, int] = (2, 5)) -> list[Any]:
+    """The right choice is the animal among the colours."""
+    random = np.random.default_rng(seed)
+    examples = []
+    for row in range(1, count + 1):
+        size = int(random.integers(*num_choices))
+        choices = [str(each) for each in random.choice(COLOURS, size)]
+        label = int(random.integers(size))
+        choices[label] = str(random.choice(ANIMALS))
+        examples.append(example("we saw the", choices, label, start="a", row=row))
+    return examples
+
+
+def rows_of(*outputs: list[float]) -> list[npt.NDArray[np.float32]]:
+    return [np.array(each, dtype=np.float32) for each in outputs]
+
+
+def labelled_features(examples: list[ChoiceExample]) -> list[Features]:
+    """Features of two tokens a choice."""
+    features = [
+        Features(
+            np.full(2 * len(one.choices), 2, dtype=np.int32),
+            np.zeros(2 * len(one.choices), dtype=np.uint8),
+            2,
+            lengths=(2,) * len(one.choices),
+            example=number,
+        )
+        for number, one in enumerate(examples)
+    ]
+    MultipleChoice().add_labels(features, examples)
+    return features
+
+
+def test_each_choice_is_a_sequence_after_the_context(tiny_model: Path) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    examples = [
+        example("the cat", ["was red", "is old and new"], start="we"),
+        example("a", ["b", "dog", ""], row=2),
+    ]
+
+    first, second = MultipleChoice().features(examples, tokenizer, 9)
+
+    whole = [tokenizer.encode("the cat", f"we {choice}", 9) for choice in examples[0].choices]
+    assert first.input_ids.tolist() == whole[0].input_ids + whole[1].input_ids
+    assert first.token_type_ids.tolist() == whole[0].token_type_ids + whole[1].token_type_ids
+    assert first.lengths == (8, 9)
+    assert (first.num_tokens, first.truncated) == (10, True)
+    assert second.lengths == (5, 5, 4)
+    assert (second.example, second.num_tokens, second.truncated) == (1, 5, False)
+
+
+@pytest.mark.parametrize("counts", [(4, 4, 4), (2, 5, 3), (2,)])
+def test_logits_and_loss_are_those_of_transformers(
+    counts: tuple[int, ...],
+    tiny_config: Callable[..., BertConfig],
+    tiny_model: Path,
+    reference: Callable[..., Any],
+    copy_weights: Callable[..., Any],
+) -> None:
+    task = MultipleChoice()
+    theirs = reference(tiny_config(), "BertForMultipleChoice")
+    ours = copy_weights(theirs, task.build_model(tiny_config()))
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    examples = [
+        one for seed, count in enumerate(counts) for one in toy_choices(1, seed, (count, count + 1))
+    ]
+    features = task.features(examples, tokenizer, 16)
+    task.add_labels(features, examples)
+
+    expected, losses = [], []
+    for one in examples:
+        pairs = [tokenizer.encode(one.context, choice) for choice in one.continued()]
+        longest = max(map(len, pairs))
+        padded = [
+            [[*values, *[0] * (longest - len(values))] for values in column]
+            for column in (
+                [pair.input_ids for pair in pairs],
+                [[1] * len(pair) for pair in pairs],
+                [pair.token_type_ids for pair in pairs],
+            )
+        ]
+        ids, mask, types = (torch.tensor(each)[None] for each in padded)
+        with torch.no_grad():
+            answer = theirs(
+                input_ids=ids,
+                attention_mask=mask,
+                token_type_ids=types,
+                labels=torch.tensor([one.label]),
+            )
+        expected.append(answer.logits[0])
+        losses.append(answer.loss)
+
+    outputs = run_features(task, ours, features, tokens_per_batch=30)
+    assert [len(each) for each in outputs] == list(counts)
+    for found, wanted in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=0)
+    loss = task.loss(ours, collate(features))
+    torch.testing.assert_close(loss, torch.stack(losses).sum(), atol=1e-5, rtol=0)
+    features[0].weight = 3.0
+    weighted = task.loss(ours, collate(features)) - loss
+    torch.testing.assert_close(weighted, 2 * losses[0], atol=1e-5, rtol=0)
+
+
+@given(st.lists(st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=6), min_size=1))
+def test_a_segments_logsumexp_is_torchs(rows: list[list[float]]) -> None:
+    logits = torch.tensor([each for row in rows for each in row], requires_grad=True)
+    whole = torch.cat([torch.tensor(row) for row in rows]).requires_grad_()
+
+    found = segment_logsumexp(logits, [len(row) for row in rows])
+    expected = torch.stack([each.logsumexp(0) for each in whole.split([len(row) for row in rows])])
+
+    torch.testing.assert_close(found, expected)
+    found.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(logits.grad, whole.grad)
+
+
+def test_an_answer_has_the_choice_its_text_and_every_probability() -> None:
+    examples = [example("c", ["x", "y"]), example("c", ["p", "q", "r"])]
+    outputs = rows_of([0, math.log(3)], [1e4, 0, 0])
+
+    first, second = MultipleChoice().predictions(outputs, [], examples)
+
+    assert (first["choice"], first["text"]) == (1, "y")
+    assert first["score"] == pytest.approx(0.75)
+    assert first["scores"] == pytest.approx([0.25, 0.75])
+    assert (second["text"], second["scores"]) == ("p", [1.0, 0.0, 0.0])
+
+
+def test_metrics_judgements_and_selections_agree() -> None:
+    examples = [
+        example("one", ["x", "y"], 1, start="s", row=3),
+        example("two", ["x", "y", "z"], 0, row=5),
+        example("three", ["x", "y"], 0, row=6),
+    ]
+    features = labelled_features(examples)
+    outputs = rows_of([0, math.log(3)], [0, 0, math.log(2)], [math.log(4), 0])
+    task = MultipleChoice()
+
+    metrics = task.metrics(outputs, features, examples)
+
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+    losses = [-math.log(0.75), -math.log(0.25), -math.log(0.8)]
+    assert metrics["log_loss"] == pytest.approx(sum(losses) / 3)
+    assert set(metrics) == set(task.meanings)
+    score = task.scorer(outputs, features, examples)
+    assert score(np.array([1, 1, 0])) == pytest.approx(
+        {"accuracy": 1 / 3, "log_loss": (2 * losses[1] + losses[0]) / 3}
+    )
+    judged = task.judgements(outputs, features, examples)
+    assert [(one.expected, one.predicted, one.correct) for one in judged] == [
+        ("y", "y", 1.0),
+        ("x", "z", 0.0),
+        ("x", "x", 1.0),
+    ]
+    assert judged[0].text == "one\ns"
+    assert judged[1].expected_probability == pytest.approx(0.25)
+    assert (judged[1].confidence, judged[1].row) == (pytest.approx(0.5), 5)
+
+
+def test_the_temperature_is_fitted_stored_and_used() -> None:
+    random = np.random.default_rng(0)
+    examples = [example("c", ["x", "y", "z"], int(random.integers(3))) for _ in range(200)]
+    features = labelled_features(examples)
+    # Right in two of three cases, and far too sure of it.
+    outputs = rows_of(
+        *(
+            [
+                20.0 if at == (one.label if n % 3 else (one.label + 1) % 3) else 0.0
+                for at in range(3)
+            ]
+            for n, one in enumerate(examples)
+        )
+    )
+
+    task = MultipleChoice().calibrated(outputs, features, examples)
+
+    assert task.temperature > 5
+    assert task.settings() == {"temperature": task.temperature}
+    before = MultipleChoice().metrics(outputs, features, examples)
+    after = task.metrics(outputs, features, examples)
+    assert after["accuracy"] == before["accuracy"]
+    assert after["log_loss"] < before["log_loss"] / 2
+
+
+def test_an_example_without_an_answer_is_named_with_its_line() -> None:
+    examples = [example("c", ["x", "y"]), example("c", ["x", "y"], None, row=7)]
+
+    with pytest.raises(DataError, match="line 7: the example has no answer"):
+        labelled_features(examples)
+
+
+def test_no_context_is_on_both_sides() -> None:
+    examples = [example(f"passage {row // 3}", ["x", "y"], row=row) for row in range(60)]
+
+    train, dev = MultipleChoice.hold_out(examples, 0.2, seed=1)
+
+    assert len(train) + len(dev) == 60
+    assert 9 <= len(dev) <= 15
+    assert not {one.context for one in train} & {one.context for one in dev}
+
+
+def test_a_context_that_all_have_holds_nothing_together() -> None:
+    examples = [example("Which?", [f"x {row // 2}", "y"], row=row) for row in range(20)]
+
+    train, dev = MultipleChoice.hold_out(examples, 0.2, seed=1)
+
+    assert (len(train), len(dev)) == (16, 4)
+    assert not {one.choices for one in train} & {one.choices for one in dev}
+
+
+def test_the_data_are_checked() -> None:
+    task = MultipleChoice()
+    train = [
+        example("one", ["x", "y"], 0, row=1),
+        example("one", ["y", "x"], 1, row=2),
+        example("one", ["x", "y"], 1, row=3),
+        example("two", ["x", "x", "y"], 2, row=4),
+        example(" ", ["x", "y"], 1, row=5),
+    ]
+    dev = [example("one", ["x", "y"], 0, row=1), example("new", ["x", "y", "z", "w"], 0, row=2)]
+
+    report = task.check(train, dev, labelled_features(train), labelled_features(dev), 128)
+
+    assert report.facts == [
+        "choices: 2 to 3 an example",
+        "a guess is right in 37.5% of the dev examples",
+    ]
+    told = "\n".join(report.warnings)
+    assert "1 training example with equal choices (line 4)" in told
+    assert "1 training example with an empty text (line 5)" in told
+    assert "1 training example repeating an earlier one, choices and answer (line 2)" in told
+    assert "3 training examples whose question and choices come with another answer too" in told
+    assert "1 dev example of 2 that stand in the training examples too (line 1 of dev)" in told
+    assert not report.errors
+    assert task.check([], None, [], [], 128).errors == ["there are no training examples"]
+
+
+def test_contexts_and_lists_of_choices_make_examples() -> None:
+    (one,) = MultipleChoice.from_texts(["we saw"], [["a cat", "a dog"]])
+    assert one == ChoiceExample("we saw", "", ("a cat", "a dog"), None, 1)
+    with pytest.raises(DataError, match="give the choices of each as a second list"):
+        MultipleChoice.from_texts(["we saw"], None)
+    with pytest.raises(DataError, match="the choices of context 1 are one text"):
+        MultipleChoice.from_texts(["we saw"], ["a cat"])
+    with pytest.raises(DataError, match="context 2: 1 choice; two at least"):
+        MultipleChoice.from_texts(["a", "b"], [["x", "y"], ["x"]])
+
+
+@pytest.fixture(scope="module")
+def tuned(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, toy_arguments: Callable[..., Any]
+) -> tuple[Path, FinetunedModel]:
+    """A RUN of the toy problem."""
+    run = tmp_path_factory.mktemp("choices") / "run"
+    finished = finetune(
+        MultipleChoice(),
+        tiny_model,
+        toy_choices(96, 0),
+        toy_choices(40, 1),
+        toy_arguments(),
+        max_seq_length=16,
+        run=run,
+    )
+    return run, finished
+
+
+def test_a_tiny_model_learns_to_choose(tuned: tuple[Path, FinetunedModel]) -> None:
+    run, finished = tuned
+    assert finished.result.metrics["accuracy"] > 0.9
+
+    predictor = Predictor(run)
+    one, two = predictor.predict(
+        ["we saw the", "we saw the"], [["red", "hen"], ["dog", "a", "new"]]
+    )
+    assert (one["choice"], one["text"]) == (1, "hen")
+    assert two["choice"] == 0
+    assert (len(two["scores"]), two["num_tokens"], two["truncated"]) == (3, 7, False)
+    found = predictor.evaluate(toy_choices(40, 1))
+    assert {name: found[name] for name in finished.result.metrics} == pytest.approx(
+        finished.result.metrics
+    )
+
+
+def test_transformers_opens_the_run_to_the_same_logits(tuned: tuple[Path, FinetunedModel]) -> None:
+    import transformers
+
+    run, _ = tuned
+    theirs = transformers.AutoModelForMultipleChoice.from_pretrained(run).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(run)
+    choices = ["a red", "a hen", "a new"]
+    inputs = tokenizer(["we saw the"] * 3, choices, return_tensors="pt")
+    with torch.no_grad():
+        logits = theirs(**{key: value[None] for key, value in inputs.items()}).logits[0]
+
+    predictor = Predictor(run)
+    (answer,) = predictor.predict(["we saw the"], [choices])
+
+    expected = (logits / predictor.task.temperature).softmax(0)
+    assert answer["scores"] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_model_that_transformers_saved_chooses_the_same(
+    tmp_path: Path,
+    tiny_config: Callable[..., BertConfig],
+    tiny_model: Path,
+    reference: Callable[..., Any],
+) -> None:
+    theirs = reference(tiny_config(), "BertForMultipleChoice")
+    theirs.save_pretrained(tmp_path)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    tokenizer.save(tmp_path)
+    choices = ["a red cat", "the dog", "hen"]
+    with torch.no_grad():
+        logits = [
+            theirs(
+                torch.tensor([[pair.input_ids]]),
+                token_type_ids=torch.tensor([[pair.token_type_ids]]),
+            ).logits[0, 0]
+            for pair in (tokenizer.encode("we saw", choice) for choice in choices)
+        ]
+
+    (answer,) = Predictor(tmp_path).predict(["we saw"], [choices])
+
+    assert answer["scores"] == pytest.approx(torch.stack(logits).softmax(0).tolist(), abs=1e-5)
+
+
+def test_through_the_shell(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import json
+
+    path, run = tmp_path / "train.tsv", tmp_path / "run"
+    rows = [("o", "we saw the", *one.choices, str(one.label)) for one in toy_choices(60, 0, (4, 5))]
+    path.write_text("\n".join("\t".join(row) for row in rows) + "\n")
+
+    flags = ["--train", str(path), "--out", str(run), "--max-seq-length", "16", "--max-steps", "2"]
+    assert shell.run(["finetune", "choose", str(tiny_model), *flags, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert set(json.loads(captured.out)) >= {"accuracy", "log_loss"}
+    assert "read as --format codah, judged by the first line" in captured.err
+    assert "choices: 4 an example" in captured.err
+
+    assert shell.run(["evaluate", str(run), str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_examples"] == 60
+    assert shell.run(["predict", str(run), str(path), "--format", "codah"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answers) == 60
+    assert answers[0]["text"] in rows[0]
+
+    assert shell.run(["finetune", "choose", str(tiny_model), *flags, "--long", "windows"]) == 2
+    assert "--long has no meaning for choose" in capsys.readouterr().err

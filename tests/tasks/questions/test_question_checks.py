@@ -1,0 +1,115 @@
+"""What is told of questions before training."""
+
+from typing import Any
+
+import pytest
+
+from tidybert.tasks.questions.question_checks import check_questions
+from tidybert.tasks.questions.question_features import question_features
+from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tokenization import BertTokenizer
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+TOKENIZER = BertTokenizer([*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "cab"])
+
+
+def example(name: str, context: str, answer: str = "", question: str = "a") -> QuestionExample:
+    answers = ((answer, context.index(answer)),) if answer else ()
+    return QuestionExample(name, question, context, answers, None if answer else True)
+
+
+def check(train: list[QuestionExample], dev: list[QuestionExample] | None = None) -> Any:
+    def features(examples: list[QuestionExample]) -> Any:
+        return question_features(
+            examples, TOKENIZER, max_seq_length=9, max_query_length=2, doc_stride=2
+        )
+
+    return check_questions(
+        train,
+        dev,
+        features(train),
+        features(dev or []),
+        max_query_length=2,
+        max_answer_length=3,
+    )
+
+
+def test_plain_questions_are_told_with_their_windows() -> None:
+    report = check([example("x", "a b c d e f", "b"), example("y", "a b", "b")])
+
+    assert (report.errors, report.warnings) == ([], [])
+    assert report.facts == ["windows, train: 3 windows over the texts of 2 questions"]
+    assert report.num_tokens["train"]["max"] == 10
+    assert report.num_truncated == {"train": 0}
+    assert report.lines()[0] == "2 examples to train"
+
+
+@pytest.mark.parametrize(
+    ("train", "warning"),
+    [
+        (
+            [example("x", "a b", "a", "a b c"), example("y", "a b", "a")],
+            "1 train question longer than --max-query-length 2 tokens, whose end is cut (id x)",
+        ),
+        ([example("x", "a b", "a", " ")], "1 train question without a word (id x)"),
+        (
+            [example(name, "cab b", "ab") for name in "vwxyz"],
+            "training answers that begin or end within a token, learned as the tokens that cover",
+        ),
+        (
+            [example("x", "a b c d e", "a b c d")],
+            "training answers longer than --max-answer-length 3 tokens, which no prediction is: 1 ",
+        ),
+        (
+            [example("x", "aaaaaaaaaaaa b", "aaaaaaaaaaaa")],
+            "training answers whole in no window, learned as if there was none (give more --max-",
+        ),
+    ],
+)
+def test_warnings(train: list[QuestionExample], warning: str) -> None:
+    report = check(train)
+
+    assert warning in [told[: len(warning)] for told in report.warnings]
+    assert report.errors == []
+
+
+def test_whose_answers_they_are_is_told() -> None:
+    (warning,) = check([example(name, "cab b", "ab") for name in "vwxyz"]).warnings
+
+    assert warning.endswith("them: 5 of 5 (ids v, w, x and 2 more)")
+
+
+def test_an_answer_with_white_space_around_it_is_not_torn() -> None:
+    assert check([example("x", "a b c", " b ")]).warnings == []
+
+
+def test_questions_without_an_answer() -> None:
+    some = [example("x", "a b", "a"), example("y", "c d")]
+    every = [example("z", "e f", "f")]
+
+    report = check(some, some)
+    assert "questions without an answer: 1 of 2 to train, 1 of 2 to evaluate" in report.facts
+    assert check(every).facts[1:] == []
+    (warning,) = check(some, every).warnings
+    assert warning.startswith("every dev question has an answer, so --null-score-diff-threshold")
+    (warning,) = check(every, some).warnings
+    assert warning.startswith("no training question is without an answer, so every dev question")
+    assert check([example("x", "a")]).errors == [
+        "no training question has an answer; there is nothing to learn"
+    ]
+
+
+def test_a_text_on_both_sides() -> None:
+    train, dev = [example("x", "a b", "a")], [example("y", "a b", "b"), example("z", "c d", "c")]
+
+    (warning,) = check(train, dev).warnings
+
+    assert warning.startswith("1 dev question on a text that stands in the training examples too")
+
+
+def test_errors() -> None:
+    assert check([]).errors == ["there are no training examples"]
+    assert check([example("x", "a", "a")], []).errors == ["there are no dev examples"]
+    # The tokenizer drops a zero-width space.
+    (error,) = check([example("x", "a \u200b b", "\u200b")]).errors
+    assert error.startswith("1 training answer without a token (id x); the tokenizer drops")

@@ -1,0 +1,102 @@
+"""Checks of tagged sentences before training: what stops it, and what is only said."""
+
+from collections.abc import Sequence
+
+from tidybert.data.checks import DataReport
+from tidybert.tasks.tags.tag_checks import check_tagged
+from tidybert.tasks.tags.tag_features import tagged_features
+from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tokenization import BertTokenizer
+
+TOKENIZER = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcd"])
+
+
+def sentences(*written: str) -> list[TaggedExample]:
+    """Of "a/O b/B-x"."""
+    return [
+        TaggedExample(
+            tuple(each.split("/")[0] for each in one.split()),
+            tuple(each.split("/")[1] for each in one.split()),
+            row,
+        )
+        for row, one in enumerate(written, start=1)
+    ]
+
+
+def check(
+    train: Sequence[TaggedExample],
+    dev: Sequence[TaggedExample] | None = None,
+    *,
+    of_entities: bool = True,
+    max_seq_length: int = 16,
+) -> DataReport:
+    train_features = tagged_features(train, TOKENIZER, max_seq_length, None)
+    dev_features = tagged_features(dev or (), TOKENIZER, max_seq_length, None)
+    return check_tagged(
+        train,
+        dev,
+        train_features,
+        dev_features,
+        of_entities=of_entities,
+        max_seq_length=max_seq_length,
+    )
+
+
+TRAIN = sentences("a/O b/B-x c/I-x", "c/B-y d/O", "d/B-x a/B-y")
+
+
+def test_good_data_have_nothing_to_tell() -> None:
+    report = check(TRAIN, sentences("b/O a/B-x"))
+
+    assert (report.errors, report.warnings) == ([], [])
+    assert report.lines() == [
+        "3 examples to train, 1 to evaluate",
+        "classes: 'x' 2, 'y' 2",
+        "tokens, train: 4 (50%), 5 (90%), 5 (95%), 5 (99%), 5 (max)",
+        "tokens, dev: 4 (50%), 4 (90%), 4 (95%), 4 (99%), 4 (max)",
+        "7 words to train",
+    ]
+
+
+def test_what_stops_training() -> None:
+    assert check([]).errors == ["there are no training examples"]
+    assert check(TRAIN, []).errors == ["there are no dev examples"]
+    assert "every training tag is O" in check(sentences("a/O b/O")).errors[0]
+    plain = check(sentences("a/NN b/NN"), of_entities=False)
+    assert "every training word has the tag 'NN'; two at least" in plain.errors[0]
+    unknown = check(TRAIN, sentences("a/B-z b/B-w", "b/B-z")).errors
+    assert len(unknown) == 1
+    assert "the entity 'w' stands in dev and in no training example, nor do 1 more" in unknown[0]
+    assert check(TRAIN, sentences("")).errors == ["1 dev example without a word (line 1)"]
+
+
+def test_what_is_only_said() -> None:
+    train = [*TRAIN, *sentences("a/O", "a/O b/B-x c/O", "d/B-z")]
+    report = check(train, sentences("b/O", "c/B-y d/O", "d/B-x a/B-x"))
+
+    assert report.errors == []
+    told = [warning.split(";")[0].split(" that stand")[0] for warning in report.warnings]
+    assert told == [
+        "there is a single training example of 'z'",
+        "1 training example with the words of a later one and other tags (line 1)",
+        "2 dev examples of 3 with words",
+    ]
+
+
+def test_classes_of_words_are_counted() -> None:
+    report = check(sentences("a/NN b/VB", "c/NN d/:"), of_entities=False)
+
+    assert report.label_counts == {":": 1, "NN": 2, "VB": 1}
+
+
+def test_windows_and_silent_words_are_told() -> None:
+    train = sentences("a/O b/B-x c/O d/O a/O b/O c/O", "\u200b/O a/B-x")
+    report = check(train, sentences("a/B-x"), max_seq_length=6)
+
+    assert report.facts == [
+        "9 words to train",
+        "train: 1 example longer than --max-seq-length 6 and read in windows, 3 of them",
+        "train: 1 word of characters that the tokenizer drops; the model sees [UNK] for each",
+    ]
+    assert report.num_truncated == {"train": 0, "dev": 0}
+    assert report.warnings == []

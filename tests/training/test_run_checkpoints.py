@@ -1,0 +1,290 @@
+"""Checkpoints: a run cut short goes on to the same bits, whatever the cut left behind."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from tidybert.errors import TrainingError, WeightsError
+from tidybert.training import run_checkpoints as module
+from tidybert.training.run_checkpoints import step_directories
+from tidybert.training.trainer import StepReport, Trainer
+
+Make = Callable[..., Trainer]
+Same = Callable[[nn.Module, nn.Module], bool]
+
+
+class Cut(Exception):
+    """Stands for a kill: nothing of the run's own catches it."""
+
+
+def cut_after(step: int) -> Callable[[StepReport], None]:
+    def report(done: StepReport) -> None:
+        if done.step == step:
+            raise Cut
+
+    return report
+
+
+def evaluated(make_trainer: Make, scores: dict[int, float], **given: Any) -> Trainer:
+    """A trainer whose model scores as ``scores`` says of its step, 0 where that says nothing."""
+    made: list[Trainer] = []
+
+    def evaluate(_model: nn.Module) -> dict[str, float]:
+        return {"score": scores.get(made[0].state.step, 0.0)}
+
+    made.append(make_trainer(evaluate=evaluate, metric="score", **given))
+    return made[0]
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without the rates, which no two runs share."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("tokens_per_second", None)
+    return lines
+
+
+def names(run: Path) -> list[str]:
+    return [path.name for path in step_directories(run)]
+
+
+@pytest.mark.parametrize(
+    ("given", "cut", "resumed_from", "best"),
+    [
+        ({"save_steps": 3}, 5, 3, 2),
+        ({"save_steps": 3}, 5, 3, 4),
+        ({"save_steps": 5}, 10, 5, 10),
+        ({}, 9, 7, 14),
+        ({}, 3, 0, 2),
+        ({"save_steps": 2, "freeze_layers": 1, "tokens_per_batch": 20}, 12, 10, 12),
+    ],
+)
+def test_a_run_cut_short_ends_with_the_same_bits(
+    given: dict[str, Any],
+    cut: int,
+    resumed_from: int,
+    best: int,
+    make_trainer: Make,
+    same_weights: Same,
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "whole", tmp_path / "cut"
+    for run in runs:
+        run.mkdir()
+    given = {**given, "scores": {best: 1.0}, "eval_steps": 2, "logging_steps": 1}
+    whole = evaluated(make_trainer, run=runs[0], **given)
+    expected = whole.train()
+
+    with pytest.raises(Cut):
+        evaluated(make_trainer, run=runs[1], report=cut_after(cut), **given).train()
+    resumed = evaluated(make_trainer, run=runs[1], **given)
+    assert resumed.resume() == []
+    result = resumed.train()
+
+    assert same_weights(resumed.model, whole.model)
+    assert (result.resumed_from, result.best_step) == (resumed_from, best)
+    assert (expected.best_step, expected.metrics) == (best, result.metrics)
+    assert logged(runs[1]) == logged(runs[0])
+
+
+def test_patience_survives_the_cut(make_trainer: Make, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"eval_steps": 1, "save_steps": 1, "early_stopping_patience": 3}
+    scores = {1: 0.5, 2: 0.9}
+    with pytest.raises(Cut):
+        evaluated(make_trainer, scores, run=tmp_path, report=cut_after(4), **given).train()
+
+    resumed = evaluated(make_trainer, scores, run=tmp_path, **given)
+    resumed.resume()
+    result = resumed.train()
+
+    assert (result.resumed_from, result.num_steps, result.best_step) == (3, 5, 2)
+
+
+def test_a_finished_loop_resumes_to_its_best(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    first = evaluated(make_trainer, {3: 1.0}, run=tmp_path, eval_steps=1)
+    first.train()
+
+    again = evaluated(make_trainer, {3: 1.0}, run=tmp_path, eval_steps=1)
+    again.resume()
+    result = again.train()
+
+    assert (result.num_examples, result.best_step) == (0, 3)
+    assert same_weights(again.model, first.model)
+
+
+def truncate(step: Path) -> None:
+    weights = (step / "model.safetensors").read_bytes()
+    (step / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+
+
+def flip_a_bit(step: Path) -> None:
+    content = bytearray((step / "optimizer.safetensors").read_bytes())
+    content[-3] ^= 1
+    (step / "optimizer.safetensors").write_bytes(content)
+
+
+def empty_state(step: Path) -> None:
+    (step / "training_state.json").write_text("")
+
+
+def strange_state(step: Path) -> None:
+    (step / "training_state.json").write_text('["no", "state"]')
+
+
+def lose_moments(step: Path) -> None:
+    (step / "optimizer.safetensors").unlink()
+
+
+def lose_everything(step: Path) -> None:
+    for path in step.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "damage", [truncate, flip_a_bit, empty_state, strange_state, lose_moments, lose_everything]
+)
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    damage: Callable[[Path], None], make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"save_steps": 2, "save_total_limit": 2}
+    whole = make_trainer(**given)
+    whole.train()
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(7), **given).train()
+    assert names(tmp_path) == ["step-4", "step-6"]
+    damage(tmp_path / "checkpoints" / "step-6")
+
+    resumed = make_trainer(run=tmp_path, **given)
+    (note,) = resumed.resume()
+    assert "step-6 cannot be read and is passed over" in note
+    assert resumed.train().resumed_from == 4
+
+    assert same_weights(resumed.model, whole.model)
+    assert names(tmp_path) == ["step-12", "step-14"]
+
+
+def test_a_checkpoint_without_hashes_is_one_all_the_same(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    whole = make_trainer()
+    whole.train()
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(9)).train()
+    path = tmp_path / "checkpoints" / "step-7" / "training_state.json"
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+
+    resumed = make_trainer(run=tmp_path)
+    assert resumed.resume() == []
+    assert resumed.train().resumed_from == 7
+
+    assert same_weights(resumed.model, whole.model)
+
+
+def test_a_damaged_checkpoint_does_not_push_out_a_good_one(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(7), save_steps=2, save_total_limit=2).train()
+    truncate(tmp_path / "checkpoints" / "step-6")
+    resumed = make_trainer(run=tmp_path, save_steps=2, save_total_limit=1)
+    resumed.resume()
+    resumed._step()
+
+    resumed._save()  # as a signal asks it to, at a step of its own
+
+    assert names(tmp_path) == ["step-5"]
+
+
+def test_where_no_checkpoint_can_be_read_the_run_begins_anew(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    whole = make_trainer()
+    whole.train()
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(9)).train()
+    truncate(tmp_path / "checkpoints" / "step-7")
+
+    resumed = make_trainer(run=tmp_path)
+    assert len(resumed.resume()) == 1
+    assert resumed.train().resumed_from == 0
+
+    assert same_weights(resumed.model, whole.model)
+
+
+def test_what_a_kill_left_half_written_is_cleared_away(
+    make_trainer: Make, same_weights: Same, tmp_path: Path
+) -> None:
+    whole = make_trainer()
+    whole.train()
+    with pytest.raises(Cut):
+        make_trainer(run=tmp_path, report=cut_after(9)).train()
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(checkpoints / "step-7", checkpoints / ".step-9.partial")
+    truncate(checkpoints / ".step-9.partial")
+
+    resumed = make_trainer(run=tmp_path)
+    assert resumed.resume() == []
+    assert not (checkpoints / ".step-9.partial").exists()
+    assert resumed.train().resumed_from == 7
+
+    assert same_weights(resumed.model, whole.model)
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), WeightsError("full")])
+def test_a_full_disk_does_not_cost_the_last_checkpoint(
+    error: Exception,
+    make_trainer: Make,
+    same_weights: Same,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = module.write_tensors
+
+    def failing(path: Path, tensors: Any) -> Path:
+        if "step-6" in str(path) and path.name == module.OPTIMIZER_FILE:
+            raise error
+        return write(path, tensors)
+
+    monkeypatch.setattr(module, "write_tensors", failing)
+    with pytest.raises(TrainingError, match=f"{error}.*step-4"):
+        make_trainer(run=tmp_path, save_steps=2).train()
+    monkeypatch.undo()
+
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-4"]
+    whole, resumed = make_trainer(save_steps=2), make_trainer(run=tmp_path, save_steps=2)
+    whole.train()
+    resumed.resume()
+    resumed.train()
+    assert same_weights(resumed.model, whole.model)
+
+
+def test_another_fingerprint_is_refused(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(run=tmp_path, fingerprint="one").train()
+
+    with pytest.raises(TrainingError, match="other arguments, data or weights"):
+        make_trainer(run=tmp_path, fingerprint="two").resume()
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(0, [14]), (1, [14]), (2, [12, 14]), (9, [3, 6, 9, 12, 14])]
+)
+def test_only_the_last_checkpoints_are_kept(
+    limit: int, expected: list[int], make_trainer: Make, tmp_path: Path
+) -> None:
+    make_trainer(run=tmp_path, save_steps=3, save_total_limit=limit).train()
+
+    assert names(tmp_path) == [f"step-{step}" for step in expected]
+    assert {path.name for path in step_directories(tmp_path)[0].iterdir()} == {
+        "model.safetensors",
+        "optimizer.safetensors",
+        "training_state.json",
+    }
