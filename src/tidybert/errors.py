@@ -3,13 +3,79 @@
 Every error that a user can cause derives from TidyBertError, itself a ValueError.  The shell prints
 its message without a traceback and leaves with ``exit_status``: 1 for work that failed, 2 for wrong
 usage.  A mistake of our own is an AssertionError and keeps its traceback.
+
+A message names parameters by ``param`` and the rows of examples by ``LINE``.  Each face spells them
+its own way: ``in_shell`` writes --max-seq-length 128, ``in_python`` writes max_seq_length=128.
 """
+
+import re
+from typing import Final
+
+LINE: Final = "\ue003"
+"""The word "line" before the row of an example: f"{LINE} 3", or f"{LINE}s 3, 7"."""
+# Marks around a parameter and before its value: private code points, which no text has by accident.
+# A marked parameter is as long as the shell's spelling: a message wrapped at 80 columns stays so.
+_BEGIN: Final = "\ue000"
+_VALUE: Final = "\ue001"
+_END: Final = "\ue002"
+_PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
+
+
+def param(name: str, value: object = None) -> str:
+    """A parameter, and the value it has or needs, as part of a message.
+
+    Args:
+        name: as in Python, ``max_seq_length``.
+        value: None names the parameter alone; a bool is a switch (--header, --no-header).
+
+    >>> in_shell(f"give {param('format', 'json')} or {param('header', False)}")
+    'give --format json or --no-header'
+    >>> in_python(f"give {param('format', 'json')} or {param('header', False)}")
+    "give format='json' or header=False"
+    """
+    return f"{_BEGIN}{name}{'' if value is None else f'{_VALUE}{value}'}{_END}"
+
+
+def in_shell(message: str) -> str:
+    """A message with parameters as the command line spells them."""
+    return _PARAMETER.sub(_flag, message).replace(LINE, "line")
+
+
+def in_python(message: str, *, rows: str = "line") -> str:
+    """A message with parameters as Python spells them; ``rows`` stands in for "line"."""
+    return _PARAMETER.sub(_keyword, message).replace(LINE, rows)
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found[1].replace("_", "-"), found[2]
+    if value in ("True", "False"):
+        return f"--{name}" if value == "True" else f"--no-{name}"
+    return f"--{name}" if value is None else f"--{name} {value}"
+
+
+def _keyword(found: re.Match[str]) -> str:
+    name, value = found.groups()
+    if value is None:
+        return str(name)
+    is_plain = re.fullmatch(r"True|False|-?[0-9][0-9.e+-]*", value) is not None
+    return f"{name}={value if is_plain else repr(value)}"
 
 
 class TidyBertError(ValueError):
-    """Base of every error that a user can cause; the message is written for that user."""
+    """Base of every error that a user can cause; the message is written for that user.
+
+    ``str`` gives the message in Python's words.  ``message`` gives it with its marks, for
+    ``in_shell`` and for other messages that quote it.
+    """
 
     exit_status = 1
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return in_python(self.message)
 
 
 class UsageError(TidyBertError):

@@ -17,7 +17,7 @@ from tidybert.checkpoints.metadata import CONFIG_FILE, read_metadata, verify
 from tidybert.checkpoints.model_directory import load_weights_into, save_model_directory
 from tidybert.checkpoints.tensor_files import WEIGHTS_FILE, check_finite, read_tensors
 from tidybert.configuration import BertConfig
-from tidybert.errors import WeightsError
+from tidybert.errors import WeightsError, param
 from tidybert.modeling import BertForPreTraining, Rows
 from tidybert.tokenization import BertTokenizer
 
@@ -109,8 +109,8 @@ def probe_logits(directory: str | Path) -> list[Tensor]:
     report = load_weights_into(model, directory)
     if report.new:
         raise WeightsError(
-            f"{directory} lacks {', '.join(report.new)}: pre-train with both heads (--objective "
-            "mlm+nsp)"
+            f"{directory} lacks {', '.join(report.new)}: pre-train with both heads "
+            f"({param('objective')} mlm+nsp)"
         )
     input_ids, token_type_ids = zip(*probe_inputs(directory), strict=True)
     with torch.inference_mode():

@@ -24,7 +24,7 @@ from tidybert.atomic_files import (
     remove_partials,
 )
 from tidybert.configuration import read_json_object
-from tidybert.errors import ConfigError, WeightsError
+from tidybert.errors import ConfigError, WeightsError, param
 
 __all__ = [
     "WEIGHTS_FILE",
@@ -187,8 +187,8 @@ def _read_file(path: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
         return _read_safetensors(path)
     if not allow_pickle:
         raise WeightsError(
-            f"{path} is a pickle, which can run code when it is read; if you trust its author "
-            f"read it with --allow-pickle (allow_pickle=True), or convert it to {WEIGHTS_FILE}"
+            f"{path} is a pickle, which can run code when it is read; if you trust its author read "
+            f"it with {param('allow_pickle')} (allow_pickle=True), or convert it to {WEIGHTS_FILE}"
         )
     return _read_pickle(path)
 

@@ -65,7 +65,7 @@ def evaluate(
     try:
         examination = predictor.examine(examples)
     except DataError as error:
-        raise DataError(f"{file}: {error}") from error
+        raise DataError(f"{file}: {error.message}") from error
     metrics = examination.metrics()
     if metrics["num_truncated"]:
         note(

@@ -110,7 +110,8 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except (TidyBertError, OSError) as error:
         _show_traceback(debug)
-        note(f"error: {error}")
+        message = error.message if isinstance(error, TidyBertError) else error
+        note(f"error: {message}")
         return error.exit_status if isinstance(error, TidyBertError) else 1
     except _WrongUsage as error:
         note(f"error: {error.format_message()}")

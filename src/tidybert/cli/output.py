@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tidybert.errors import in_shell
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -19,7 +21,7 @@ def note(text: str) -> None:
     Where stderr is a pipe whose reader has gone, nothing is printed and work goes on.
     """
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(in_shell(text), file=sys.stderr, flush=True)
     except BrokenPipeError:
         # What is left in the buffer would be tried again, and fail again, at each further line.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -16,7 +16,7 @@ import numpy as np
 from tidybert.atomic_files import atomic_write_text, remove_partials
 from tidybert.corpus.documents import CorpusReport
 from tidybert.corpus.duplicates import DIGEST_BYTES, Digests
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import KEPT_PROBLEMS
 
 # Of a CorpusReport, what the corpus tells of its files.
@@ -82,8 +82,8 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     if not path.exists():
         if any(directory.iterdir()):
             raise UsageError(
-                f"--out {directory} is no corpus that was begun, and is not empty; name a new "
-                "directory"
+                f"{param('out', directory)} is no corpus that was begun, and is not empty; name a "
+                "new directory"
             )
         progress = Progress(settings)
         write_progress(directory, progress)
@@ -98,8 +98,9 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     other = [name for name in settings if settings[name] != progress.settings.get(name)]
     if other:
         raise UsageError(
-            f"--out {directory} holds a corpus begun with other settings ({', '.join(other)}); "
-            "give what was given then to go on with it, or name a new directory"
+            f"{param('out', directory)} holds a corpus begun with other settings "
+            f"({', '.join(other)}); give what was given then to go on with it, or name a new "
+            "directory"
         )
     return progress
 

@@ -49,7 +49,7 @@ from tidybert.corpus.token_shards import (
     vocabulary_sha256,
 )
 from tidybert.corpus.tokenizing import tokenize_in_order
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization import BertTokenizer
 
 BLOCK_CHARACTERS: Final = 1 << 20
@@ -107,7 +107,7 @@ def build_corpus(
     DataError for what cannot be read.
     """
     if not 0.0 <= held_out < 1.0:
-        raise UsageError(f"--held-out {held_out:g}: expected a share from 0 to below 1")
+        raise UsageError(f"{param('held_out')} {held_out:g}: expected a share from 0 to below 1")
     directory = Path(directory)
     files = corpus_files(paths)
     options = options or CorpusOptions()
@@ -312,7 +312,7 @@ def _finished(directory: Path, settings: dict[str, Any]) -> Manifest:
     remove_progress(directory)
     if manifest.settings != settings:
         raise UsageError(
-            f"--out {directory} is a finished corpus of other files or settings; name a new "
-            "directory"
+            f"{param('out', directory)} is a finished corpus of other files or settings; name a "
+            "new directory"
         )
     return manifest

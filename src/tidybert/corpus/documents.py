@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.columns import suggest
 from tidybert.files.formats import Line, Problem, decoded_lines
 from tidybert.files.read_options import ReadOptions
@@ -144,7 +144,7 @@ def read_documents(
         report.num_files += 1
         if report.num_problems > bad_before and not skip_bad_rows:
             head = f"{file}: {count_of(report.num_problems - bad_before, 'line')} cannot be read:"
-            advice = "Mend the file, or leave bad lines out with --skip-bad-rows"
+            advice = f"Mend the file, or leave bad lines out with {param('skip_bad_rows')}"
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if report.num_documents == before:
             report.empty_files.append(str(file))
@@ -234,4 +234,4 @@ def _row(
 
 def _no_column(column: str, names: Sequence[str], kind: str) -> str:
     seen = ", ".join(repr(name[:40]) for name in names[:20]) or "none at all"
-    return f"no {kind} {column!r} among {seen}{suggest(column, names)}; give --column"
+    return f"no {kind} {column!r} among {seen}{suggest(column, names)}; give {param('column')}"

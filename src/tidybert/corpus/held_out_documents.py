@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidybert.corpus.documents import Document
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 MAX_CHARACTERS: Final = 1 << 23
 
@@ -26,7 +26,9 @@ class HeldOut:
 
     def __init__(self, fraction: float, max_characters: int = MAX_CHARACTERS) -> None:
         if not 0 <= fraction < 1:
-            raise UsageError(f"--held-out {fraction:g}: expected a share from 0 to below 1")
+            raise UsageError(
+                f"{param('held_out')} {fraction:g}: expected a share from 0 to below 1"
+            )
         self.fraction = fraction
         self.max_characters = max_characters
         self.is_apart = False

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, first_features
-from tidybert.errors import DataError
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.text_examples import TextExample, count_of, finite_number, label_order
 
 Kind = Literal["classify", "multi-label", "regress"]
@@ -126,7 +126,7 @@ def _check_classes(
     if len(counts) == 1:
         report.errors.append(
             f"every training example has the label {_short(next(iter(counts)))}; two classes at "
-            "least are needed (is --label the right column?)"
+            f"least are needed (is {param('label')} the right column?)"
         )
     in_dev = Counter(_label(example) for example in dev)
     missing = [one.row for one in train if _label(one).casefold() in _MISSING_LABELS]
@@ -147,7 +147,8 @@ def _check_classes(
     if most >= IMBALANCE_RATIO * least:
         report.warnings.append(
             f"the classes are unbalanced: {_short(common)} has {count_of(most, 'example')}, "
-            f"{_short(rare)} {least:,}; judge by macro_f1, and try --class-weight balanced"
+            f"{_short(rare)} {least:,}; judge by macro_f1, and try "
+            f"{param('class_weight', 'balanced')}"
         )
 
 
@@ -157,7 +158,9 @@ def _check_label_sets(
     counts = Counter(label for example in train for label in _labels(example))
     report.label_counts = {name: counts[name] for name in sorted(counts, key=label_order)}
     if not counts:
-        report.errors.append("no training example has a label (is --label the right column?)")
+        report.errors.append(
+            f"no training example has a label (is {param('label')} the right column?)"
+        )
         return
     bare = sum(not example.labels for example in train)
     report.facts.append(
@@ -166,8 +169,9 @@ def _check_label_sets(
     in_dev = Counter(label for example in dev for label in _labels(example))
     if counts.keys() == {"0", "1"}:
         report.warnings.append(
-            "the labels are '0' and '1'; if --label names a column that says whether a text has a "
-            "label, name one for each label, as in --label toxic,insult, or leave --multi-label out"
+            f"the labels are '0' and '1'; if {param('label')} names a column that says whether a "
+            f"text has a label, name one for each label, as in {param('label', 'toxic,insult')}, "
+            f"or leave {param('multi_label')} out"
         )
     _check_unknown(report, counts, in_dev)
     absent = {name: count for name, count in report.label_counts.items() if name not in in_dev}
@@ -203,14 +207,14 @@ def _check_scores(report: DataReport, train: Sequence[TextExample]) -> None:
     scores = [finite_number(_label(example)) for example in train]
     if None in scores:
         row = train[scores.index(None)].row
-        report.errors.append(f"the score on line {row} is no finite number")
+        report.errors.append(f"the score on {LINE} {row} is no finite number")
         return
     numbers = [score for score in scores if score is not None]
     report.score_range = (min(numbers), max(numbers))
     if min(numbers) == max(numbers):
         report.errors.append(
-            f"every training score is {numbers[0]:g}; there is nothing to learn (is --label the "
-            "right column?)"
+            f"every training score is {numbers[0]:g}; there is nothing to learn (is "
+            f"{param('label')} the right column?)"
         )
 
 
@@ -281,17 +285,20 @@ def check_lengths(
     if not told:
         return
     enough = min(longest, LONGEST_SEQUENCE)
-    advice = f"--max-seq-length {enough} would keep them whole, at the cost of time"
+    advice = f"{param('max_seq_length', enough)} would keep them whole, at the cost of time"
     if longest > LONGEST_SEQUENCE:
         beyond = int((np.concatenate(lost) > LONGEST_SEQUENCE).sum())
-        split = "read them whole with --long windows, or split them into several examples"
+        split = (
+            f"read them whole with {param('long', 'windows')}, or split them into several examples"
+        )
         advice = (
             f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens; {split}"
             if max_seq_length >= LONGEST_SEQUENCE
-            else f"--max-seq-length {enough} would keep all but {beyond:,} whole; there, {split}"
+            else f"{param('max_seq_length', enough)} would keep all but {beyond:,} whole; there, "
+            f"{split}"
         )
     report.warnings.append(
-        f"examples longer than --max-seq-length {max_seq_length} lose a part: "
+        f"examples longer than {param('max_seq_length', max_seq_length)} lose a part: "
         f"{' and '.join(told)}; {advice}"
     )
 
@@ -314,13 +321,13 @@ def count_tokens(
 
 def _label(example: TextExample) -> str:
     if example.label is None:
-        raise DataError(f"line {example.row}: the example has no label; training needs one")
+        raise DataError(f"{LINE} {example.row}: the example has no label; training needs one")
     return example.label
 
 
 def _labels(example: TextExample) -> tuple[str, ...]:
     if example.labels is None:
-        raise DataError(f"line {example.row}: the example has no list of labels; it needs one")
+        raise DataError(f"{LINE} {example.row}: the example has no list of labels; it needs one")
     return example.labels
 
 
@@ -338,4 +345,4 @@ def lines_of(rows: Sequence[int]) -> str:
     """Where something was found: lines 3, 7 and 9 more."""
     parts = ", ".join(str(row) for row in rows[:SHOWN])
     more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
-    return f"{'line' if len(rows) == 1 else 'lines'} {parts}{more}"
+    return f"{LINE}{'' if len(rows) == 1 else 's'} {parts}{more}"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.tokenization.encoding import Encoding, fitting_lengths
 
@@ -83,7 +83,7 @@ def text_features(
     special = 2 if text_pairs is None else 3
     if max_seq_length < 2 * special - 1:
         raise UsageError(
-            f"--max-seq-length {max_seq_length} leaves no room for text beside the "
+            f"{param('max_seq_length', max_seq_length)} leaves no room for text beside the "
             f"{special} special tokens: give at least {2 * special - 1}"
         )
     room = max_seq_length - special
@@ -125,7 +125,7 @@ def example_features(
     if pairs and len(pairs) < len(examples):
         single = next(one for one in examples if one.text_pair is None)
         raise DataError(
-            f"line {single.row} has no second text, but {len(pairs)} of {len(examples)} examples "
+            f"{LINE} {single.row} has no second text, but {len(pairs)} of {len(examples)} examples "
             "have one: give each a pair, or none"
         )
     texts = [one.text for one in examples]

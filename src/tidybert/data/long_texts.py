@@ -20,7 +20,7 @@ from tidybert.data.features import (
     first_features,
 )
 from tidybert.data.windows import windows_of
-from tidybert.errors import ConfigError, UsageError
+from tidybert.errors import ConfigError, UsageError, param
 from tidybert.files.text_examples import TextExample
 
 MODES: Final = ("truncate", "head-tail", "windows")
@@ -46,7 +46,8 @@ class LongTexts:
     def __post_init__(self) -> None:
         if self.doc_stride is not None and self.mode != "windows":
             raise UsageError(
-                f"--doc-stride {self.doc_stride} has no meaning without --long windows"
+                f"{param('doc_stride', self.doc_stride)} has no meaning without "
+                f"{param('long', 'windows')}"
             )
 
     @classmethod
@@ -113,8 +114,9 @@ def long_features(
         _check_step(doc_stride, max_seq_length, of_pairs=bool(seconds))
     if seconds and mode == "head-tail":
         raise UsageError(
-            "--long head-tail is for single texts, and these are pairs: give --long windows, "
-            "which reads the first text beside each part of the second, or truncate"
+            f"{param('long', 'head-tail')} is for single texts, and these are pairs: give "
+            f"{param('long', 'windows')}, which reads the first text beside each part of the "
+            "second, or truncate"
         )
     long = [number for number, one in enumerate(features) if one.truncated]
     first_ids = _ids(tokenizer, [examples[number].text for number in long])
@@ -145,10 +147,11 @@ def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None
     if doc_stride > room:
         beside = " beside one of the first text" if of_pairs else ""
         raise UsageError(
-            f"--doc-stride {doc_stride}: it is the step from window to window, and with "
-            f"--max-seq-length {max_seq_length} a window has room for {room} tokens{beside}; give "
-            f"1 to {room}, or --max-seq-length {max_seq_length + doc_stride - room}, so that no "
-            "token is stepped over"
+            f"{param('doc_stride', doc_stride)}: it is the step from window to window, and with "
+            f"{param('max_seq_length', max_seq_length)} a window has room for {room} "
+            f"tokens{beside}; give 1 to {room}, or "
+            f"{param('max_seq_length', max_seq_length + doc_stride - room)}, so that no token is "
+            "stepped over"
         )
 
 

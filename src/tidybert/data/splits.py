@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import count_of
 
 Indices = npt.NDArray[np.int64]
@@ -122,7 +122,7 @@ def _sides(num_examples: int, dev: list[int]) -> tuple[Indices, Indices]:
     if not dev:
         raise DataError(
             f"{count_of(num_examples, 'example')} cannot be split: no text can be spared for "
-            "evaluation; add examples, or name a dev file with --dev"
+            f"evaluation; add examples, or name a dev file with {param('dev')}"
         )
     is_dev = np.zeros(num_examples, dtype=np.bool_)
     is_dev[dev] = True

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 DEFAULT_DOC_STRIDE: Final = 128  # run_squad.py's
 
@@ -23,13 +23,13 @@ def check_windows(room: int, doc_stride: int | None) -> None:
     """Raise UsageError for windows without room, and for a step that would skip tokens."""
     if room < 1:
         raise UsageError(
-            "--max-seq-length leaves no room in a window beside the special tokens and what "
-            "stands in every window: give more"
+            f"{param('max_seq_length')} leaves no room in a window beside the special tokens and "
+            "what stands in every window: give more"
         )
     if doc_stride is not None and not 1 <= doc_stride <= room:
         raise UsageError(
-            f"--doc-stride {doc_stride}: it is the step from window to window, and a window has "
-            f"room for {room} tokens; give 1 to {room}, so that no token is stepped over"
+            f"{param('doc_stride', doc_stride)}: it is the step from window to window, and a "
+            f"window has room for {room} tokens; give 1 to {room}, so that no token is stepped over"
         )
 
 

@@ -1,13 +1,12 @@
 """What the estimators tell and how they fail: in Python's words, not in the shell's flags."""
 
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tidybert.errors import TidyBertError
+from tidybert.errors import TidyBertError, in_python
 from tidybert.training.interruption import TrainingInterrupted
 
 _LOST = {
@@ -28,18 +27,13 @@ def as_in_python() -> Iterator[None]:
             raise KeyboardInterrupt(str(interrupted)) from None
         raise SystemExit(interrupted.exit_status) from None
     except TidyBertError as error:
-        error.args = (python_words(str(error)),)
+        error.args = (in_python(error.message, rows="position"),)
         raise
 
 
-def python_words(message: str) -> str:
-    """A message with the shell's --max-seq-length as max_seq_length, and lines as places in X."""
-    message = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), message)
-    return re.sub(r"\bline(s?) (?=\d)", r"position\1 ", message)
-
-
-def tell(line: str) -> None:
-    print(python_words(line), file=sys.stderr)
+def tell(text: str) -> None:
+    """Print a note on stderr; the row of an example is its position in X."""
+    print(in_python(text, rows="position"), file=sys.stderr)
 
 
 def warn_of_truncation(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidybert.errors import DataError, UsageError
-from tidybert.files.read_options import ReadOptions, flag_name
+from tidybert.errors import DataError, UsageError, param
+from tidybert.files.read_options import ReadOptions
 
 PAIR_NAMES: Final = (
     ("sentence1", "sentence2"),
@@ -74,7 +74,8 @@ def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool,
     if known:
         raise DataError(
             f"{path}:1: the columns are given by number and the first row holds "
-            f"{known[0].strip()!r}: say whether it names the columns, with --header or --no-header"
+            f"{known[0].strip()!r}: say whether it names the columns, with {param('header')} or "
+            f"{param('header', False)}"
         )
     return False
 
@@ -111,7 +112,7 @@ def find_columns(
     if "text" in missing or (need_label and missing and not labels):
         raise DataError(_cannot_tell(missing[0], names, width, path))
     if len({*found.values(), *labels}) < len(found) + len(labels):
-        flags = " and ".join(flag_name(r) for r in ROLES if r in found or (labels and r == "label"))
+        flags = " and ".join(param(r) for r in ROLES if r in found or (labels and r == "label"))
         raise UsageError(f"{path}: {flags} must name different columns")
     return Columns(
         text=found["text"],
@@ -161,7 +162,9 @@ def label_parts(wanted: str | int) -> list[str | int]:
         return [wanted]
     parts = [part.strip() for part in wanted.split(",")]
     if "" in parts or len(set(parts)) < len(parts):
-        raise UsageError(f"--label {wanted!r}: give different columns, with a comma between two")
+        raise UsageError(
+            f"{param('label')} {wanted!r}: give different columns, with a comma between two"
+        )
     return list(parts)
 
 
@@ -201,7 +204,7 @@ def _position(wanted: str | int, names: Sequence[str] | None, width: int) -> int
 def _not_found(
     role: str, wanted: str | int, names: Sequence[str] | None, width: int, path: str
 ) -> str:
-    head = f"{path}: {flag_name(role)} {wanted!r}: "
+    head = f"{path}: {param(role)} {wanted!r}: "
     seen = describe_columns(names, width)
     if names is not None and list(names).count(str(wanted)) > 1:
         return f"{head}several columns have this name; give one by its number. {seen}"
@@ -211,8 +214,8 @@ def _not_found(
         return f"{head}without a header, columns are given by number. {seen}"
     near = suggest(wanted, names) or "."
     return (
-        f"{head}there is no such column{near} {seen}. Where the first row is "
-        "data, give --no-header and columns by number, the first being 0"
+        f"{head}there is no such column{near} {seen}. Where the first row is data, give "
+        f"{param('header', False)} and columns by number, the first being 0"
     )
 
 
@@ -222,7 +225,7 @@ def _cannot_tell(role: str, names: Sequence[str] | None, width: int, path: str) 
     several = f"; several are named {', '.join(map(repr, repeated))}" if repeated else ""
     return (
         f"{path}: cannot tell which column holds the {what}{several}. "
-        f"{describe_columns(names, width)}. Give {flag_name(role)} COLUMN, a name or a number "
-        "counted from 0"
-        + ("; where the first row is data, --no-header" if names is not None else "")
+        f"{describe_columns(names, width)}. Give {param(role)} COLUMN, a name or a number counted "
+        "from 0"
+        + (f"; where the first row is data, {param('header', False)}" if names is not None else "")
     )

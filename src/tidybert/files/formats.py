@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 
 MAX_LINE_BYTES = 1 << 26
 MAX_FIELD_CHARACTERS = 1 << 24
 GZIP_MAGIC = b"\x1f\x8b"
-NUL_BYTE = "a NUL byte: this is not plain text, or it is UTF-16 (--encoding utf-16)"
+NUL_BYTE = f"a NUL byte: this is not plain text, or it is UTF-16 ({param('encoding', 'utf-16')})"
 
 # A row's number (its first line in the file, from 1) and its cells.
 CellsRow = tuple[int, list[str]]
@@ -71,8 +71,8 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
     for number, raw in enumerate(raw_lines, start=1):
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"{path}:{number}: a line longer than {MAX_LINE_BYTES >> 20} MiB; "
-                "is the --format right?"
+                f"{path}:{number}: a line longer than {MAX_LINE_BYTES >> 20} MiB; is the "
+                f"{param('format')} right?"
             )
         problem = None
         try:
@@ -155,7 +155,7 @@ def _recoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[bytes
     except UnicodeError as error:
         raise DataError(
             f"{path}:{number + 1}: this line or one soon after is not {encoding}; give the file's "
-            "encoding with --encoding"
+            f"encoding with {param('encoding')}"
         ) from error
     finally:
         # The wrapper would otherwise close the stream, which is the caller's.
@@ -171,11 +171,11 @@ def _keeps_ascii(encoding: str) -> bool:
 def wrong_byte(line: bytes, at: int, encoding: str, number: int) -> str:
     """Why line ``number`` cannot be decoded, for its byte ``at``, and what to do."""
     if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return "the file begins as UTF-16 does; give --encoding utf-16"
+        return f"the file begins as UTF-16 does; give {param('encoding', 'utf-16')}"
     advice = (
-        "save the file as UTF-8, or give its encoding, as in --encoding latin-1"
+        f"save the file as UTF-8, or give its encoding, as in {param('encoding', 'latin-1')}"
         if encoding == "utf-8"
-        else "give the file's encoding with --encoding"
+        else f"give the file's encoding with {param('encoding')}"
     )
     return f"byte 0x{line[at]:02x} at column {at + 1} is not {encoding}; {advice}"
 
@@ -185,15 +185,15 @@ def _csv_reason(error: csv.Error, first: int, last: int) -> str:
     where = f"lines {first} to {last}" if last > first else f"line {first}"
     if "unexpected end of data" in message or "field limit" in message:
         return (
-            f"a quote that is opened in this row is never closed, so {where} make no row; "
-            "close it, or give --no-quoting where quotes are data"
+            f"a quote that is opened in this row is never closed, so {where} make no row; close "
+            f"it, or give {param('quoting', False)} where quotes are data"
         )
     if "new-line character" in message:
         return "a carriage return outside quotes; end lines with \\n or \\r\\n"
     if "expected after" in message:
         return (
-            "text follows a closing quote; double a quote inside quotes, or give --no-quoting "
-            "where quotes are data"
+            "text follows a closing quote; double a quote inside quotes, or give "
+            f"{param('quoting', False)} where quotes are data"
         )
     return message
 

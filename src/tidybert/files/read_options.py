@@ -4,7 +4,7 @@ import difflib
 from dataclasses import dataclass, fields
 from typing import Final
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "text", "label-text")
 CHOICE_FORMATS: Final = ("swag", "codah")  # and jsonl
@@ -66,7 +66,7 @@ class ReadOptions:
         if self.format is not None and self.format not in known:
             close = difflib.get_close_matches(self.format, known, n=1)
             raise UsageError(
-                f"--format {self.format!r}: give one of {', '.join(known)}"
+                f"{param('format')} {self.format!r}: give one of {', '.join(known)}"
                 + (f"; did you mean {close[0]}?" if close else "")
             )
         for flag in ("text", "text_pair", "label"):
@@ -78,13 +78,15 @@ class ReadOptions:
         if self.delimiter is not None:
             self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
         if self.label_separator == "":
-            raise UsageError("--label-separator '': give what stands between labels, such as ;")
+            raise UsageError(
+                f"{param('label_separator')} '': give what stands between labels, such as ;"
+            )
         try:
             "a".encode(self.encoding)
         except (LookupError, ValueError):
             raise UsageError(
-                f"--encoding {self.encoding!r}: not an encoding of text; give a name such as "
-                "utf-8, latin-1, cp1252 or utf-16"
+                f"{param('encoding')} {self.encoding!r}: not an encoding of text; give a name such "
+                "as utf-8, latin-1, cp1252 or utf-16"
             ) from None
 
     def separator(self, file_format: str) -> str:
@@ -119,13 +121,13 @@ class ReadOptions:
     def _check_delimiter(delimiter: str) -> None:
         if delimiter.isspace() and delimiter != "\t":
             raise UsageError(
-                f"--delimiter {delimiter!r}: texts hold spaces; for a label, white space and a "
-                "text on each line give --format label-text"
+                f"{param('delimiter')} {delimiter!r}: texts hold spaces; for a label, white space "
+                f"and a text on each line give {param('format', 'label-text')}"
             )
         if len(delimiter) != 1 or delimiter in '"\0':
             raise UsageError(
-                f"--delimiter {delimiter!r}: give one character other than a quote, or one of "
-                f"{', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
+                f"{param('delimiter')} {delimiter!r}: give one character other than a quote, or "
+                f"one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
             )
 
 

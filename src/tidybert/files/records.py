@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.formats import Line, Problem, os_reason
 from tidybert.files.json_entries import json_cursor
 
@@ -43,7 +43,7 @@ def json_file_rows(stream: BinaryIO, encoding: str, path: str) -> Iterator[Value
 
     The file is held in memory.  Raises DataError where the JSON is broken, with the line.
     """
-    advice = "for one object a line give --format jsonl"
+    advice = f"for one object a line give {param('format', 'jsonl')}"
     with json_cursor(stream, encoding, path, advice) as cursor:
         for _ in cursor.entries():
             yield cursor.line, cursor.value()

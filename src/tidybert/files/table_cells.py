@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files import formats, records
 from tidybert.files.columns import (
     ROLES,
@@ -21,7 +21,7 @@ from tidybert.files.columns import (
     suggest,
 )
 from tidybert.files.formats import Problem
-from tidybert.files.read_options import ReadOptions, flag_name
+from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport, count_of, json_type
 
 MISSING: Final = object()
@@ -98,7 +98,7 @@ def delimited_values(
     if lone_label is not None and report.num_examples > 1:
         report.notes.append(
             f"the first row's label {lone_label[:40]!r} stands in no other row; if that row names "
-            "the columns, give --header"
+            f"the columns, give {param('header')}"
         )
 
 
@@ -113,7 +113,7 @@ def record_values(
     for role in ROLES:
         if isinstance(getattr(options, role), int):
             raise UsageError(
-                f"{report.path}: {flag_name(role)}: JSON has no column numbers; give a key"
+                f"{report.path}: {param(role)}: JSON has no column numbers; give a key"
             )
     blank = 0
     keys: Keys = {}
@@ -148,7 +148,7 @@ def parquet_values(
     """Rows of a Parquet file, of which only the columns asked for are read."""
     if report.path == "-":
         raise UsageError(
-            "--format parquet: Parquet cannot be read from standard input; name a file"
+            f"{param('format', 'parquet')}: Parquet cannot be read from standard input; name a file"
         )
     names = records.parquet_names(report.path)
     columns = find_columns(options, names, len(names), need_label=need_label, path=report.path)
@@ -168,7 +168,8 @@ def line_values(
     """Formats text (each line is a text, a blank one an empty text) and label-text."""
     if report.format == "text" and need_label:
         raise UsageError(
-            f"{report.path}: plain text has no labels; give --format label-text, tsv or csv"
+            f"{report.path}: plain text has no labels; give {param('format', 'label-text')}, tsv "
+            "or csv"
         )
     for number, raw, problem in lines:
         line = formats.chomp(raw)
@@ -196,7 +197,9 @@ def _delimited_columns(
         if width > 1 or other is None:
             raise
         name = "tab" if other == "\t" else f"'{other}'"
-        raise DataError(f"{error}. Is {name} the delimiter? Then give --delimiter {name}") from None
+        raise DataError(
+            f"{error.message}. Is {name} the delimiter? Then give {param('delimiter', name)}"
+        ) from None
     _note_columns(report, options, columns, names)
     if not report.header and options.header is None:
         report.notes.append("no header: the first row is read as data")
@@ -218,11 +221,14 @@ def _record_keys(
         if role not in keys and role not in guesses:
             raise DataError(
                 f"{report.path}:{row}: cannot tell which key holds the {role}. "
-                f"{describe_columns(names, len(names))}. Give {flag_name(role)} KEY"
+                f"{describe_columns(names, len(names))}. Give {param(role)} KEY"
             )
     guessed = [names[at] for at in guesses.values()]
     if len({*given, *guessed}) < len(given) + len(guessed):
-        raise UsageError(f"{report.path}: --text, --text-pair and --label must name different keys")
+        raise UsageError(
+            f"{report.path}: {param('text')}, {param('text_pair')} and {param('label')} must name "
+            "different keys"
+        )
     keys |= {role: (names[at],) for role, at in guesses.items()}
     report.columns = {role: ",".join(keys[role]) for role in ROLES if role in keys}
     report.guessed += [role for role in ROLES if role in guesses]
@@ -267,7 +273,7 @@ def _ragged(
         f"the header has {width}" if report.header else f"column {columns.last()} is asked for"
     )
     quoted = not options.quotes(report.format) and any('"' in cell for cell in cells)
-    hint = "; where quotes enclose cells, give --quoting" if quoted else ""
+    hint = f"; where quotes enclose cells, give {param('quoting')}" if quoted else ""
     return f"{count_of(len(cells), 'column')} where {expected}{hint}"
 
 
@@ -278,7 +284,7 @@ def _note_columns(
     for role, each in _keys(columns, names).items():
         report.columns[role] = ",".join(each)
     if options.label is not None and columns.label is None and not columns.labels:
-        report.notes.append(f"no column --label {options.label}; read without labels")
+        report.notes.append(f"no column {param('label', options.label)}; read without labels")
 
 
 def _note_blank(report: ReadReport, blank: int) -> None:

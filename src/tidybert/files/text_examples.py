@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.columns import ROLES
 from tidybert.files.formats import Problem
-from tidybert.files.read_options import flag_name
 
 E = TypeVar("E")
 
@@ -56,8 +55,8 @@ class ReadReport:
         """The report as plain text: columns, notes, and the rows that were skipped."""
         lines = []
         if self.columns:
-            columns = ", ".join(f"{flag_name(role)} {name}" for role, name in self.columns.items())
-            guessed = " and ".join(flag_name(name) for name in self.guessed if name in ROLES)
+            columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
+            guessed = " and ".join(param(name) for name in self.guessed if name in ROLES)
             lines.append(
                 f"{self.path}: read as {self.format}, {columns}"
                 + (f" ({guessed} guessed from the names)" if guessed else "")
@@ -103,7 +102,7 @@ def good_rows(
         advice = (
             "No row is left"
             if skip_bad_rows
-            else "Mend the file, or leave bad rows out with --skip-bad-rows"
+            else f"Mend the file, or leave bad rows out with {param('skip_bad_rows')}"
         )
         raise DataError("\n".join([head, *report.problem_lines(), advice]))
     if not report.num_examples:

@@ -7,12 +7,12 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files import formats, records, table_cells
 from tidybert.files.columns import ROLES
 from tidybert.files.formats import Problem
 from tidybert.files.label_sets import labels_of
-from tidybert.files.read_options import FORMATS, PUBLISHED_LAYOUTS, SUFFIXES, ReadOptions, flag_name
+from tidybert.files.read_options import FORMATS, PUBLISHED_LAYOUTS, SUFFIXES, ReadOptions
 from tidybert.files.table_cells import MISSING, LabelCells, Values
 from tidybert.files.text_examples import (
     ReadReport,
@@ -64,7 +64,9 @@ def read_examples(
     report = ReadReport() if report is None else report
     report.path = str(path)
     if options.label_separator is not None and not multi_label:
-        raise UsageError("--label-separator has a meaning with --multi-label alone")
+        raise UsageError(
+            f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
+        )
     examples = _examples(
         options, report, need_label=need_label, scores=scores, multi_label=multi_label
     )
@@ -97,7 +99,7 @@ def _rows(
     report.format = options.format or _format_of(path)
     if report.format and report.format not in FORMATS:
         raise UsageError(
-            f"{path}: --format {report.format}: texts are read from {', '.join(FORMATS)}"
+            f"{path}: {param('format', report.format)}: texts are read from {', '.join(FORMATS)}"
         )
     if report.format == "parquet":
         refuse_flags(options, report, "header", "delimiter", "quoting")
@@ -107,7 +109,9 @@ def _rows(
         if not report.format:
             report.format = "jsonl" if stream.peek(1)[:1] == b"{" else "text"
             report.guessed.append("format")
-            report.notes.append(f"read as --format {report.format}, judged by the first byte")
+            report.notes.append(
+                f"read as {param('format', report.format)}, judged by the first byte"
+            )
         lines = formats.decoded_lines(stream, options.encoding, path)
         if report.format in ("csv", "tsv"):
             separator = options.separator(report.format)
@@ -140,8 +144,8 @@ def _format_of(path: str) -> str:
         raise DataError(f"{path}: it is a folder; name a file in it")
     if suffix not in SUFFIXES:
         raise UsageError(
-            f"{path}: the suffix {suffix!r} does not tell the format; give --format, one of "
-            f"{', '.join(FORMATS)}"
+            f"{path}: the suffix {suffix!r} does not tell the format; give {param('format')}, one "
+            f"of {', '.join(FORMATS)}"
         )
     if suffix == ".parquet" and name.endswith(".gz"):
         raise UsageError(f"{path}: Parquet is compressed within; unpack this file first")
@@ -153,8 +157,8 @@ def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
     for name in names:
         if getattr(options, name) is not None:
             raise UsageError(
-                f"{report.path}: {flag_name(name)} has no meaning for --format {report.format}"
-                + ("; is another --format meant?" if name in ROLES else "")
+                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
+                + (f"; is another {param('format')} meant?" if name in ROLES else "")
             )
 
 
@@ -177,8 +181,8 @@ def _example(
         return Problem(row, labels) if need_label else TextExample(text, pair, None, row)
     if isinstance(raw_label, LabelCells):
         raise UsageError(
-            f"--label {report.columns['label']} names several columns; they are read with "
-            "--multi-label alone"
+            f"{param('label')} {report.columns['label']} names several columns; they are read with "
+            f"{param('multi_label')} alone"
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if need_label and label is None:
@@ -189,6 +193,6 @@ def _example(
         return Problem(
             row,
             f"the score {label[:40]!r} is no finite number; is {report.columns.get('label', '')!r} "
-            "the right --label? (the first column is 0)",
+            f"the right {param('label')}? (the first column is 0)",
         )
     return TextExample(text, pair, label, row)

@@ -22,7 +22,7 @@ from tidybert.checkpoints.model_directory import (
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
-from tidybert.errors import ConfigError, UsageError, WeightsError
+from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import (
     build_with_weights,
@@ -111,12 +111,13 @@ def finetune(
     config, tokenizer, origin = model_sources(model, vocab)
     if max_seq_length > config.max_position_embeddings:
         raise UsageError(
-            f"--max-seq-length is {max_seq_length}, but the model has positions for "
+            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
             f"{config.max_position_embeddings} tokens"
         )
     if arguments.early_stopping_patience is not None and not dev:
         raise UsageError(
-            "--early-stopping-patience needs examples that tell when to stop: give --dev"
+            f"{param('early_stopping_patience')} needs examples that tell when to stop: give "
+            f"{param('dev')}"
         )
     head_labels = (
         _labels_of_head(origin, task, callbacks.note)
@@ -248,12 +249,14 @@ def model_sources(
         if vocab is None:
             raise UsageError(
                 f"{model} is a size with random weights and has no vocabulary: name one with "
-                "--vocab MODEL"
+                f"{param('vocab')} MODEL"
             )
         tokenizer = BertTokenizer.from_pretrained(vocab)
         return BertConfig.from_name(str(model), vocab_size=tokenizer.vocab_size), tokenizer, None
     if vocab is not None:
-        raise UsageError(f"--vocab goes with a size (mini, …); {model} has a vocabulary of its own")
+        raise UsageError(
+            f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
+        )
     directory = model_directory(model)
     config = BertConfig.from_file(directory / "config.json")
     return config, load_tokenizer(directory, config), directory
@@ -279,7 +282,10 @@ def _labels_of_head(
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         note(f"{origin}: its head has other labels ({shown}): a new one is drawn")
         return None
-    note(f"{origin}: its head is trained further, as the task is the same; --new-head draws one")
+    note(
+        f"{origin}: its head is trained further, as the task is the same; {param('new_head')} "
+        "draws one"
+    )
     return tuple(names)
 
 

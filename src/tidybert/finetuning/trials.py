@@ -21,8 +21,7 @@ from tidybert.catalog import is_size, model_directory
 from tidybert.checkpoints.metadata import METADATA_FILE
 from tidybert.checkpoints.tensor_files import atomic_write_text, file_sha256
 from tidybert.configuration import BertConfig
-from tidybert.errors import DivergedError, TrainingError, UsageError
-from tidybert.files.read_options import flag_name
+from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuning_run import FinetunedModel
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished
@@ -183,7 +182,7 @@ def run_trials(
     if not _finished(done):
         raise TrainingError(
             f"all {len(done)} trials failed ({path} says why each did); give other arguments and a "
-            f"new --out. The first: {done[0].error}"
+            f"new {param('out')}. The first: {done[0].error}"
         )
     best = _best(_finished(done), metric)
     _take(run / "trials" / best.name, run)
@@ -196,7 +195,8 @@ def check_search(arguments: TrainingArguments) -> None:
     for name in SEARCHED:
         if getattr(arguments, name) != getattr(defaults, name):
             raise UsageError(
-                f"{flag_name(name)} is given, but --search is to find it: leave out one of them"
+                f"{param(name)} is given, but {param('search')} is to find it: leave out one of "
+                "them"
             )
 
 
@@ -210,7 +210,7 @@ def _run_trial(
     try:
         trained = train(replace(arguments, **varied), directory, directory.exists())
     except DivergedError as error:
-        return Trial(name, varied, {}, time.perf_counter() - begin, error=str(error))
+        return Trial(name, varied, {}, time.perf_counter() - begin, error=in_shell(error.message))
     result = trained.result
     return Trial(name, varied, dict(result.metrics), result.seconds, trained.collapsed)
 
@@ -267,7 +267,7 @@ def _read(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
         before = dict(content["shared"])
         trials = [Trial(**each) for each in content["trials"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise TrainingError(f"{path} cannot be read: {error}; give a new --out") from error
+        raise TrainingError(f"{path} cannot be read: {error}; give a new {param('out')}") from error
     other = [
         _difference(name, before.get(name), value)
         for name, value in shared.items()
@@ -275,8 +275,8 @@ def _read(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
     ]
     if other:
         raise UsageError(
-            f"--resume: the trials in {path} were run with other settings: {', '.join(other)}; go "
-            "on with the same, or give a new --out"
+            f"{param('resume')}: the trials in {path} were run with other settings: "
+            f"{', '.join(other)}; go on with the same, or give a new {param('out')}"
         )
     return trials
 
@@ -288,7 +288,7 @@ def _write(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> No
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    shown = name.upper() if name in ("task", "model") else flag_name(name)
+    shown = name.upper() if name in ("task", "model") else param(name)
     if name in _CONTENTS:
         return f"{shown} (other content)"
     was, given = ("not given" if each is None or each is False else each for each in (before, now))

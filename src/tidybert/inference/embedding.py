@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load, to_device
 from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
@@ -78,8 +78,8 @@ class Embedder:
         device: str = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        _check_choice("--pooling", pooling, POOLINGS)
-        _check_choice("--combine", combine, COMBINATIONS)
+        _check_choice(param("pooling"), pooling, POOLINGS)
+        _check_choice(param("combine"), combine, COMBINATIONS)
         self.pooling, self.combine, self.normalize = pooling, combine, normalize
         self.encoder, self.tokenizer = load(model, allow_pickle=allow_pickle)
         config = self.encoder.config
@@ -204,7 +204,7 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
     if last:
         count = int(last[1])
         if not 1 <= count <= num_layers:
-            raise UsageError(f"--layers {layers}: the model has {num_layers} layers")
+            raise UsageError(f"{param('layers', layers)}: the model has {num_layers} layers")
         return tuple(range(num_layers - count + 1, num_layers + 1))
     try:
         parts = layers.split(",") if isinstance(layers, str) else np.atleast_1d(layers)
@@ -213,18 +213,18 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
         numbers = []
     if not numbers:
         raise UsageError(
-            f"--layers {layers!r}: expected a number such as -1, several as in -2,-1, lastN for "
-            "the last N, or all"
+            f"{param('layers')} {layers!r}: expected a number such as -1, several as in -2,-1, "
+            "lastN for the last N, or all"
         )
     for number in numbers:
         if not -num_layers - 1 <= number <= num_layers:
             raise UsageError(
-                f"--layers: there is no layer {number}; the model has 0 (the embeddings' output), "
-                f"1 to {num_layers}, or from the end -1 to -{num_layers + 1}"
+                f"{param('layers')}: there is no layer {number}; the model has 0 (the embeddings' "
+                f"output), 1 to {num_layers}, or from the end -1 to -{num_layers + 1}"
             )
     found = tuple(number % (num_layers + 1) for number in numbers)
     if len(set(found)) < len(found):
-        raise UsageError(f"--layers {layers}: a layer is named twice")
+        raise UsageError(f"{param('layers', layers)}: a layer is named twice")
     return found
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from tidybert.data.batching import Batch
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import load_with_head, to_device
 from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
@@ -65,7 +65,9 @@ class MaskFiller:
         if top_k is None:
             top_k = min(TOP_K, limit) if ids is None else limit
         if not 1 <= top_k <= limit:
-            raise UsageError(f"--top-k is {top_k}: expected 1 to {limit}, the words there are")
+            raise UsageError(
+                f"{param('top_k')} is {top_k}: expected 1 to {limit}, the words there are"
+            )
         encodings = [self._encoded(text, number) for number, text in enumerate(texts, start=1)]
         probabilities = self._probabilities(encodings)
         return [
@@ -82,15 +84,15 @@ class MaskFiller:
             known = word in self.tokenizer.vocabulary
             pieces = [word] if known else self.tokenizer.tokenize(word)
             if pieces == [UNK_TOKEN]:
-                raise UsageError(f"--among: the vocabulary has no word {word!r}")
+                raise UsageError(f"{param('among')}: the vocabulary has no word {word!r}")
             if len(pieces) != 1:
                 raise UsageError(
-                    f"--among: {word!r} is {len(pieces)} pieces of the vocabulary"
-                    f"{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] stands for one"
+                    f"{param('among')}: {word!r} is {len(pieces)} pieces of the "
+                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] stands for one"
                 )
             (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
             if index in found:
-                raise UsageError(f"--among: {found[index]!r} and {word!r} are one word")
+                raise UsageError(f"{param('among')}: {found[index]!r} and {word!r} are one word")
             found[index] = word
         return list(found)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
-from tidybert.errors import DeviceMemoryError, WeightsError
+from tidybert.errors import DeviceMemoryError, WeightsError, param
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.tasks.registry import AnyTask
@@ -73,7 +73,8 @@ def run_batches(
             if len(chosen) == 1:
                 raise DeviceMemoryError(
                     f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
-                    "once: end what else uses it, or name another device with --device, such as cpu"
+                    f"once: end what else uses it, or name another device with {param('device')}, "
+                    "such as cpu"
                 ) from error
         # Here the error is gone, and with it the tensors that it held.
         half = len(chosen) // 2

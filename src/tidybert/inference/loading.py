@@ -18,7 +18,7 @@ from tidybert.checkpoints.model_directory import (
     read_metadata,
 )
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, VocabularyError, WeightsError
+from tidybert.errors import UsageError, VocabularyError, WeightsError, param
 from tidybert.modeling.bert import BertModel, initialize_part
 from tidybert.tasks.registry import AnyTask, task_for
 from tidybert.tokenization import BertTokenizer
@@ -136,18 +136,18 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,9})?", str(device)):
-        raise UsageError(f"--device {device}: expected auto, cpu, cuda or cuda:N")
+        raise UsageError(f"{param('device', device)}: expected auto, cpu, cuda or cuda:N")
     kind, _, number = str(device).partition(":")
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f"--device {device}: PyTorch finds no MPS device here; use cpu")
+        raise UsageError(f"{param('device', device)}: PyTorch finds no MPS device here; use cpu")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"--device {device}: PyTorch finds no CUDA device here; use cpu")
+        raise UsageError(f"{param('device', device)}: PyTorch finds no CUDA device here; use cpu")
     if not number:
         return torch.device(kind)
     last = torch.cuda.device_count() - 1
     if int(number) > last:
         raise UsageError(
-            f"--device {device}: PyTorch finds no such CUDA device here; expected "
+            f"{param('device', device)}: PyTorch finds no such CUDA device here; expected "
             + (f"cuda:0 to cuda:{last}" if last else "cuda:0")
         )
     return torch.device(kind, int(number))
@@ -164,8 +164,8 @@ def to_device(model: nn.Module, device: str) -> torch.device:
     except torch.OutOfMemoryError as error:
         size = sum(each.nbytes for each in model.parameters())
         raise UsageError(
-            f"--device {device}: {chosen} has no room for the model, {size / 2**20:,.0f} MiB; "
-            "see what else uses it, name another device, or a smaller model"
+            f"{param('device', device)}: {chosen} has no room for the model, {size / 2**20:,.0f} "
+            "MiB; see what else uses it, name another device, or a smaller model"
         ) from error
     return chosen
 

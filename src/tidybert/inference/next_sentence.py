@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, text_features
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import load_with_head, to_device
@@ -66,7 +66,7 @@ class NextSentencePredictor:
             if len(pairs) < len(chunk):
                 raise DataError(
                     "the file has single texts, and a pair is expected: name the column of the "
-                    "sentence that may follow with --text-pair"
+                    f"sentence that may follow with {param('text_pair')}"
                 )
             yield from self.predict([one.text for one in chunk], pairs)
 

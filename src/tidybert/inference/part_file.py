@@ -15,7 +15,7 @@ from typing import IO, Any, Final, Self
 
 from tidybert.atomic_files import atomic_write_text, sync
 from tidybert.configuration import read_json_object
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import ConfigError, DataError, UsageError, param
 
 SECONDS_BETWEEN_SAVES: Final = 1.0
 
@@ -23,13 +23,15 @@ SECONDS_BETWEEN_SAVES: Final = 1.0
 def check_target(target: Path, resume: bool) -> None:
     """Raise UsageError where TARGET is there, or a part of it that nobody asked to go on with."""
     if target.exists():
-        raise UsageError(f"--out {target} is there already; name a new file")
+        raise UsageError(f"{param('out', target)} is there already; name a new file")
     if not target.parent.is_dir():
-        raise UsageError(f"--out {target}: there is no folder {target.parent}; make it first")
+        raise UsageError(
+            f"{param('out', target)}: there is no folder {target.parent}; make it first"
+        )
     if not resume and has_part(target):
         raise UsageError(
-            f"--out {target}: a run that was stopped has left {_part_of(target)}; --resume goes on "
-            f"with it; to begin anew remove it and {_journal_of(target)}"
+            f"{param('out', target)}: a run that was stopped has left {_part_of(target)}; "
+            f"{param('resume')} goes on with it; to begin anew remove it and {_journal_of(target)}"
         )
 
 
@@ -127,8 +129,8 @@ class PartFile:
         other = [name for name, value in self._settings.items() if settings.get(name) != value]
         if other:
             raise UsageError(
-                f"--resume: {self.part} was begun with other {', '.join(other)}: go on with the "
-                "same, or remove it to begin anew"
+                f"{param('resume')}: {self.part} was begun with other {', '.join(other)}: go on "
+                "with the same, or remove it to begin anew"
             )
         if self.part.stat().st_size < size:
             raise DataError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from tidybert.configuration import BertConfig
 from tidybert.data.features import Features
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization.encoding import Encoding
 
 
@@ -24,7 +24,8 @@ def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:
     limit = config.max_position_embeddings
     if max_seq_length is not None and max_seq_length > limit:
         raise UsageError(
-            f"--max-seq-length is {max_seq_length}, but the model has positions for {limit} tokens"
+            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
+            f"{limit} tokens"
         )
     return limit if max_seq_length is None else max_seq_length
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import example_features
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
@@ -74,8 +74,8 @@ def write_vectors(
         _update(digest, islice(texts, num_resumed))
         if num_resumed and digest.hexdigest() != part.progress["sha256"]:
             raise DataError(
-                f"--resume: {part.part} was begun with other texts: give the same file, or remove "
-                "it to begin anew"
+                f"{param('resume')}: {part.part} was begun with other texts: give the same file, "
+                "or remove it to begin anew"
             )
         num_texts = num_resumed
         advance(num_texts)
@@ -131,8 +131,8 @@ def _rounded(vectors: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
         rounded = vectors.astype(dtype, copy=False)
     if not np.isfinite(rounded).all():
         raise UsageError(
-            f"--dtype {dtype} has no number as large as {np.abs(vectors).max():g}, which stands in "
-            "a vector: give --dtype float32, or --normalize"
+            f"{param('dtype', dtype)} has no number as large as {np.abs(vectors).max():g}, which "
+            f"stands in a vector: give {param('dtype', 'float32')}, or {param('normalize')}"
         )
     return rounded
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.atomic_files import atomic_file
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.part_file import rename_finished
 from tidybert.tokenization.encoding import Encoding
@@ -78,8 +78,8 @@ class NpyVectors:
     def __init__(self, layout: Layout) -> None:
         if layout.per_token:
             raise UsageError(
-                "--pooling token gives each text a vector a token, which .npy has no place for: "
-                "name an --out that ends in .parquet or .jsonl"
+                f"{param('pooling', 'token')} gives each text a vector a token, which .npy has no "
+                f"place for: name an {param('out')} that ends in .parquet or .jsonl"
             )
         self.layout = layout
 
@@ -208,7 +208,9 @@ FORMATS: Final[dict[str, type[VectorFormat]]] = {
 def format_of(target: Path, layout: Layout) -> VectorFormat:
     """The format that the file's suffix names; UsageError where it names none."""
     if target.suffix not in FORMATS:
-        raise UsageError(f"--out {target}: expected a name that ends in {', '.join(FORMATS)}")
+        raise UsageError(
+            f"{param('out', target)}: expected a name that ends in {', '.join(FORMATS)}"
+        )
     return FORMATS[target.suffix](layout)
 
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
@@ -31,12 +31,12 @@ class InstanceOptions:
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
             raise UsageError(
-                f"--objective {self.objective!r}: expected one of {', '.join(OBJECTIVES)}"
+                f"{param('objective')} {self.objective!r}: expected one of {', '.join(OBJECTIVES)}"
             )
-        _check_share("--short-seq-prob", self.short_share)
+        _check_share(param("short_seq_prob"), self.short_share)
         if self.max_seq_length < self.num_special + 2:
             raise UsageError(
-                f"--max-seq-length {self.max_seq_length}: expected at least "
+                f"{param('max_seq_length', self.max_seq_length)}: expected at least "
                 f"{self.num_special + 2}, for {self.num_special} special tokens and some text"
             )
 
@@ -91,23 +91,31 @@ class MaskingOptions:
 
     def __post_init__(self) -> None:
         for flag, share in (
-            ("--masked-lm-prob", self.predicted_share),
-            ("--mask-share", self.mask_share),
-            ("--random-share", self.random_share),
-            ("--mask-share and --random-share", self.mask_share + self.random_share),
+            (param("masked_lm_prob"), self.predicted_share),
+            (param("mask_share"), self.mask_share),
+            (param("random_share"), self.random_share),
+            (
+                f"{param('mask_share')} and {param('random_share')}",
+                self.mask_share + self.random_share,
+            ),
         ):
             _check_share(flag, share)
         if self.masked_lm_prob == 0.0:
-            raise UsageError("--masked-lm-prob 0: expected more, for at least a token is predicted")
+            raise UsageError(
+                f"{param('masked_lm_prob')} 0: expected more, for at least a token is predicted"
+            )
         if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
             raise UsageError(
-                f"--max-predictions-per-seq {self.max_predictions_per_seq}: expected 1 or more"
+                f"{param('max_predictions_per_seq', self.max_predictions_per_seq)}: expected 1 or "
+                "more"
             )
         if self.max_span_length < 1:
-            raise UsageError(f"--max-span-length {self.max_span_length}: expected 1 or more")
+            raise UsageError(
+                f"{param('max_span_length', self.max_span_length)}: expected 1 or more"
+            )
         if not 0.0 < self.span_length_p <= 1.0:
             raise UsageError(
-                f"--span-length-p {self.span_length_p}: expected more than 0, and at most 1"
+                f"{param('span_length_p', self.span_length_p)}: expected more than 0, and at most 1"
             )
 
     @property

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import count_of
 from tidybert.pretraining.document_groups import Groups
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
@@ -225,7 +225,7 @@ class PretrainingInstances:
                 return Position(epoch, group, index - before)
             before += count
         raise UsageError(
-            f"--index {index}: epoch {epoch} has {before:,} instances, and the first is 0"
+            f"{param('index', index)}: epoch {epoch} has {before:,} instances, and the first is 0"
         )
 
     def _plan(self, epoch: int, group: int) -> Segments:
@@ -316,11 +316,11 @@ class PretrainingInstances:
 def _check_corpus(corpus: TokenCorpus, objective: str) -> None:
     needed = 2 if objective == "mlm+nsp" else 1
     if corpus.num_documents < needed:
-        other = " and a larger --held-out" if corpus.part == "held-out" else ""
+        other = f" and a larger {param('held_out')}" if corpus.part == "held-out" else ""
         raise DataError(
             f"{corpus.directory}: the part {corpus.part} has "
-            f"{count_of(corpus.num_documents, 'document')}, and --objective {objective} needs "
-            f"{needed}; build the corpus from more text{other}"
+            f"{count_of(corpus.num_documents, 'document')}, and {param('objective', objective)} "
+            f"needs {needed}; build the corpus from more text{other}"
         )
     if objective == "mlm+sop" and corpus.num_tokens == corpus.num_documents:
         raise DataError(

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tidybert.errors import TrainingError
+from tidybert.errors import TrainingError, param
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     least_micro_batch,
@@ -280,9 +280,9 @@ class Pretrainer:
             smaller = max(tokens // 2, least_micro_batch(self.arguments, longest))
             advice = []
             if smaller < tokens:
-                advice.append(f"--micro-batch {smaller}")
+                advice.append(param("micro_batch", smaller))
             if not self.arguments.checkpoint_activations:
-                advice.append("--checkpoint-activations")
+                advice.append(param("checkpoint_activations"))
             raise TrainingError(
                 f"the device's memory is too small for {tokens:,} tokens at once; try "
                 + (
@@ -372,13 +372,14 @@ class Pretrainer:
                 f"up to step {done.step} of {self.num_steps} (loss {done.loss}, gradient norm "
                 f"{done.gradient_norm}); the weights are as they were before. Where the batches "
                 f"stand in the data is in {self.run / BAD_STEPS_FILE}. Resume from the last "
-                "checkpoint, or begin again with a lower --learning-rate or more --warmup-steps"
+                f"checkpoint, or begin again with a lower {param('learning_rate')} or more "
+                f"{param('warmup_steps')}"
             )
 
     def _interrupted(self, signal_number: int) -> TrainingInterrupted:
         error = TrainingInterrupted(
             f"stopped after step {self.state.step} of {self.num_steps}; the same command with "
-            f"--resume goes on from there in {self.run}",
+            f"{param('resume')} goes on from there in {self.run}",
             signal_number,
         )
         if signal_number != signal.SIGINT:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from tidybert.errors import TrainingError
+from tidybert.errors import TrainingError, param
 from tidybert.pretraining.step_reports import Part
 from tidybert.training.distributed import Processes
 from tidybert.training.precision import autocast
@@ -65,7 +65,7 @@ def largest_micro_batch(
     if not found:
         raise TrainingError(
             f"the device's memory is too small for {least:,} tokens at once, forward and backward; "
-            "try --checkpoint-activations, or a smaller model"
+            f"try {param('checkpoint_activations')}, or a smaller model"
         )
     return found
 

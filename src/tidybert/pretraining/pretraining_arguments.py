@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, get_args
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.training.training_arguments import bad_value, check_seed, check_type
 
 RECIPES: Final[dict[str, dict[str, Any]]] = {
@@ -207,14 +207,14 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
     """Raise UsageError where sequences are longer than a micro-batch or the model's positions."""
     longest = max(max_seq_length, arguments.long_seq_length if arguments.long_share else 0)
     if longest > positions:
-        flag = "--max-seq-length" if max_seq_length > positions else "--long-seq-length"
+        flag = param("max_seq_length") if max_seq_length > positions else param("long_seq_length")
         raise UsageError(f"{flag} is {longest}, but the model has positions for {positions} tokens")
     tokens, micro = arguments.setting("tokens_per_step"), arguments.micro_batch
     if tokens < longest:
         raise bad_value("tokens_per_step", tokens, f"at least {longest}, the longest sequence")
     if isinstance(micro, int) and micro < least_micro_batch(arguments, longest):
         wanted = (
-            "twice the longest sequence, with --compile"
+            f"twice the longest sequence, with {param('compile')}"
             if arguments.compile
             else "the longest sequence"
         )
@@ -225,6 +225,7 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
         )
     if tokens_at(0, arguments) < max_seq_length:
         raise UsageError(
-            f"--ramp-share {arguments.ramp_share} begins with {tokens_at(0, arguments)} tokens a "
-            f"step, a quarter of --tokens-per-step; give at least {4 * max_seq_length} of those"
+            f"{param('ramp_share', arguments.ramp_share)} begins with {tokens_at(0, arguments)} "
+            f"tokens a step, a quarter of {param('tokens_per_step')}; give at least "
+            f"{4 * max_seq_length} of those"
         )

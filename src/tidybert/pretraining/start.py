@@ -10,7 +10,7 @@ import torch
 from tidybert.catalog import is_size, model_directory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus, vocabulary_sha256
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.inference.loading import build_with_weights
 from tidybert.pretraining.cooccurrence import token_vectors
 from tidybert.pretraining.instance_options import InstanceOptions
@@ -46,7 +46,7 @@ def build_model(
     if vocabulary_sha256(vocabulary) != corpus.manifest.vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {corpus.directory} have different vocabularies; build the "
-            f"corpus with --vocab {model}"
+            f"corpus with {param('vocab', model)}"
         )
     config = BertConfig.from_file(directory / "config.json")
     network, report = build_with_weights(build, _with_dropout(config, rate), directory)
@@ -77,8 +77,8 @@ def start_from_corpus(
     attend_to_neighbours(network.bert, _CORPUS_START_STD, arguments.seed)
     note(
         f"start from the corpus: {int(seen.sum()):,} words' embeddings by what stands near them in "
-        f"{found.num_tokens:,} tokens, and heads that look at neighbours; --start random leaves "
-        "that out"
+        f"{found.num_tokens:,} tokens, and heads that look at neighbours; "
+        f"{param('start', 'random')} leaves that out"
     )
 
 

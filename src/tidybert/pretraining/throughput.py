@@ -6,7 +6,7 @@ from typing import Final
 import torch
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.micro_batch import largest_micro_batch
 from tidybert.pretraining.objectives import PretrainingModel, loss_parts
@@ -67,12 +67,13 @@ def micro_batch_tokens(
         return given
     if given is None or not on_cuda:
         if given is not None:
-            note(f"--micro-batch auto: {default:,}, for the device is {device.type}")
+            note(f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}")
         return default
     if arguments.sharding == "full" and processes.size > 1:
         raise UsageError(
-            "--micro-batch auto tries the whole model on each device, and --sharding full "
-            "is for models that do not fit one: give a number of tokens"
+            f"{param('micro_batch', 'auto')} tries the whole model on each device, and "
+            f"{param('sharding', 'full')} is for models that do not fit one: give a number of "
+            "tokens"
         )
     longest = instances.max_seq_length
     if arguments.setting("long_share"):
@@ -91,5 +92,5 @@ def micro_batch_tokens(
         mixed=is_mixed(arguments.precision, device),
         processes=processes,
     )
-    note(f"--micro-batch auto: {found:,} at once fit, with a margin")
+    note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.atomic_files import atomic_directory
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.page import report_page
@@ -24,24 +24,24 @@ def check_report_directory(directory: Path) -> None:
         folder = next(each for each in directory.absolute().parents if each.exists())
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise UsageError(
-                f"--report {directory} cannot be written: {folder} is no folder to write to; name "
-                "another"
+                f"{param('report', directory)} cannot be written: {folder} is no folder to write "
+                "to; name another"
             )
         return
     if not directory.is_dir():
-        raise UsageError(f"--report {directory} is a file; name a directory")
+        raise UsageError(f"{param('report', directory)} is a file; name a directory")
     names = {path.name for path in directory.iterdir()}
     foreign = sorted(names - {JSON_FILE, HTML_FILE})
     if foreign:
         raise UsageError(
-            f"--report {directory} holds {foreign[0]!r}"
+            f"{param('report', directory)} holds {foreign[0]!r}"
             + (f" and {len(foreign) - 1:,} more that are" if len(foreign) > 1 else ", which is")
             + " no part of a report; name a new directory"
         )
     if names and not _is_report(directory / JSON_FILE):
         raise UsageError(
-            f"--report {directory} holds {', '.join(sorted(names))} of another program; name a "
-            "new directory"
+            f"{param('report', directory)} holds {', '.join(sorted(names))} of another program; "
+            "name a new directory"
         )
 
 
@@ -62,7 +62,7 @@ def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
             (aside / JSON_FILE).write_text(text, encoding="utf-8", newline="\n")
             (aside / HTML_FILE).write_text(page, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"--report {directory} cannot be written: {error}") from error
+        raise UsageError(f"{param('report', directory)} cannot be written: {error}") from error
     return Path(directory) / HTML_FILE
 
 

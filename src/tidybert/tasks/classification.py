@@ -14,7 +14,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
@@ -68,8 +68,8 @@ class Classification(TextTask):
         if class_weights is not None and set(class_weights) != set(self._names):
             different = sorted(set(class_weights) ^ set(self._names))
             raise UsageError(
-                f"--class-weight and the labels differ in {', '.join(different)}: give each of "
-                f"{', '.join(self._names)} a weight"
+                f"{param('class_weight')} and the labels differ in {', '.join(different)}: give "
+                f"each of {', '.join(self._names)} a weight"
             )
         self._class_weights = class_weights
         self.temperature = temperature
@@ -105,7 +105,7 @@ class Classification(TextTask):
         for one in features:
             example = examples[one.example]
             if example.label is None:
-                raise DataError(f"line {example.row}: the example has no label")
+                raise DataError(f"{LINE} {example.row}: the example has no label")
             one.label = self._ids[example.label]
             if self._class_weights is not None:
                 one.weight *= self._class_weights[example.label]

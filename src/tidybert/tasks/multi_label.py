@@ -19,7 +19,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import stratified_split
-from tidybert.errors import ConfigError, DataError
+from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.multi_label_scores import (
@@ -99,7 +99,7 @@ class MultiLabelClassification(TextTask):
         if all(texts[index] in needed for index in dev):
             raise DataError(
                 f"{len(examples)} texts cannot be split: each of those that could be held out has "
-                "a label of its own; add examples, or name a dev file with --dev"
+                f"a label of its own; add examples, or name a dev file with {param('dev')}"
             )
         held_out = {index for index in dev.tolist() if texts[index] not in needed}
         return (
@@ -150,7 +150,7 @@ class MultiLabelClassification(TextTask):
         for one in features:
             example = examples[one.example]
             if example.labels is None:
-                raise DataError(f"line {example.row}: the example has no list of labels")
+                raise DataError(f"{LINE} {example.row}: the example has no list of labels")
             one.label = tuple(sorted(self._ids[label] for label in example.labels))
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:

@@ -13,7 +13,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import DataError
+from tidybert.errors import LINE, DataError
 from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
@@ -59,7 +59,8 @@ class Regression(TextTask):
             score = None if example.label is None else finite_number(example.label)
             if score is None:
                 raise DataError(
-                    f"line {example.row}: {example.label!r} is no score; a finite number is needed"
+                    f"{LINE} {example.row}: {example.label!r} is no score; a finite number is "
+                    "needed"
                 )
             one.label = score
 

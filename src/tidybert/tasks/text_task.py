@@ -11,6 +11,7 @@ from tidybert.data.checks import DataReport, Kind, check_examples
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.long_texts import LongTexts, window_counts
 from tidybert.data.splits import random_split, stratified_split
+from tidybert.errors import param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport, TextExample
 from tidybert.files.text_files import read_examples
@@ -33,7 +34,7 @@ class TextTask:
     @property
     def truncation(self) -> str:
         where = {"head-tail": " in the middle", "windows": " in their first text"}
-        return f"were cut{where.get(self.long_texts.mode, '')} to --max-seq-length"
+        return f"were cut{where.get(self.long_texts.mode, '')} to {param('max_seq_length')}"
 
     @classmethod
     def read(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from tidybert.errors import DataError
+from tidybert.errors import LINE, DataError
 from tidybert.files.text_examples import count_of
 
 SHOWN: Final = 20
@@ -28,7 +28,7 @@ def refuse_unknown(noun: str, labels: Iterable[tuple[str, int]], known: Collecti
     listed = []
     for label in sorted(counts, key=lambda name: -counts[name]):
         times = "" if counts[label] == 1 else f"{counts[label]:,} times, the first "
-        listed.append(f"  {label!r}, {times}on line {first_line[label]}")
+        listed.append(f"  {label!r}, {times}on {LINE} {first_line[label]}")
     more = [f"  and {len(listed) - SHOWN:,} more"] if listed[SHOWN:] else []
     rest = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
     lines = [

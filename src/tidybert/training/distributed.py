@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.training.sharding import shard, sync_gradients
 
 
@@ -110,7 +110,8 @@ def processes(device: str) -> Iterator[Processes]:
     if on_cuda:
         if local_rank >= torch.cuda.device_count():
             raise UsageError(
-                f"--nproc-per-node is above the {torch.cuda.device_count()} CUDA devices here"
+                f"{param('nproc_per_node')} is above the {torch.cuda.device_count()} CUDA devices "
+                "here"
             )
         torch.cuda.set_device(local_rank)
     distributed.init_process_group("nccl" if on_cuda else "gloo")

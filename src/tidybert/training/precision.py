@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 
 def is_mixed(precision: str, device: torch.device) -> bool:
@@ -17,8 +17,8 @@ def is_mixed(precision: str, device: torch.device) -> bool:
     can = device.type == "cuda" and _has_bfloat16(device)
     if precision == "bfloat16" and not can:
         raise UsageError(
-            f"--precision bfloat16 needs a CPU or a CUDA device that has it, and the model is on "
-            f"{device}: use float32, or auto"
+            f"{param('precision', 'bfloat16')} needs a CPU or a CUDA device that has it, and the "
+            f"model is on {device}: use float32, or auto"
         )
     return can
 
@@ -37,8 +37,8 @@ def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], 
         return
     if not any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")):
         note(
-            "--precision bfloat16: this processor has no instructions for it, so steps take "
-            "longer than in float32"
+            f"{param('precision', 'bfloat16')}: this processor has no instructions for it, so "
+            "steps take longer than in float32"
         )
 
 

@@ -25,7 +25,7 @@ from tidybert.checkpoints.tensor_files import (
     remove_partials,
     write_tensors,
 )
-from tidybert.errors import TrainingError, WeightsError
+from tidybert.errors import TrainingError, WeightsError, param
 from tidybert.training.sharding import placed_like
 
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -89,7 +89,11 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             (partial / STATE_FILE).write_text(json.dumps(content, indent=2) + "\n")
     except (OSError, WeightsError) as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
-        advice = f"make room, then --resume goes on from {left}" if left else "there is none before"
+        advice = (
+            f"make room, then {param('resume')} goes on from {left}"
+            if left
+            else "there is none before"
+        )
         raise TrainingError(f"{target} cannot be written: {error}; {advice}") from error
     earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
     kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
@@ -130,7 +134,7 @@ def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, lis
         if found.state.fingerprint != fingerprint:
             raise TrainingError(
                 f"{directory} was written with other arguments, data or weights to begin with: "
-                "resume with the same ones (see arguments.json), or give a new --out"
+                f"resume with the same ones (see arguments.json), or give a new {param('out')}"
             )
         return found, passed_over
     return None, passed_over

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidybert.checkpoints.model_directory import read_metadata, verify
 from tidybert.checkpoints.tensor_files import atomic_write_text
-from tidybert.errors import TrainingError, UsageError, WeightsError
+from tidybert.errors import TrainingError, UsageError, WeightsError, param
 from tidybert.training.run_checkpoints import step_directories
 
 
@@ -29,16 +29,21 @@ def check_run(run: Path, resume: bool) -> None:
     there = next(each for each in (run, *run.absolute().parents) if each.exists())
     if not there.is_dir():
         which = "" if there == run else f": {there}"
-        raise UsageError(f"--out {run}{which} is a file; name a new directory")
+        raise UsageError(f"{param('out', run)}{which} is a file; name a new directory")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {run}: no permission to write in {there}; name another directory")
+        raise UsageError(
+            f"{param('out', run)}: no permission to write in {there}; name another directory"
+        )
     if resume and is_finished(run):
-        raise UsageError(f"--resume: the run in {run} is finished; give a new --out to train again")
+        raise UsageError(
+            f"{param('resume')}: the run in {run} is finished; give a new {param('out')} to train "
+            "again"
+        )
     if not resume and run.is_dir() and any(run.iterdir()):
         begun = step_directories(run) or (run / "trials").is_dir()
         unfinished = begun and not is_finished(run)
-        advice = "--resume goes on with it, or give" if unfinished else "give"
-        raise UsageError(f"--out {run} is not empty; {advice} a new directory")
+        advice = f"{param('resume')} goes on with it, or give" if unfinished else "give"
+        raise UsageError(f"{param('out', run)} is not empty; {advice} a new directory")
 
 
 def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
@@ -47,4 +52,4 @@ def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
         run.mkdir(parents=True, exist_ok=True)
         atomic_write_text(run / "arguments.json", json.dumps(dict(values), indent=2) + "\n")
     except OSError as error:
-        raise TrainingError(f"--out {run} cannot be written: {error}") from error
+        raise TrainingError(f"{param('out', run)} cannot be written: {error}") from error

@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import DivergedError, TrainingError, UsageError, WeightsError
+from tidybert.errors import (
+    DivergedError,
+    TrainingError,
+    UsageError,
+    WeightsError,
+    param,
+)
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.training.frozen_states import FrozenStates
@@ -360,7 +366,10 @@ class Trainer:
         where = f"after step {self.state.step} of {self.num_steps}"
         if self.run is None:
             return f"stopped {where}"
-        return f"stopped {where}; the same command with --resume goes on from there in {self.run}"
+        return (
+            f"stopped {where}; the same command with {param('resume')} goes on from there in "
+            f"{self.run}"
+        )
 
     def _out_of_memory(self) -> str:
         """What to try where the examples of the step need more than the device's memory."""
@@ -372,9 +381,11 @@ class Trainer:
             f"at step {self.state.step + 1} of {self.num_steps} the device's memory is too small "
             f"for {tokens:,} tokens at once; begin again with "
             + (
-                f"--tokens-per-batch {smaller}: the result is the same but for rounding and dropout"
+                f"{param('tokens_per_batch', smaller)}: the result is the same but for rounding "
+                "and dropout"
                 if smaller < tokens
-                else "a smaller --max-seq-length, with --freeze-layers, or with a smaller model"
+                else f"a smaller {param('max_seq_length')}, with {param('freeze_layers')}, or with "
+                "a smaller model"
             )
         )
 
@@ -383,16 +394,16 @@ class Trainer:
             f"at step {self.state.step + 1} of {self.num_steps} the loss is {loss} and the "
             f"gradient norm {norm}; nothing was updated. The batch's examples are numbers "
             f"{sorted(int(index) for index in chosen)} of the training data (from 0). Try a lower "
-            "--learning-rate or a longer --warmup-proportion; a checkpoint before this step can be "
-            "resumed only with the same arguments"
+            f"{param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
+            "before this step can be resumed only with the same arguments"
         )
 
     def _too_large(self) -> str:
         return (
             f"after step {self.state.step} of {self.num_steps} the model's outputs on the dev part "
-            "are not finite: its weights have grown too large. Try a lower --learning-rate or a "
-            "longer --warmup-proportion; a checkpoint before this step can be resumed only with "
-            "the same arguments"
+            "are not finite: its weights have grown too large. Try a lower "
+            f"{param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
+            "before this step can be resumed only with the same arguments"
         )
 
 
@@ -404,7 +415,8 @@ def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
     layers = encoder.encoder.layers
     if arguments.freeze_layers > len(layers):
         raise UsageError(
-            f"--freeze-layers is {arguments.freeze_layers}, but the model has {len(layers)} layers"
+            f"{param('freeze_layers')} is {arguments.freeze_layers}, but the model has "
+            f"{len(layers)} layers"
         )
     frozen = [encoder.embeddings, *layers[: arguments.freeze_layers]]
     for module in frozen:

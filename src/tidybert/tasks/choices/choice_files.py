@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files import formats, records
 from tidybert.files.columns import describe_columns
 from tidybert.files.formats import Line, Problem
-from tidybert.files.read_options import CHOICE_FORMATS, ReadOptions, flag_name
+from tidybert.files.read_options import CHOICE_FORMATS, ReadOptions
 from tidybert.files.text_examples import (
     ReadReport,
     canonical_label,
@@ -148,7 +148,9 @@ def _rows(
         report.format = options.format or _format_of(head, path)
         if options.format is None:
             report.guessed.append("format")
-            report.notes.append(f"read as --format {report.format}, judged by the first line")
+            report.notes.append(
+                f"read as {param('format', report.format)}, judged by the first line"
+            )
         _check_flags(options, report)
         lines = formats.decoded_lines(stream, options.encoding, path)
         if report.format == "jsonl":
@@ -173,7 +175,7 @@ def _format_of(head: str, path: str) -> str:
     if "\t" in line:
         return "codah"
     raise UsageError(
-        f"{path}: the first line does not tell the format; give --format, one of "
+        f"{path}: the first line does not tell the format; give {param('format')}, one of "
         f"{', '.join(FORMATS)}"
     )
 
@@ -181,14 +183,15 @@ def _format_of(head: str, path: str) -> str:
 def _check_flags(options: ReadOptions, report: ReadReport) -> None:
     if report.format not in FORMATS:
         raise UsageError(
-            f"{report.path}: --format {report.format}: choices are read from {', '.join(FORMATS)}"
+            f"{report.path}: {param('format', report.format)}: choices are read from "
+            f"{', '.join(FORMATS)}"
         )
     refused = ["text", "text_pair", "label", "label_separator", "header"]
     refused += ["delimiter", "quoting"] if report.format == "jsonl" else []
     for name in refused:
         if getattr(options, name) is not None:
             raise UsageError(
-                f"{report.path}: {flag_name(name)} has no meaning for --format {report.format}"
+                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
             )
 
 

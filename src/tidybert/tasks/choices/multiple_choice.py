@@ -19,7 +19,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, text_features
 from tidybert.data.splits import random_split
-from tidybert.errors import DataError
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.formats import Problem
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport
@@ -51,7 +51,7 @@ class MultipleChoice:
         "log_loss": "mean of -ln(probability of the right choice)",
     }
     default_max_seq_length: ClassVar[int] = 128
-    truncation: ClassVar[str] = "were cut to --max-seq-length"
+    truncation: ClassVar[str] = f"were cut to {param('max_seq_length')}"
     takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, temperature: float = 1.0) -> None:
@@ -152,7 +152,7 @@ class MultipleChoice:
         for one in features:
             example = examples[one.example]
             if example.label is None:
-                raise DataError(f"line {example.row}: the example has no answer; it needs one")
+                raise DataError(f"{LINE} {example.row}: the example has no answer; it needs one")
             one.label = example.label
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:

@@ -17,7 +17,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, first_features
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import ConfigError, DataError, UsageError, param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport
 from tidybert.metrics.squad_scores import answer_scores
@@ -77,7 +77,7 @@ class QuestionAnswering:
         "best_f1": "F1 with the best threshold for no answer",
     }
     default_max_seq_length: ClassVar[int] = 384
-    truncation: ClassVar[str] = "had their question cut to --max-query-length"
+    truncation: ClassVar[str] = f"had their question cut to {param('max_query_length')}"
     takes: ClassVar[frozenset[str]] = frozenset(
         {
             "doc_stride",
@@ -146,8 +146,8 @@ class QuestionAnswering:
         no_answers = any(not one.answers for one in examples)
         if options.null_score_diff_threshold is not None and not no_answers:
             raise UsageError(
-                "--null-score-diff-threshold has no meaning where every training question has an "
-                "answer: leave it out, or train on questions without one too"
+                f"{param('null_score_diff_threshold')} has no meaning where every training "
+                "question has an answer: leave it out, or train on questions without one too"
             )
         return cls(
             no_answers=no_answers,

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidybert.data.checks import DataReport, count_tokens
 from tidybert.data.features import Features, first_features
+from tidybert.errors import param
 from tidybert.files.text_examples import count_of
 from tidybert.tasks.questions.question_features import ContextWindow, answer_tokens
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -65,9 +66,9 @@ def _check_lengths(
     cut = [examples[one.example] for one in first_features(features) if one.truncated]
     if cut:
         report.warnings.append(
-            f"{count_of(len(cut), f'{part} question')} longer than --max-query-length "
+            f"{count_of(len(cut), f'{part} question')} longer than {param('max_query_length')} "
             f"{max_query_length} tokens, whose end is cut ({_ids(cut)}); give more, and "
-            "--max-seq-length too"
+            f"{param('max_seq_length')} too"
         )
 
 
@@ -88,8 +89,8 @@ def _check_impossible(
         )
     elif dev and counts[0] and not counts[1]:
         report.warnings.append(
-            "every dev question has an answer, so --null-score-diff-threshold cannot be fitted and "
-            "is 0 where it is not given"
+            f"every dev question has an answer, so {param('null_score_diff_threshold')} cannot be "
+            "fitted and is 0 where it is not given"
         )
 
 
@@ -130,8 +131,10 @@ def _check_answers(
         )
     told = {
         "that begin or end within a token, learned as the tokens that cover them": torn,
-        f"longer than --max-answer-length {max_answer_length} tokens, which no prediction is": long,
-        "whole in no window, learned as if there was none (give more --max-seq-length)": hidden,
+        f"longer than {param('max_answer_length', max_answer_length)} tokens, which no prediction "
+        "is": long,
+        f"whole in no window, learned as if there was none (give more {param('max_seq_length')}"
+        ")": hidden,
     }
     for what, those in told.items():
         if those:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.windows import check_windows, most_context, windows_of
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tokenization.encoding import Encoding
 
@@ -81,9 +81,10 @@ def check_lengths_fit(max_seq_length: int, max_query_length: int, doc_stride: in
     room = max_seq_length - max_query_length - NUM_SPECIAL
     if room < 1:
         raise UsageError(
-            f"--max-seq-length {max_seq_length} leaves no room for text beside a question of "
-            f"--max-query-length {max_query_length} and {NUM_SPECIAL} special tokens: give at "
-            f"least {max_query_length + NUM_SPECIAL + 1}, or a lower --max-query-length"
+            f"{param('max_seq_length', max_seq_length)} leaves no room for text beside a question "
+            f"of {param('max_query_length', max_query_length)} and {NUM_SPECIAL} special tokens: "
+            f"give at least {max_query_length + NUM_SPECIAL + 1}, or a lower "
+            f"{param('max_query_length')}"
         )
     check_windows(room, doc_stride)
 
@@ -156,7 +157,7 @@ def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample
         window: ContextWindow = one.place
         example = examples[one.example]
         if not example.answers and not example.is_impossible:
-            place = f"id {example.own_id}" if example.own_id else f"line {example.row}"
+            place = f"id {example.own_id}" if example.own_id else f"{LINE} {example.row}"
             raise DataError(
                 f"{place}: the question has no right answer; give one, or say that there is none "
                 "(is_impossible)"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tidybert.data.splits import random_split
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files import formats, records
 from tidybert.files.formats import Problem
 from tidybert.files.json_entries import JsonCursor, json_cursor
@@ -91,8 +91,8 @@ def read_questions(
     report.format = options.format or _format_of(report.path)
     if report.format not in FORMATS:
         raise UsageError(
-            f"{path}: --format {report.format}: questions are read from json, as SQuAD is, or from "
-            "jsonl, one object a line"
+            f"{path}: {param('format', report.format)}: questions are read from json, as SQuAD is, "
+            "or from jsonl, one object a line"
         )
     flags = ("text", "text_pair", "label", "label_separator", "header", "delimiter", "quoting")
     refuse_flags(options, report, *flags)
@@ -118,8 +118,9 @@ def _format_of(path: str) -> str:
     found = SUFFIXES.get(suffix)
     if found not in FORMATS:
         raise UsageError(
-            f"{path}: the suffix {suffix!r} is none of a file of questions; give --format json for "
-            "SQuAD's, or --format jsonl for one object a line"
+            f"{path}: the suffix {suffix!r} is none of a file of questions; give "
+            f"{param('format', 'json')} for SQuAD's, or {param('format', 'jsonl')} for one object "
+            "a line"
         )
     return found
 
@@ -156,7 +157,7 @@ def _raw_questions(
     stream: BinaryIO, options: ReadOptions, report: ReadReport
 ) -> Iterator[_Raw | Problem]:
     if report.format == "json":
-        advice = "for one object a line give --format jsonl"
+        advice = f"for one object a line give {param('format', 'jsonl')}"
         with json_cursor(stream, options.encoding, report.path, advice) as cursor:
             yield from _squad_questions(cursor, report.path)
         return
@@ -186,7 +187,7 @@ def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
     if not has_data:
         raise DataError(
             f"{path}:1: no list 'data', which in SQuAD holds articles with 'paragraphs'; for one "
-            "question a line give --format jsonl"
+            f"question a line give {param('format', 'jsonl')}"
         )
 
 
@@ -253,7 +254,9 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
     if not isinstance(record, dict):
         return raw.problem(f"{json_type(record)} where an object is expected")
     if raw.context is None and "data" in record and "question" not in record:
-        return raw.problem("a whole SQuAD file stands on this line; give --format json")
+        return raw.problem(
+            f"a whole SQuAD file stands on this line; give {param('format', 'json')}"
+        )
     given = record if raw.context is None else {**record, "context": raw.context}
     for key in ("question", "context"):
         if key not in given:

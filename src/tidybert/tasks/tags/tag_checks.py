@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from tidybert.data.checks import DataReport, check_lengths, lines_of
 from tidybert.data.features import Features
+from tidybert.errors import param
 from tidybert.files.text_examples import count_of, label_order
 from tidybert.tasks.tags.tag_schemes import marked_by
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
@@ -31,12 +32,13 @@ def check_tagged(
     noun = "entity" if of_entities else "tag"
     if not counts:
         report.errors.append(
-            "every training tag is O, so there is no entity to learn (is --label the right column?)"
+            f"every training tag is O, so there is no entity to learn (is {param('label')} the "
+            "right column?)"
         )
     elif not of_entities and len(counts) == 1:
         report.errors.append(
             f"every training word has the tag {next(iter(counts))!r}; two at least are needed (is "
-            "--label the right column?)"
+            f"{param('label')} the right column?)"
         )
     unknown = sorted(in_dev.keys() - counts.keys(), key=label_order)
     if unknown:
@@ -105,7 +107,7 @@ def _tell_words(
         longer = sum(count > 1 for count in windows.values())
         if longer:
             report.facts.append(
-                f"{part}: {count_of(longer, 'example')} longer than --max-seq-length "
+                f"{part}: {count_of(longer, 'example')} longer than {param('max_seq_length')} "
                 f"{max_seq_length} and read in windows, {len(features) - len(windows) + longer:,} "
                 "of them"
             )

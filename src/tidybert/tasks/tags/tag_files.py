@@ -12,10 +12,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files import formats, records
 from tidybert.files.formats import Line, Problem
-from tidybert.files.read_options import TAG_FORMATS, ReadOptions, flag_name
+from tidybert.files.read_options import TAG_FORMATS, ReadOptions
 from tidybert.files.text_examples import ReadReport, count_of, good_rows
 from tidybert.files.text_files import refuse_flags
 from tidybert.tasks.tags.tag_records import record_examples
@@ -76,14 +76,17 @@ def _rows(
     report.format = options.format or _format_of(path, need_label=need_label)
     if report.format and report.format not in FORMATS:
         raise UsageError(
-            f"{path}: --format {report.format}: tagged sentences are read from {', '.join(FORMATS)}"
+            f"{path}: {param('format', report.format)}: tagged sentences are read from "
+            f"{', '.join(FORMATS)}"
         )
     with formats.open_bytes(path) as stream:
         if not report.format:
             plain = "conll" if need_label else "text"
             report.format = "jsonl" if stream.peek(1)[:1] == b"{" else plain
             report.guessed.append("format")
-            report.notes.append(f"read as --format {report.format}, judged by the first byte")
+            report.notes.append(
+                f"read as {param('format', report.format)}, judged by the first byte"
+            )
         refuse_flags(
             options, report, "text_pair", "label_separator", "header", "delimiter", "quoting"
         )
@@ -113,8 +116,8 @@ def _format_of(path: str, *, need_label: bool) -> str:
         return "conll" if need_label else "text"
     if suffix not in SUFFIXES:
         raise UsageError(
-            f"{path}: the suffix {suffix!r} does not tell how sentences are tagged; give --format, "
-            f"one of {', '.join(FORMATS)}"
+            f"{path}: the suffix {suffix!r} does not tell how sentences are tagged; give "
+            f"{param('format')}, one of {', '.join(FORMATS)}"
         )
     return SUFFIXES[suffix]
 
@@ -146,7 +149,7 @@ def _conll_sentences(
         if problem is None and len(cells) != width:
             problem = f"{count_of(len(cells), 'column')} where line {first_line} has {width}"
             if not need_label:
-                problem += "; for a raw text a line give --format text"
+                problem += f"; for a raw text a line give {param('format', 'text')}"
         if problem is None:
             words.append(cells[word_column])
             tags.append(cells[tag_column])
@@ -163,7 +166,7 @@ def _columns(
     if need_label and width == 1:
         raise DataError(
             f"{report.path}:{line}: one column where a word and its tag are expected, with spaces "
-            "or a tab between them; is the --format right?"
+            f"or a tab between them; is the {param('format')} right?"
         )
     found = {"text": 0, "label": width - 1}
     for role in found if need_label else ("text",):
@@ -171,18 +174,20 @@ def _columns(
         if given is not None:
             if not str(given).isdecimal():
                 raise UsageError(
-                    f"{report.path}: {flag_name(role)} {given}: CoNLL columns have no names; give "
-                    "a number, the first is 0"
+                    f"{report.path}: {param(role)} {given}: CoNLL columns have no names; give a "
+                    "number, the first is 0"
                 )
             found[role] = int(given)
         if found[role] >= width:
             raise UsageError(
-                f"{report.path}: {flag_name(role)} {given}: line {line} has "
+                f"{report.path}: {param(role)} {given}: line {line} has "
                 f"{count_of(width, 'column')}, and the first is 0"
             )
         report.columns[role] = str(found[role])
     if need_label and found["text"] == found["label"]:
-        raise UsageError(f"{report.path}: --text and --label must name different columns")
+        raise UsageError(
+            f"{report.path}: {param('text')} and {param('label')} must name different columns"
+        )
     return found["text"], found["label"]
 
 
@@ -196,14 +201,14 @@ def _raw_texts(
 ) -> Iterator[TaggedExample | Problem]:
     if need_label:
         raise UsageError(
-            f"{report.path}: plain text has no tags; give --format conll, jsonl or json"
+            f"{report.path}: plain text has no tags; give {param('format', 'conll')}, jsonl or json"
         )
     for number, raw, problem in lines:
         text = formats.chomp(raw)
         if text.startswith(DOCUMENT_START):
             raise DataError(
                 f"{report.path}:{number}: {DOCUMENT_START} stands in CoNLL files and not in plain "
-                "text; give --format conll"
+                f"text; give {param('format', 'conll')}"
             )
         yield Problem(number, problem) if problem else untagged(text, number)
 

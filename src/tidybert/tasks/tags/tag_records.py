@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, cast
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.columns import describe_columns
 from tidybert.files.formats import Problem
 from tidybert.files.read_options import ReadOptions
@@ -77,10 +77,10 @@ def _with_keys(
     if label is None and need_label and text is not None:
         is_raw = isinstance(record.get(str(text)), str)
         label = first(SPAN_KEYS if is_raw else TAG_KEYS)
-    for flag, found, needed in (("--text", text, True), ("--label", label, need_label)):
+    for flag, found, needed in ((param("text"), text, True), (param("label"), label, need_label)):
         if needed and found is None:
             names = list(record)
-            what = "words or the text" if flag == "--text" else "tags or the entities"
+            what = "words or the text" if flag == param("text") else "tags or the entities"
             raise DataError(
                 f"{report.path}:{number}: cannot tell which key holds the {what}. "
                 f"{describe_columns(names, len(names))}. Give {flag} KEY"

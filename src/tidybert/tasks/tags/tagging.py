@@ -17,7 +17,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, first_features
 from tidybert.data.splits import random_split
-from tidybert.errors import ConfigError, DataError
+from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport, label_order
 from tidybert.metrics.calibration import fit_temperature
@@ -58,7 +58,7 @@ class Tagging:
         "macro_f1": "mean F1 of the tags, however rare",
     }
     default_max_seq_length: ClassVar[int] = 128
-    truncation: ClassVar[str] = "were cut to --max-seq-length"
+    truncation: ClassVar[str] = f"were cut to {param('max_seq_length')}"
     takes: ClassVar[frozenset[str]] = frozenset({"doc_stride"})
 
     def __init__(
@@ -180,7 +180,7 @@ class Tagging:
         for one in features:
             example = examples[one.example]
             if example.tags is None:
-                raise DataError(f"line {example.row}: the words have no tags")
+                raise DataError(f"{LINE} {example.row}: the words have no tags")
             one.label = tuple(self._ids[example.tags[word]] for word in one.place.words)
             one.weight = float(len(one.label))
 

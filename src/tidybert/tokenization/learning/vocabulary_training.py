@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization.learning.word_counts import WordCounts
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
@@ -99,13 +99,14 @@ def check_training(size: int, character_coverage: float) -> None:
     """Raise UsageError for a size that leaves no room for words, or a coverage that is no share."""
     if size < MIN_SIZE:
         raise UsageError(
-            f"--size {size}: expected at least {MIN_SIZE:,}: the first {len(FIRST_TOKENS)} places "
-            "are those of the special tokens in the published vocabularies, and each character "
-            "takes one or two more"
+            f"{param('size', size)}: expected at least {MIN_SIZE:,}: the first {len(FIRST_TOKENS)} "
+            "places are those of the special tokens in the published vocabularies, and each "
+            "character takes one or two more"
         )
     if not 0 < character_coverage <= 1:
         raise UsageError(
-            f"--character-coverage {character_coverage:g}: expected a share above 0, at most 1"
+            f"{param('character_coverage')} {character_coverage:g}: expected a share above 0, at "
+            "most 1"
         )
 
 
