@@ -16,10 +16,10 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.encoder import BertEncoder
-from tidybert.pretraining import PretrainingCallbacks
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 from tidybert.pretraining.stream import InstanceStream
 
 Small = Callable[..., Any]

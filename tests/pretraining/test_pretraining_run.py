@@ -19,13 +19,13 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
-from tidybert.pretraining import PretrainingCallbacks
 from tidybert.pretraining import loop as pretrainer
 from tidybert.pretraining import stream as task
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
+from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 from tidybert.pretraining.step_reports import PretrainingReport
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.distributed import Processes

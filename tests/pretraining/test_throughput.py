@@ -11,11 +11,11 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError
-from tidybert.pretraining import PretrainingCallbacks
 from tidybert.pretraining import stream as task
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens, peak_flops
 from tidybert.training.distributed import Processes
 

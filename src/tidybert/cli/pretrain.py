@@ -15,7 +15,7 @@ from tidybert.pretraining.instance_options import InstanceOptions, MaskingOption
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.pretraining import PretrainingCallbacks
+    from tidybert.pretraining.pretraining_run import PretrainingCallbacks
     from tidybert.pretraining.step_reports import PretrainingReport
 
 _LINE_SECONDS = 30.0
@@ -56,7 +56,7 @@ def pretrain(
 
     Several devices: torchrun --nproc-per-node N -m tidybert pretrain …
     """
-    from tidybert.pretraining import pretrain as run_pretraining
+    from tidybert.pretraining.pretraining_run import pretrain as run_pretraining
     from tidybert.training.distributed import processes
     from tidybert.training.run_directory import is_finished
 
@@ -122,7 +122,7 @@ def _shown(
     run: Path, tensorboard: Callable[[str, float, int], None] | None
 ) -> "Iterator[PretrainingCallbacks]":
     """Callbacks that tell how training goes: a line every half minute on stderr, and curves."""
-    from tidybert.pretraining import PretrainingCallbacks
+    from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 
     steps, tokens, seconds, told = 0, 0, 0.0, 0.0
 
