@@ -20,7 +20,7 @@ from tidybert.checkpoints.model_directory import (
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, VocabularyError, WeightsError, param
 from tidybert.modeling.bert import BertModel, initialize_part
-from tidybert.tasks.registry import AnyTask, task_for
+from tidybert.tasks.registry import AnyTask, foreign_metadata, task_for
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -174,21 +174,11 @@ def _foreign_metadata(directory: Path) -> ModelMetadata:
     """What config.json says of a model that another program fine-tuned."""
     head = read_head(directory)
     limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
-    if "BertForMultipleChoice" in head.architectures:
-        return ModelMetadata(task="choose", max_seq_length=limit)
-    if "BertForQuestionAnswering" in head.architectures:
-        return ModelMetadata(task="answer", max_seq_length=limit)
-    if "BertForTokenClassification" in head.architectures and head.label_names:
-        return ModelMetadata(task="tag", label_names=head.label_names, max_seq_length=limit)
-    if "BertForSequenceClassification" not in head.architectures:
+    found = foreign_metadata(head, limit)
+    if found is None:
         named = ", ".join(head.architectures) or "no architecture"
         raise WeightsError(
             f"{directory} has no head that predicts (config.json names {named}): fine-tune it with "
             "tidybert finetune, or name a finished RUN"
         )
-    names = head.label_names or ("LABEL_0", "LABEL_1")
-    if head.problem_type == "multi_label_classification":
-        return ModelMetadata(task="multi-label", label_names=names, max_seq_length=limit)
-    if head.problem_type == "regression" or len(names) == 1:
-        return ModelMetadata(task="regress", max_seq_length=limit)
-    return ModelMetadata(task="classify", label_names=names, max_seq_length=limit)
+    return found

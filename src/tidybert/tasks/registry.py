@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TaskOptions
@@ -58,6 +59,30 @@ def task_for(metadata: ModelMetadata) -> AnyTask:
             f"{', '.join(_TASKS)}"
         )
     return _imported(metadata.task).from_metadata(metadata)
+
+
+def foreign_metadata(head: HeadDescription, max_seq_length: int) -> ModelMetadata | None:
+    """The metadata of a model that another program fine-tuned, from the task that reads its head.
+
+    None where no task reads it.
+    """
+    names = head.label_names or ("LABEL_0", "LABEL_1")
+    task = None
+    if "BertForMultipleChoice" in head.architectures:
+        return ModelMetadata(task="choose", max_seq_length=max_seq_length)
+    if "BertForQuestionAnswering" in head.architectures:
+        return ModelMetadata(task="answer", max_seq_length=max_seq_length)
+    if "BertForTokenClassification" in head.architectures and head.label_names:
+        task = "tag"
+    elif "BertForSequenceClassification" in head.architectures:
+        task = "classify"
+        if head.problem_type == "multi_label_classification":
+            task = "multi-label"
+        elif head.problem_type == "regression" or len(names) == 1:
+            return ModelMetadata(task="regress", max_seq_length=max_seq_length)
+    if task is None:
+        return None
+    return ModelMetadata(task, names, max_seq_length)
 
 
 def _imported(name: str) -> type[AnyTask]:
