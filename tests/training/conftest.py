@@ -21,7 +21,9 @@ def weighted_loss(model: nn.Module, batch: Batch) -> Tensor:
     """The sum of each example's cross-entropy times its weight."""
     labels = torch.tensor([one.label for one in batch.features])
     weights = torch.tensor([one.weight for one in batch.features])
-    losses = functional.cross_entropy(model(batch.rows), labels, reduction="none")
+    losses = functional.cross_entropy(
+        model(batch.rows, lower_states=batch.lower_states), labels, reduction="none"
+    )
     return (losses * weights).sum()
 
 

@@ -39,13 +39,15 @@ def test_kept_states_are_those_of_the_encoder(
     numbers = np.array([7, 0, 3])
     batch = collate([features[number] for number in numbers])
 
-    attached = states_of(trainer).attach(batch, numbers).rows
+    lower_states = states_of(trainer).attach(batch, numbers).lower_states
+    assert lower_states is not None
 
     with torch.no_grad():
         expected = model.bert(batch.rows, output_hidden_states=True).hidden_states[1]
-        torch.testing.assert_close(attached.hidden_states, expected, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(model(attached), model(batch.rows), atol=1e-5, rtol=1e-5)
-    assert attached.num_layers_done == 1
+        torch.testing.assert_close(lower_states.hidden_states, expected, atol=1e-5, rtol=1e-5)
+        found = model(batch.rows, lower_states=lower_states)
+        torch.testing.assert_close(found, model(batch.rows), atol=1e-5, rtol=1e-5)
+    assert lower_states.num_layers == 1
 
 
 @pytest.mark.parametrize("freeze_layers", [1, 2])
@@ -88,10 +90,10 @@ def test_the_states_have_the_same_bits_in_any_order(make_trainer: MakeTrainer) -
 
     def state(states: FrozenStates, numbers: list[int], wanted: int) -> torch.Tensor:
         batch = collate([features[number] for number in numbers])
-        hidden = states.attach(batch, np.array(numbers)).rows.hidden_states
-        assert hidden is not None
+        lower_states = states.attach(batch, np.array(numbers)).lower_states
+        assert lower_states is not None
         start = sum(len(features[number].input_ids) for number in numbers[: numbers.index(wanted)])
-        return hidden[start : start + len(features[wanted].input_ids)]
+        return lower_states.hidden_states[start : start + len(features[wanted].input_ids)]
 
     state(first, [9, 4, 1], wanted=4)
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
 
@@ -11,19 +11,27 @@ import numpy.typing as npt
 import torch
 
 from tidybert.data.features import Features
+from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of tokens and the features they came from, in the order of the sequences."""
+    """Rows of tokens and the features they came from, in the order of the sequences.
+
+    ``lower_states`` are what frozen layers made of the rows, where that is known.
+    """
 
     rows: Rows
     features: Sequence[Features]
+    lower_states: LowerStates | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch with its rows on another device."""
-        return self if str(device) == "cpu" else Batch(self.rows.to(device), self.features)
+        """The same batch with its tensors on another device."""
+        if str(device) == "cpu":
+            return self
+        lower_states = None if self.lower_states is None else self.lower_states.to(device)
+        return replace(self, rows=self.rows.to(device), lower_states=lower_states)
 
 
 def collate(features: Sequence[Features]) -> Batch:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
-from tidybert.modeling.encoder import BertEncoder
+from tidybert.modeling.encoder import BertEncoder, LowerStates
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.rows import Rows
 
@@ -62,6 +62,7 @@ class BertModel(nn.Module):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         *,
+        lower_states: LowerStates | None = None,
         output_rows: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
@@ -70,7 +71,8 @@ class BertModel(nn.Module):
         """Encode Rows, or padded (B, S) tensors, which are unpadded here, once.
 
         ``output_rows`` (R,) int64, over Rows alone, names the only rows whose last state is wanted:
-        the last layer then computes no other.  Raises ValueError for shapes that do not fit, a
+        the last layer then computes no other.  ``lower_states`` of the same Rows saves the layers
+        that computed them.  Raises ValueError for shapes that do not fit, a
         sequence longer than max_position_embeddings, or ids outside their tables (on the CPU).
         """
         if not isinstance(input_ids, Rows):
@@ -88,11 +90,15 @@ class BertModel(nn.Module):
             raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
         hidden_states: list[Tensor] | None = [] if output_hidden_states else None
         attentions: list[Tensor] | None = [] if output_attentions else None
-        if rows.num_layers_done and output_hidden_states:
-            raise ValueError("rows with hidden_states have no lower ones to put out")
+        if lower_states is not None and output_hidden_states:
+            raise ValueError(
+                "lower_states leaves layers out: it cannot go with output_hidden_states"
+            )
+        lower = lower_states or LowerStates(self.embeddings(rows), num_layers=0)
         last = self.encoder(
-            self.embeddings(rows) if rows.hidden_states is None else rows.hidden_states,
+            lower.hidden_states,
             rows,
+            first_layer=lower.num_layers,
             output_rows=output_rows,
             causal=causal,
             hidden_states=hidden_states,
@@ -116,11 +122,11 @@ class BertModel(nn.Module):
             hidden = layer(hidden, rows)
         return hidden
 
-    def pooled(self, rows: Rows) -> Tensor:
+    def pooled(self, rows: Rows, lower_states: LowerStates | None = None) -> Tensor:
         """(B, H): the pooler's output alone, for which the last layer works on [CLS] rows only."""
         assert self.pooler is not None
-        first = self.forward(rows, output_rows=rows.first_rows).last_hidden_state
-        pooled: Tensor = self.pooler(first)
+        output = self.forward(rows, output_rows=rows.first_rows, lower_states=lower_states)
+        pooled: Tensor = self.pooler(output.last_hidden_state)
         return pooled
 
     def _check(self, rows: Rows) -> None:

@@ -4,6 +4,7 @@ Paper section 3; original code: modeling.py, transformer_model.  T tokens, H wid
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -122,6 +123,18 @@ class BertLayer(nn.Module):
         return normalized
 
 
+@dataclass(frozen=True)
+class LowerStates:
+    """hidden_states: (T, H), what the embeddings and the lowest ``num_layers`` layers computed."""
+
+    hidden_states: Tensor
+    num_layers: int
+
+    def to(self, device: torch.device | str) -> "LowerStates":
+        """The same states on another device."""
+        return replace(self, hidden_states=self.hidden_states.to(device))
+
+
 class BertEncoder(nn.Module):
     """The stack of layers."""
 
@@ -147,6 +160,7 @@ class BertEncoder(nn.Module):
         hidden: Tensor,
         rows: Rows,
         *,
+        first_layer: int = 0,
         output_rows: Tensor | None = None,
         causal: bool = False,
         hidden_states: list[Tensor] | None = None,
@@ -154,6 +168,7 @@ class BertEncoder(nn.Module):
     ) -> Tensor:
         """(T, H), or with ``output_rows`` (R,) the last layer's (R, H) at those rows alone.
 
+        ``hidden`` (T, H) is the input of layer ``first_layer``, the embeddings' output by default.
         ``hidden_states`` collects the L + 1 states (T, H), the embeddings first; it excludes
         ``output_rows``.  ``attentions`` collects the L attention_probs (B, N, S, S).
         """
@@ -161,7 +176,7 @@ class BertEncoder(nn.Module):
         if hidden_states is not None:
             hidden_states.append(hidden)
         for place, layer in enumerate(self.layers):
-            if place < rows.num_layers_done:
+            if place < first_layer:
                 continue
             run = partial(
                 layer,
@@ -176,6 +191,6 @@ class BertEncoder(nn.Module):
                 hidden = run(hidden)
             if hidden_states is not None:
                 hidden_states.append(hidden)
-        if output_rows is not None and rows.num_layers_done == len(self.layers):
+        if output_rows is not None and first_layer == len(self.layers):
             hidden = hidden[output_rows]
         return hidden

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel, initialize
-from tidybert.modeling.encoder import ACTIVATIONS
+from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
@@ -36,10 +36,14 @@ class BertForSequenceClassification(nn.Module):
         input_ids: Rows | Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        *,
+        lower_states: LowerStates | None = None,
     ) -> Tensor:
         """Logits (B, num_labels)."""
         rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(self.bert.pooled(rows), self.config.classifier_dropout_prob, self.training)
+        pooled = dropout(
+            self.bert.pooled(rows, lower_states), self.config.classifier_dropout_prob, self.training
+        )
         logits: Tensor = self.classifier(pooled)
         return logits
 
@@ -59,6 +63,8 @@ class BertForMultipleChoice(nn.Module):
         input_ids: Rows | Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        *,
+        lower_states: LowerStates | None = None,
     ) -> Tensor:
         """Logits (B,) of the rows' sequences; of padded (B, C, S) tensors (B, C)."""
         if not isinstance(input_ids, Rows) and input_ids.dim() == 3:
@@ -71,7 +77,9 @@ class BertForMultipleChoice(nn.Module):
             assert ids is not None
             return self.forward(ids, mask, types).view(shape[:2])
         rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(self.bert.pooled(rows), self.config.classifier_dropout_prob, self.training)
+        pooled = dropout(
+            self.bert.pooled(rows, lower_states), self.config.classifier_dropout_prob, self.training
+        )
         logits: Tensor = self.classifier(pooled)
         return logits[:, 0]
 
@@ -94,10 +102,13 @@ class BertForTokenClassification(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         output_rows: Tensor | None = None,
+        lower_states: LowerStates | None = None,
     ) -> Tensor:
         """Logits (T, num_labels), padded (B, S, num_labels), or of ``output_rows`` (R,) alone."""
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
-        hidden = self.bert(rows, output_rows=output_rows).last_hidden_state
+        hidden = self.bert(
+            rows, output_rows=output_rows, lower_states=lower_states
+        ).last_hidden_state
         hidden = dropout(hidden, self.config.classifier_dropout_prob, self.training)
         return _as_given(self.classifier(hidden), input_ids, cells)
 
@@ -117,10 +128,16 @@ class BertForQuestionAnswering(nn.Module):
         input_ids: Rows | Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        *,
+        lower_states: LowerStates | None = None,
     ) -> Tensor:
         """Logits (T, 2), start and end; padded (B, S, 2)."""
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
-        return _as_given(self.qa_outputs(self.bert(rows).last_hidden_state), input_ids, cells)
+        return _as_given(
+            self.qa_outputs(self.bert(rows, lower_states=lower_states).last_hidden_state),
+            input_ids,
+            cells,
+        )
 
 
 class BertMLMHead(nn.Module):

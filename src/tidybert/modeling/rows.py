@@ -43,8 +43,7 @@ class Rows:
 
     input_ids, token_type_ids, position_ids: (T,) int64.  cu_seqlens: (B + 1,) int32, sequence b is
     rows cu_seqlens[b] to cu_seqlens[b + 1].  lengths: the B lengths as Python integers, so that no
-    layer has to ask the device for them.  hidden_states: None, or (T, H) what the lowest
-    ``num_layers_done`` layers made of the rows, from which the encoder then goes on.
+    layer has to ask the device for them.
     """
 
     input_ids: Tensor
@@ -52,8 +51,6 @@ class Rows:
     position_ids: Tensor
     cu_seqlens: Tensor
     lengths: tuple[int, ...]
-    hidden_states: Tensor | None = None
-    num_layers_done: int = 0
 
     @property
     def num_sequences(self) -> int:
@@ -187,8 +184,6 @@ class Rows:
             self.position_ids.to(device, non_blocking=True),
             self.cu_seqlens.to(device, non_blocking=True),
             self.lengths,
-            None if self.hidden_states is None else self.hidden_states.to(device),
-            self.num_layers_done,
         )
 
     def groups(self, cost: int) -> tuple[Group, ...]:

@@ -121,7 +121,7 @@ class Classification(TextTask):
         return (losses * weights).sum()
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows)
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
     def calibrated(

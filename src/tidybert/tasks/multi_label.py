@@ -164,7 +164,7 @@ class MultiLabelClassification(TextTask):
         return (losses.mean(1) * weights).sum()
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows)
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
     def calibrated(

@@ -78,7 +78,7 @@ class Regression(TextTask):
         return ((values - labels).square() * weights).sum()
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows)
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
     def calibrated(

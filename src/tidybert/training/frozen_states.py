@@ -17,6 +17,7 @@ import torch
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.encoder import LowerStates
 
 LARGEST_FILE: Final = 16 * 2**30
 """Bytes; for more states than that they are computed anew in each step."""
@@ -68,8 +69,7 @@ class FrozenStates:
             [self._states[self._starts[number] : self._ends[number]] for number in numbers]
         )
         hidden = torch.from_numpy(states).to(batch.rows.input_ids.device)
-        rows = replace(batch.rows, hidden_states=hidden, num_layers_done=self.num_layers)
-        return Batch(rows, batch.features)
+        return replace(batch, lower_states=LowerStates(hidden, self.num_layers))
 
     def _compute(self, block: int) -> None:
         chosen = self._blocks[block]

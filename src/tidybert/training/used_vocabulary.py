@@ -8,6 +8,7 @@ update takes their time and memory away and changes no result.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from torch import nn
 
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
-from tidybert.modeling.rows import Rows
 
 
 class UsedVocabulary:
@@ -44,15 +44,8 @@ class UsedVocabulary:
 
     def renumber(self, batch: Batch) -> Batch:
         """The batch with its input_ids as numbers of rows in use."""
-        rows = batch.rows
-        renumbered = Rows(
-            self.number_of[rows.input_ids],
-            rows.token_type_ids,
-            rows.position_ids,
-            rows.cu_seqlens,
-            rows.lengths,
-        )
-        return Batch(renumbered, batch.features)
+        rows = replace(batch.rows, input_ids=self.number_of[batch.rows.input_ids])
+        return replace(batch, rows=rows)
 
     @contextmanager
     def whole(self, unused_factor: float) -> Iterator[None]:

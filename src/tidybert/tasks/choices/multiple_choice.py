@@ -168,7 +168,7 @@ class MultipleChoice:
         return ((segment_logsumexp(logits, counts) - chosen) * weights).sum()
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows)
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
     def calibrated(

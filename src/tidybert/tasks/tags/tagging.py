@@ -199,12 +199,16 @@ class Tagging:
             [one.weight / len(one.label) for one in batch.features for _ in one.label]
         )
         # Only the rows of first pieces are worked out.
-        logits = model(batch.rows, output_rows=torch.from_numpy(np.concatenate(places)).to(device))
+        logits = model(
+            batch.rows,
+            output_rows=torch.from_numpy(np.concatenate(places)).to(device),
+            lower_states=batch.lower_states,
+        )
         losses = functional.cross_entropy(logits.float(), labels.to(device), reduction="none")
         return (losses * weights.to(device)).sum()
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows)
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
     def calibrated(
