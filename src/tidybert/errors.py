@@ -9,9 +9,10 @@ its own way: ``in_shell`` writes --max-seq-length 128, ``in_python`` writes max_
 """
 
 import re
+import shlex
 from typing import Final
 
-LINE: Final = "\ue003"
+LINE: Final = "\ue003ine"
 """The word "line" before the row of an example: f"{LINE} 3", or f"{LINE}s 3, 7"."""
 # Marks around a parameter and before its value: private code points, which no text has by accident.
 # A marked parameter is as long as the shell's spelling: a message wrapped at 80 columns stays so.
@@ -50,7 +51,7 @@ def _flag(found: re.Match[str]) -> str:
     name, value = found[1].replace("_", "-"), found[2]
     if value in ("True", "False"):
         return f"--{name}" if value == "True" else f"--no-{name}"
-    return f"--{name}" if value is None else f"--{name} {value}"
+    return f"--{name}" if value is None else f"--{name} {shlex.quote(value)}"
 
 
 def _keyword(found: re.Match[str]) -> str:

@@ -352,7 +352,7 @@ def test_bad_lines_stop_a_build_and_can_be_passed_over_from_there(
 def test_a_share_that_cannot_be_held_out(
     tmp_path: Path, tokenizer: BertTokenizer, share: float
 ) -> None:
-    with pytest.raises(UsageError, match=r"--held-out .*: expected a share from 0 to below 1"):
+    with pytest.raises(UsageError, match=r"held_out .*: expected a share from 0 to below 1"):
         build_corpus([tmp_path], tokenizer, tmp_path / "out", held_out=share)
 
 

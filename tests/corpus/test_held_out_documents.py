@@ -53,5 +53,5 @@ def test_one_document_is_held_out_at_least_and_a_single_one_is_on_both_sides() -
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
 def test_a_fraction_that_is_none(fraction: float) -> None:
-    with pytest.raises(UsageError, match="--held-out"):
+    with pytest.raises(UsageError, match="held_out"):
         HeldOut(fraction)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidybert.data.checks import DataReport, Kind, check_examples
 from tidybert.data.features import Features
-from tidybert.errors import DataError
+from tidybert.errors import DataError, in_python
 from tidybert.files.text_files import TextExample
 
 
@@ -77,7 +77,7 @@ def test_errors_stop_training():
 def test_empty_texts_are_counted_with_their_rows():
     pair = TextExample("a", " ", "x", 9)
     report = check([*TRAIN, *examples((" \n", "x"), start=6), pair], DEV)
-    assert report.warnings == [
+    assert [*map(in_python, report.warnings)] == [
         "2 training examples with an empty text (lines 6, 9); remove them, or fill them in"
     ]
 
@@ -86,7 +86,9 @@ def test_duplicates_and_contradictions():
     train = [*TRAIN, *examples(("a", "x"), ("a", "x"), ("b", "x"), start=6)]
     dev = [*DEV, *examples(("c", "x"), ("d", "x"), start=4)]
     report = check(train, dev)
-    told = [warning.split(";")[0].split(" (lines 4")[0] for warning in report.warnings]
+    told = [
+        warning.split(";")[0].split(" (lines 4")[0] for warning in map(in_python, report.warnings)
+    ]
     assert told == [
         "2 training examples repeating an earlier one, text and label (lines 6, 7)",
         "1 text with contradictory labels, in 2 training examples (lines 3, 8)",
@@ -107,7 +109,7 @@ def test_unbalanced_and_lone_classes():
     warnings = check(train, DEV[:0] or None).warnings
     assert "classes with a single training example: 'rare'" in warnings[0]
     assert "'common' has 10 examples, 'rare' 1" in warnings[1]
-    assert "--class-weight balanced" in warnings[1]
+    assert "class_weight='balanced'" in in_python(warnings[1])
 
 
 def test_one_class_in_dev_is_a_warning():
@@ -117,15 +119,15 @@ def test_one_class_in_dev_is_a_warning():
 @pytest.mark.parametrize(
     ("longest", "max_seq_length", "advice"),
     [
-        (300, 128, "1 of 4 train (25.0%); --max-seq-length 300 would keep them whole"),
-        (900, 128, "--max-seq-length 512 would keep all but 1 whole"),
-        (900, 512, "1 of them are longer than 512 tokens; read them whole with --long windows"),
+        (300, 128, "1 of 4 train (25.0%); max_seq_length=300 would keep them whole"),
+        (900, 128, "max_seq_length=512 would keep all but 1 whole"),
+        (900, 512, "1 of them are longer than 512 tokens; read them whole with long='windows'"),
     ],
 )
 def test_truncation_says_what_to_do(longest, max_seq_length, advice):
     lengths = [10, 20, 30, longest]
     report = check(TRAIN, DEV, lengths, max_seq_length=max_seq_length)
-    assert advice in report.warnings[0]
+    assert advice in in_python(report.warnings[0])
     assert report.num_truncated == {"train": 1, "dev": 0}
     assert report.num_tokens["train"]["max"] == longest
     assert check(TRAIN, DEV, lengths, max_seq_length=longest).warnings == []
@@ -139,9 +141,8 @@ def test_scores():
     assert "scores from -1 to 2.5" in report.lines()
     alike = check(examples(("a", "5.0"), ("b", "5.000")), kind="regress")
     assert "every training score is 5" in alike.errors[0]
-    assert (
-        "line 3 is no finite" in check(examples(("a", "1"), ("b", "x")), kind="regress").errors[0]
-    )
+    wrong = check(examples(("a", "1"), ("b", "x")), kind="regress")
+    assert "line 3 is no finite" in in_python(wrong.errors[0])
     twice = check(examples(("a", "5.0"), ("a", "5.000"), ("a", "4"), ("b", "1")), kind="regress")
     assert "1 training example repeating" in twice.warnings[0]
     assert "1 text with contradictory labels" in twice.warnings[1]
@@ -162,7 +163,7 @@ def test_any_report_fits_80_columns_and_json(train, dev, longest):
 
 def test_labels_that_spell_a_missing_value_are_told():
     train = examples(("a", "x"), ("b", "nan"), ("c", "NaN"), ("d", "x"), ("e", "none"))
-    told = "\n".join(check(train).warnings)
+    told = in_python("\n".join(check(train).warnings))
     assert "2 training examples with a label such as 'nan', which spells a missing value" in told
     assert "(lines 3, 4)" in told
     assert not any("missing value" in each for each in check(TRAIN, DEV).warnings)

@@ -103,7 +103,7 @@ def test_features_are_the_tokenizers_encoding(
 
 @pytest.mark.parametrize(("pairs", "limit", "least"), [(None, 2, 3), (["1"], 4, 5)])
 def test_a_length_without_room_is_refused(pairs: list[str] | None, limit: int, least: int) -> None:
-    with pytest.raises(UsageError, match=f"--max-seq-length {limit} .* give at least {least}"):
+    with pytest.raises(UsageError, match=f"max_seq_length={limit} .* give at least {least}"):
         text_features(NumberTokenizer(), ["1"], pairs, limit)
     text_features(NumberTokenizer(), ["1"], pairs, least)
 

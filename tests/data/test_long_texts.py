@@ -116,7 +116,7 @@ def test_windows_leave_nothing_out_and_weigh_one(
     count: int, length: int, doc_stride: int | None
 ) -> None:
     if doc_stride is not None and doc_stride > length - 2:
-        with pytest.raises(UsageError, match=f"--doc-stride {doc_stride}: .* give 1 to"):
+        with pytest.raises(UsageError, match=f"doc_stride={doc_stride}: .* give 1 to"):
             read([numbers(count)], length, "windows", doc_stride)
         return
 
@@ -199,7 +199,7 @@ def test_windows_of_pairs_fit_and_show_all_of_the_second(
 ) -> None:
     if doc_stride is not None and doc_stride > length - 4:
         # Whatever the texts are, so that no later one is refused what others were trained with.
-        with pytest.raises(UsageError, match=f"--doc-stride {doc_stride}: .* give 1 to"):
+        with pytest.raises(UsageError, match=f"doc_stride={doc_stride}: .* give 1 to"):
             read([(numbers(first), numbers(second, 2000))], length, "windows", doc_stride)
         return
 
@@ -214,21 +214,21 @@ def test_windows_of_pairs_fit_and_show_all_of_the_second(
 
 def test_what_has_no_answer_is_refused() -> None:
     pair = (numbers(3), numbers(9))
-    with pytest.raises(UsageError, match=r"--long head-tail is for single texts.*--long windows"):
+    with pytest.raises(UsageError, match=r"long='head-tail' is for single texts.*long='windows'"):
         read([pair], 9, "head-tail")
-    with pytest.raises(UsageError, match=r"--doc-stride 6: .* room for 5 tokens"):
+    with pytest.raises(UsageError, match=r"doc_stride=6: .* room for 5 tokens"):
         read([numbers(9)], 7, "windows", 6)
     with pytest.raises(
         UsageError,
-        match=r"--doc-stride 9: .* --max-seq-length 12 a window has room for 8 tokens beside one "
-        r"of the first text; give 1 to 8, or --max-seq-length 13, so",
+        match=r"doc_stride=9: .* max_seq_length=12 a window has room for 8 tokens beside one "
+        r"of the first text; give 1 to 8, or max_seq_length=13, so",
     ):
         read([(numbers(1), numbers(1))], 12, "windows", 9)
-    with pytest.raises(UsageError, match="--max-seq-length 2 leaves no room"):
+    with pytest.raises(UsageError, match="max_seq_length=2 leaves no room"):
         read([numbers(9)], 2, "windows")
     with pytest.raises(DataError, match="line 1 has no second text"):
         read([numbers(3), pair], 9, "windows")
-    with pytest.raises(UsageError, match="--doc-stride 8 has no meaning without --long windows"):
+    with pytest.raises(UsageError, match="doc_stride=8 has no meaning without long='windows'"):
         LongTexts("head-tail", 8)
 
 

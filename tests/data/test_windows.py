@@ -82,10 +82,10 @@ def test_every_token_is_in_a_window(num_tokens: int, room: int) -> None:
 
 @pytest.mark.parametrize("doc_stride", [0, -1, 9])
 def test_a_step_that_would_skip_tokens_is_refused(doc_stride: int) -> None:
-    with pytest.raises(UsageError, match=rf"--doc-stride {doc_stride}: .* give 1 to 8"):
+    with pytest.raises(UsageError, match=rf"doc_stride={doc_stride}: .* give 1 to 8"):
         windows_of(100, 8, doc_stride)
 
 
 def test_a_window_needs_room() -> None:
-    with pytest.raises(UsageError, match="--max-seq-length leaves no room"):
+    with pytest.raises(UsageError, match="max_seq_length leaves no room"):
         check_windows(0, None)

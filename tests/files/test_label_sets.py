@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.label_sets import labels_of
 from tidybert.files.table_cells import MISSING, LabelCells
 from tidybert.files.text_examples import label_names
@@ -59,7 +59,7 @@ def test_several_columns_of_0_and_1(write: Any) -> None:
     expected = [(), ("toxic", "obscene"), ("toxic", "obscene", "insult")]
     assert labels(examples) == expected
     assert report.columns["label"] == "toxic,obscene,insult"
-    assert "--label toxic,obscene,insult" in report.lines()[0]
+    assert "label toxic,obscene,insult" in in_python(report.lines()[0])
     assert label_names(examples) == ["insult", "obscene", "toxic"]
     assert labels(read(path, text=1, label="2,3,4", header=True)) == expected
 
@@ -167,7 +167,7 @@ def test_a_label_that_nobody_could_write_is_told(write: Any) -> None:
 
 def test_columns_that_are_missing_or_named_twice(write: Any) -> None:
     path = write("comments.csv", JIGSAW)
-    assert "--label 'obscen': there is no such column; did you mean 'obscene'?" in failure(
+    assert "label 'obscen': there is no such column; did you mean 'obscene'?" in failure(
         path, text="comment_text", label="toxic,obscen"
     )
     assert "must name different columns" in failure(path, text="toxic", label="toxic,obscene")
@@ -188,11 +188,11 @@ def test_to_predict_labels_may_be_absent_or_wrong(write: Any) -> None:
 def test_one_label_a_text_has_no_use_for_them(write: Any) -> None:
     path = write("comments.csv", JIGSAW)
     options = ReadOptions(text="comment_text", label="toxic,insult")
-    with pytest.raises(UsageError, match=r"--label toxic,insult names several.*--multi-label"):
+    with pytest.raises(UsageError, match=r"label toxic,insult names several.*multi_label"):
         list(read_examples(path, options, need_label=True))
-    with pytest.raises(UsageError, match="--label-separator has a meaning with --multi-label"):
+    with pytest.raises(UsageError, match="label_separator has a meaning with multi_label"):
         list(read_examples(path, ReadOptions(label_separator=";"), need_label=True))
-    with pytest.raises(UsageError, match="--label-separator ''"):
+    with pytest.raises(UsageError, match="label_separator ''"):
         ReadOptions(label_separator="")
 
 

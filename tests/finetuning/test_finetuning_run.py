@@ -133,7 +133,7 @@ def test_a_size_begins_from_random_weights_and_needs_a_vocabulary(
     vocab: str | None, toy: Callable[..., FinetunedModel], tiny_model: Path
 ) -> None:
     if vocab is None:
-        with pytest.raises(UsageError, match="--vocab"):
+        with pytest.raises(UsageError, match="vocab"):
             toy(model="tiny", max_steps=1)
         return
     notes: list[str] = []
@@ -147,7 +147,7 @@ def test_a_size_begins_from_random_weights_and_needs_a_vocabulary(
 def test_weights_have_a_vocabulary_of_their_own(
     toy: Callable[..., FinetunedModel], tiny_model: Path
 ) -> None:
-    with pytest.raises(UsageError, match="--vocab goes with a size"):
+    with pytest.raises(UsageError, match="vocab goes with a size"):
         toy(vocab=tiny_model)
 
 
@@ -168,10 +168,10 @@ def test_example_weights_change_the_course_and_ones_do_not(
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"max_seq_length": 33}, UsageError, "--max-seq-length is 33, .* 32 tokens"),
-        ({"dev": None, "early_stopping_patience": 2}, UsageError, "--early-stopping-patience"),
-        ({"freeze_layers": 3}, UsageError, "--freeze-layers is 3"),
-        ({"device": "gpu"}, UsageError, "--device gpu"),
+        ({"max_seq_length": 33}, UsageError, "max_seq_length is 33, .* 32 tokens"),
+        ({"dev": None, "early_stopping_patience": 2}, UsageError, "early_stopping_patience"),
+        ({"freeze_layers": 3}, UsageError, "freeze_layers is 3"),
+        ({"device": "gpu"}, UsageError, "device='gpu'"),
         ({"dev": [TextExample("red", None, "fish", 1)]}, DataError, "fish"),
         ({"train": [TextExample("red", None, "colour", 1)] * 3}, DataError, "two classes"),
         ({"train": [TextExample("red", None, "fish", 4)] * 3}, DataError, "fish"),
@@ -202,7 +202,7 @@ def test_a_directory_in_use_is_left_alone(
     with pytest.raises(UsageError, match="is not empty; give a new directory"):
         toy(run=tiny_run)
     (tmp_path / "begun" / "checkpoints" / "step-3").mkdir(parents=True)
-    with pytest.raises(UsageError, match="is not empty; --resume goes on with it"):
+    with pytest.raises(UsageError, match="is not empty; resume goes on with it"):
         toy(run=tmp_path / "begun")
     with pytest.raises(UsageError, match="is finished"):
         toy(run=tiny_run, resume=True)

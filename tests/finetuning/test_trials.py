@@ -117,7 +117,7 @@ def test_seeds_that_would_get_too_high_are_refused_before_the_first_run() -> Non
     arguments = TrainingArguments(seed=2**64 - 2)
 
     assert [seed["seed"] for _, seed in seed_variants(arguments, 2)] == [2**64 - 2, 2**64 - 1]
-    with pytest.raises(UsageError, match="--seed is 18446744073709551616; expected a whole number"):
+    with pytest.raises(UsageError, match="seed is 18446744073709551616; expected a whole number"):
         seed_variants(arguments, 3)
 
 
@@ -198,12 +198,12 @@ def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"learning_rate": 1e-4}, r"--learning-rate \(5e-05 before, 0.0001 now\); go on"),
-        ({"max_steps": 7}, r"--max-steps \(not given before, 7 now\); go on"),
+        ({"learning_rate": 1e-4}, r"learning_rate \(5e-05 before, 0.0001 now\); go on"),
+        ({"max_steps": 7}, r"max_steps \(not given before, 7 now\); go on"),
         ({"task": "regress"}, r"TASK \(classify before, regress now\); go on"),
         (
             {"model": "cd", "train": "ef"},
-            r"MODEL \(other content\), --train \(other content\); go on with the same, or give a",
+            r"MODEL \(other content\), train \(other content\); go on with the same, or give a",
         ),
     ],
 )
@@ -219,7 +219,7 @@ def test_other_settings_than_those_of_the_trials_are_refused(
     written = (tmp_path / "trials.json").read_text()
 
     variants = seed_variants(arguments, 2)
-    with pytest.raises(UsageError, match=f"--resume: the trials in .* other settings: {message}"):
+    with pytest.raises(UsageError, match=f"resume: the trials in .* other settings: {message}"):
         try_all(second, arguments, variants, run=tmp_path, shared={**shared, **changed})
 
     assert second.seen == []
@@ -230,7 +230,7 @@ def test_trials_of_unknown_settings_are_refused(tmp_path: Path) -> None:
     arguments, training = TrainingArguments(seed=5), FakeTraining()
     (tmp_path / "trials.json").write_text('[{"name": "seed-5"}]')
 
-    with pytest.raises(TrainingError, match=r"does not tell the settings .* give a new --out"):
+    with pytest.raises(TrainingError, match=r"does not tell the settings .* give a new out"):
         try_all(training, arguments, seed_variants(arguments, 1), run=tmp_path)
 
     assert training.seen == []
@@ -293,5 +293,5 @@ def test_a_failed_trial_tells_nothing_of_the_speed(tmp_path: Path) -> None:
 
 def test_what_is_searched_cannot_be_given() -> None:
     check_search(TrainingArguments(seed=3))
-    with pytest.raises(UsageError, match="--train-batch-size is given, but --search"):
+    with pytest.raises(UsageError, match="train_batch_size is given, but search"):
         check_search(TrainingArguments(train_batch_size=8))

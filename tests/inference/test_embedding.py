@@ -255,18 +255,18 @@ def test_layers_are_counted_as_the_paper_does(layers: Any, expected: tuple[int, 
     ],
 )
 def test_layers_that_are_not_there_are_refused(layers: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=f"--layers.*{message}"):
+    with pytest.raises(UsageError, match=f"layers.*{message}"):
         find_layers(layers, 12)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pooling": "token"}, "--pooling 'token': expected one of mean, cls, max"),
-        ({"combine": "max"}, "--combine 'max': expected one of concat, sum, mean"),
-        ({"layers": 3}, "--layers: there is no layer 3"),
-        ({"max_seq_length": 33}, r"--max-seq-length is 33, .* 32 tokens"),
-        ({"device": "gpu"}, "--device gpu"),
+        ({"pooling": "token"}, "pooling 'token': expected one of mean, cls, max"),
+        ({"combine": "max"}, "combine 'max': expected one of concat, sum, mean"),
+        ({"layers": 3}, "layers: there is no layer 3"),
+        ({"max_seq_length": 33}, r"max_seq_length is 33, .* 32 tokens"),
+        ({"device": "gpu"}, "device='gpu'"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(

@@ -151,13 +151,13 @@ def test_a_text_as_long_as_the_model_is_filled(filler: MaskFiller) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top_k": 0}, "--top-k is 0: expected 1 to 24"),
-        ({"top_k": 25}, "--top-k is 25: expected 1 to 24"),
-        ({"top_k": 3, "among": ["red", "a"]}, "--top-k is 3: expected 1 to 2"),
-        ({"among": ["red hen"]}, "--among: 'red hen' is 2 pieces of the vocabulary: red hen"),
-        ({"among": [""]}, "--among: '' is 0 pieces of the vocabulary; "),
-        ({"among": ["zebra"]}, "--among: the vocabulary has no word 'zebra'"),
-        ({"among": ["red", "Red"]}, "--among: 'red' and 'Red' are one word"),
+        ({"top_k": 0}, "top_k is 0: expected 1 to 24"),
+        ({"top_k": 25}, "top_k is 25: expected 1 to 24"),
+        ({"top_k": 3, "among": ["red", "a"]}, "top_k is 3: expected 1 to 2"),
+        ({"among": ["red hen"]}, "among: 'red hen' is 2 pieces of the vocabulary: red hen"),
+        ({"among": [""]}, "among: '' is 0 pieces of the vocabulary; "),
+        ({"among": ["zebra"]}, "among: the vocabulary has no word 'zebra'"),
+        ({"among": ["red", "Red"]}, "among: 'red' and 'Red' are one word"),
     ],
 )
 def test_words_that_cannot_be_chosen_from_are_refused(

@@ -248,7 +248,7 @@ def test_devices() -> None:
     "name", ["gpu", "meta", "xpu", "cpu:1", "mps:0", "cuda:", "cuda:-1", "cuda:a", "CUDA", ""]
 )
 def test_what_names_no_device_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--device {name}: expected auto, cpu, cuda or cuda:N"):
+    with pytest.raises(UsageError, match=f"device='{name}': expected auto, cpu, cuda or cuda:N"):
         choose_device(name)
 
 
@@ -261,14 +261,14 @@ def test_only_devices_that_are_there_are_taken(monkeypatch: pytest.MonkeyPatch) 
     assert choose_device("cuda:1") == torch.device("cuda", 1)
     assert choose_device("mps") == torch.device("mps")
     for name in ("cuda:2", "cuda:99999"):
-        with pytest.raises(UsageError, match=f"--device {name}: .* expected cuda:0 to cuda:1"):
+        with pytest.raises(UsageError, match=f"device='{name}': .* expected cuda:0 to cuda:1"):
             choose_device(name)
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UsageError, match=r"--device cuda:9: .* expected cuda:0$"):
+    with pytest.raises(UsageError, match=r"device='cuda:9': .* expected cuda:0$"):
         choose_device("cuda:9")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="--device mps: PyTorch finds no MPS device here"):
+    with pytest.raises(UsageError, match="device='mps': PyTorch finds no MPS device here"):
         choose_device("mps")
 
 
@@ -280,5 +280,5 @@ def test_a_device_without_room_for_the_model_is_told(monkeypatch: pytest.MonkeyP
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(model, "to", full)
-    with pytest.raises(UsageError, match=r"^--device cpu: cpu has no room for the model, 4 MiB"):
+    with pytest.raises(UsageError, match=r"^device='cpu': cpu has no room for the model, 4 MiB"):
         to_device(model, "cpu")

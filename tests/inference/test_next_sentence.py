@@ -70,7 +70,7 @@ def test_a_stream_answers_as_a_list_does(predictor: NextSentencePredictor) -> No
 
 
 def test_what_is_no_pair_is_refused(predictor: NextSentencePredictor) -> None:
-    with pytest.raises(DataError, match=r"single texts, .* with --text-pair"):
+    with pytest.raises(DataError, match=r"single texts, .* with text_pair"):
         list(predictor.predict_stream([TextExample("a", None, None, 1)]))
     with pytest.raises(DataError, match="there are 2 texts and 1 second texts"):
         predictor.predict(["a", "b"], ["c"])
@@ -80,9 +80,9 @@ def test_what_is_no_pair_is_refused(predictor: NextSentencePredictor) -> None:
 
 def test_settings_that_do_not_fit_are_refused(pretrained: Pretrained) -> None:
     directory, _ = pretrained("BertForNextSentencePrediction")
-    with pytest.raises(UsageError, match="--max-seq-length is 33"):
+    with pytest.raises(UsageError, match="max_seq_length is 33"):
         NextSentencePredictor(directory, max_seq_length=33)
-    with pytest.raises(UsageError, match="--max-seq-length 4 leaves no room"):
+    with pytest.raises(UsageError, match="max_seq_length=4 leaves no room"):
         NextSentencePredictor(directory, max_seq_length=4).predict(["a"], ["b"])
 
 

@@ -146,7 +146,7 @@ def test_what_is_there_is_never_overwritten(target: Path) -> None:
     check_target(target, resume=True)
     left(target, b"one")
     check_target(target, resume=True)
-    with pytest.raises(UsageError, match=r"stopped has left .*out\.bin\.part; --resume goes on"):
+    with pytest.raises(UsageError, match=r"stopped has left .*out\.bin\.part; resume goes on"):
         check_target(target, resume=False)
     target.write_bytes(b"mine")
     for resume in (False, True):

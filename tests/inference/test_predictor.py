@@ -198,7 +198,7 @@ def test_what_is_cut_is_said(tiny_run: Path, predictor: Predictor) -> None:
     assert (answer["num_tokens"], answer["truncated"]) == (26, False)
     (answer,) = Predictor(tiny_run, max_seq_length=4).predict(["a red cow"])
     assert (answer["num_tokens"], answer["truncated"]) == (5, True)
-    with pytest.raises(UsageError, match=r"--max-seq-length is 33, .* 32 tokens"):
+    with pytest.raises(UsageError, match=r"max_seq_length is 33, .* 32 tokens"):
         Predictor(tiny_run, max_seq_length=33)
 
 

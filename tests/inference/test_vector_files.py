@@ -197,13 +197,13 @@ def test_vectors_too_large_for_half_precision_are_refused(
     with torch.no_grad():
         embedder.encoder.encoder.layers[-1].output_layer_norm.bias += 1e5
 
-    with pytest.raises(UsageError, match=r"--dtype float16 has no number as large as 10\d+"):
+    with pytest.raises(UsageError, match=r"dtype='float16' has no number as large as 10\d+"):
         write(embedder, examples, tmp_path / "out.npy", dtype="float16")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_formats_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--pooling token .*ends in \.parquet or \.jsonl"):
+    with pytest.raises(UsageError, match=r"pooling='token' .*ends in \.parquet or \.jsonl"):
         format_of(tmp_path / "out.npy", Layout(16, True, "float32"))
     for name in ("out", "out.csv", "npy"):
         with pytest.raises(UsageError, match=r"name that ends in \.npy, \.parquet, \.jsonl"):

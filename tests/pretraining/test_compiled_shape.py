@@ -129,7 +129,7 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
 
 
 def test_a_shape_without_room_for_padding_is_refused(small: Small, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--micro-batch is 60; expected at least 64, twice"):
+    with pytest.raises(UsageError, match="micro_batch is 60; expected at least 64, twice"):
         small(tmp_path / "run", compile=True, micro_batch=60)
 
 

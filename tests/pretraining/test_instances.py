@@ -567,7 +567,7 @@ def test_a_number_is_found_where_it_stands(
         _, position = instances.take(position, 11)
         seen += 11
     assert size <= seen < size + 11
-    with pytest.raises(UsageError, match=f"--index {size}: epoch 2 has {size:,} instances"):
+    with pytest.raises(UsageError, match=f"index={size}: epoch 2 has {size:,} instances"):
         instances.position(2, size)
 
 
@@ -613,10 +613,10 @@ def grow(directory: Path, sentences: Any, documents: Any) -> None:
 def test_a_random_next_needs_two_documents(tmp_path: Path, write_corpus: WriteCorpus) -> None:
     directory = write_corpus(tmp_path / "corpus", DOCUMENTS[:1], vocab_size=VOCAB_SIZE)
 
-    with pytest.raises(DataError, match=r"has 1 document, and --objective mlm\+nsp needs 2"):
+    with pytest.raises(DataError, match=r"has 1 document, and objective='mlm\+nsp' needs 2"):
         PretrainingInstances(TokenCorpus(directory))
     assert epoch_of(PretrainingInstances(TokenCorpus(directory), InstanceOptions("mlm")))
-    with pytest.raises(DataError, match=r"held-out has 0 documents, .* and a larger --held-out"):
+    with pytest.raises(DataError, match=r"held-out has 0 documents, .* and a larger held_out"):
         PretrainingInstances(TokenCorpus(directory, "held-out"), InstanceOptions("mlm"))
 
 

@@ -80,9 +80,7 @@ def test_a_start_above_what_a_step_has_begins_there() -> None:
 
 
 def test_too_little_for_anything_is_said() -> None:
-    with pytest.raises(
-        TrainingError, match=r"too small for 100 tokens .* --checkpoint-activations"
-    ):
+    with pytest.raises(TrainingError, match=r"too small for 100 tokens .* checkpoint_activations"):
         Device(124).search()
 
 

@@ -354,21 +354,21 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": "minilm"}, "different vocabularies; build the corpus with --vocab minilm"),
-        ({"long_share": 0.5}, "--long-seq-length is 512, but the model has positions for 32"),
-        ({"tokens_per_step": 20}, "--tokens-per-step is 20; expected at least 32"),
-        ({"recipe": "slow"}, "--recipe is slow; expected bert or fast"),
-        ({"learning_rate": -1.0}, "--learning-rate is -1"),
-        ({"schedule": "cosine"}, "--schedule is cosine"),
-        ({"sharding": "zero"}, "--sharding is zero; expected none or full"),
-        ({"micro_batch": "much"}, "--micro-batch is much; expected a number above 0"),
+        ({"model": "minilm"}, "different vocabularies; build the corpus with vocab='minilm'"),
+        ({"long_share": 0.5}, "long_seq_length is 512, but the model has positions for 32"),
+        ({"tokens_per_step": 20}, "tokens_per_step is 20; expected at least 32"),
+        ({"recipe": "slow"}, "recipe is slow; expected bert or fast"),
+        ({"learning_rate": -1.0}, "learning_rate is -1"),
+        ({"schedule": "cosine"}, "schedule is cosine"),
+        ({"sharding": "zero"}, "sharding is zero; expected none or full"),
+        ({"micro_batch": "much"}, "micro_batch is much; expected a number above 0"),
         (
             {"micro_batch": 0},
-            "--micro-batch is 0; expected a number above 0, or auto",
+            "micro_batch is 0; expected a number above 0, or auto",
         ),
-        ({"micro_batch": "20"}, "--micro-batch is 20; expected at least 32"),
-        ({"optimizer": "sgd"}, "--optimizer is sgd; expected adamw or muon"),
-        ({"ramp_share": 0.5, "tokens_per_step": 64}, "--ramp-share 0.5 begins with 16 tokens"),
+        ({"micro_batch": "20"}, "micro_batch is 20; expected at least 32"),
+        ({"optimizer": "sgd"}, "optimizer is sgd; expected adamw or muon"),
+        ({"ramp_share": 0.5, "tokens_per_step": 64}, "ramp_share=0.5 begins with 16 tokens"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_written(
@@ -456,13 +456,13 @@ def test_an_error_of_the_background_writer_is_not_lost(
 
 LOSS = "tidybert.pretraining.pretraining_run.loss_parts"
 CHECKPOINTED = {"checkpoint_activations": True}
-SMALLER = r"--micro-batch \d+"
+SMALLER = r"micro_batch=\d+"
 
 
 @pytest.mark.parametrize(
     ("place", "given", "advice"),
     [
-        (LOSS, {}, rf"try {SMALLER}, or --checkpoint-activations\. The result is the same"),
+        (LOSS, {}, rf"try {SMALLER}, or checkpoint_activations\. The result is the same"),
         ("torch.nn.utils.clip_grad_norm_", CHECKPOINTED, rf"try {SMALLER}\. The result"),
         ("tidybert.pretraining.held_out_metrics.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
         (LOSS, {**CHECKPOINTED, "micro_batch": 64, "compile": True}, "try a smaller model"),
@@ -490,5 +490,5 @@ def test_one_of_several_processes_refuses_what_names_no_device(
 ) -> None:
     monkeypatch.setattr(Processes, "wait", lambda self: None)
 
-    with pytest.raises(UsageError, match="--device gpu: expected auto, cpu, cuda"):
+    with pytest.raises(UsageError, match="device='gpu': expected auto, cpu, cuda"):
         small(tmp_path / "run", processes=Processes(0, 2), device="gpu")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, in_python
 from tidybert.pretraining import stream as task
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.objectives import loss_parts
@@ -58,7 +58,7 @@ def test_the_peak_is_that_of_the_device_by_its_name(
 def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
     tiny_config: Callable[..., Any],
 ) -> None:
-    with pytest.raises(UsageError, match="--sharding full is for models that do not fit"):
+    with pytest.raises(UsageError, match="sharding='full' is for models that do not fit"):
         micro_batch_tokens(
             task.build_pretraining_model("mlm")(tiny_config()),
             InstanceOptions(),
@@ -82,7 +82,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
         callbacks=PretrainingCallbacks(note=notes.append),
     )
 
-    assert "--micro-batch auto: 4,096, for the device is cpu" in notes
+    assert "micro_batch='auto': 4,096, for the device is cpu" in map(in_python, notes)
     written = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert written["micro_batch"] == "auto"
 
@@ -123,7 +123,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
 
     # 2,080 and 1,040 do not fit with a quarter more, 520 do.
     assert found == 520
-    assert notes == ["--micro-batch auto: 520 at once fit, with a margin"]
+    assert [*map(in_python, notes)] == ["micro_batch='auto': 520 at once fit, with a margin"]
     assert [sum(each) for each in tried] == [2592, 1280, 640]
     assert {length for each in tried for length in each} == {32}
     assert all(each.grad is None for each in model.parameters())

@@ -74,7 +74,7 @@ def test_a_file_is_refused(classified, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(classified, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"--report .*file.inner cannot be written"):
+    with pytest.raises(UsageError, match=r"report='.*file.inner' cannot be written"):
         write_report(classified(), tmp_path / "file" / "inner")
 
 

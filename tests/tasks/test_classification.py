@@ -86,7 +86,7 @@ def test_the_loss_is_torchs_weighted_cross_entropy_but_for_the_division() -> Non
 
 @pytest.mark.parametrize("weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}])
 def test_class_weights_of_other_names_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=r"--class-weight and the labels differ in [bc]:"):
+    with pytest.raises(UsageError, match=r"class_weight and the labels differ in [bc]:"):
         Classification(["a", "b"], weights)
 
 

@@ -19,7 +19,7 @@ from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import FinetunedModel, finetune
 from tidybert.inference import Predictor
@@ -235,9 +235,9 @@ def test_thresholds_that_are_none_are_refused(thresholds: Any) -> None:
 
 def test_an_option_chooses_it_and_others_are_refused() -> None:
     assert task_class("classify", TaskOptions(multi_label=True)) is MultiLabelClassification
-    with pytest.raises(UsageError, match="--class-weight has no meaning for multi-label"):
+    with pytest.raises(UsageError, match="class_weight has no meaning for multi-label"):
         task_class("classify", TaskOptions(multi_label=True, class_weight="balanced"))
-    with pytest.raises(UsageError, match="--multi-label has no meaning for regress"):
+    with pytest.raises(UsageError, match="multi_label has no meaning for regress"):
         task_class("regress", TaskOptions(multi_label=True))
     with pytest.raises(UsageError, match="TASK is 'multi-label'"):
         task_class("multi-label")
@@ -267,7 +267,7 @@ def test_the_data_are_checked() -> None:
 
     assert report.label_counts == {"a": 5, "b": 2, "c": 1}
     assert "labels: 1.33 a text on average; 1 texts have none" in report.facts
-    told = "\n".join(report.warnings)
+    told = in_python("\n".join(report.warnings))
     assert "2 training examples repeating an earlier one, text and label (lines 2, 3)" in told
     assert "labels that no dev example has: 'b' 2 in training" in told
     assert "classes with a single training example: 'c'" in told

@@ -47,8 +47,8 @@ def test_classes_without_names_are_refused() -> None:
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
-        ("regress", {"class_weight": "balanced"}, "--class-weight has no meaning for regress"),
-        ("classify", {"max_answer_length": 3}, "--max-answer-length has no meaning for classify"),
+        ("regress", {"class_weight": "balanced"}, "class_weight has no meaning for regress"),
+        ("classify", {"max_answer_length": 3}, "max_answer_length has no meaning for classify"),
     ],
 )
 def test_an_option_of_another_task_is_refused(
@@ -61,9 +61,9 @@ def test_an_option_of_another_task_is_refused(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"class_weight": "heavy"}, "--class-weight is 'heavy'; expected balanced"),
-        ({"long": "all"}, "--long is 'all'; expected truncate or head-tail or windows"),
-        ({"doc_stride": 0}, "--doc-stride is 0; expected a number above 0"),
+        ({"class_weight": "heavy"}, "class_weight is 'heavy'; expected balanced"),
+        ({"long": "all"}, "long is 'all'; expected truncate or head-tail or windows"),
+        ({"doc_stride": 0}, "doc_stride is 0; expected a number above 0"),
     ],
 )
 def test_a_value_that_fits_no_task_is_refused(given: dict[str, Any], message: str) -> None:

@@ -46,7 +46,7 @@ def test_without_a_data_folder_the_bundled_tickets_are_taken(tmp_path: Path, mon
 def test_the_sides() -> None:
     assert sides_against(None) == ("ours",)
     assert sides_against("transformers") == SIDES
-    with pytest.raises(UsageError, match="--against jax: expected transformers"):
+    with pytest.raises(UsageError, match="against='jax': expected transformers"):
         sides_against("jax")
 
 

@@ -35,7 +35,7 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     whole.train()
     before = signal.getsignal(number)
 
-    with pytest.raises(TrainingInterrupted, match=r"after step 5 of 14.*--resume") as stopped:
+    with pytest.raises(TrainingInterrupted, match=r"after step 5 of 14.*resume") as stopped:
         make_trainer(run=tmp_path, report=signal_after(5, number)).train()
 
     assert stopped.value.exit_status == status

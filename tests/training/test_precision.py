@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, in_python
 from tidybert.training.precision import is_mixed, note_slow_bfloat16
 
 
@@ -24,7 +24,7 @@ def test_bfloat16_that_a_device_only_emulates_is_not_used(
     assert is_mixed("auto", device) is by_itself
     assert not is_mixed("float32", device)
     if not by_itself:
-        with pytest.raises(UsageError, match="--precision bfloat16 needs"):
+        with pytest.raises(UsageError, match="precision='bfloat16' needs"):
             is_mixed("bfloat16", device)
 
 
@@ -52,7 +52,7 @@ def test_a_processor_without_bfloat16_of_its_own_is_told_of(
     note_slow_bfloat16(torch.device(device), mixed, notes.append)
 
     assert bool(notes) is is_noted
-    assert all("--precision bfloat16" in each for each in notes)
+    assert all("precision='bfloat16'" in in_python(each) for each in notes)
 
 
 def test_pytorch_that_does_not_tell_what_the_processor_has_is_no_error(

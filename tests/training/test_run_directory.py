@@ -18,7 +18,7 @@ def test_a_new_directory_may_be_written_and_is_not_made(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_named(below: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("text")
-    with pytest.raises(UsageError, match=f"--out {file}{below}.*is a file; name a new directory"):
+    with pytest.raises(UsageError, match=f"out='{file}'{below}.*is a file; name a new directory"):
         check_run(Path(f"{file}{below}"), resume=False)
 
 
@@ -28,7 +28,7 @@ def test_a_relative_path_is_looked_for_here(
     monkeypatch.chdir(tmp_path)
     check_run(Path("a/run"), resume=False)
     Path("a").write_text("text")
-    with pytest.raises(UsageError, match=r"--out a/run: .*a is a file"):
+    with pytest.raises(UsageError, match=r"out='a/run': .*a is a file"):
         check_run(Path("a/run"), resume=False)
 
 

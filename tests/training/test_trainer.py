@@ -350,10 +350,10 @@ def has_weights(model: nn.Module, weights: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize(
     ("batch_size", "tokens", "advice"),
     [
-        (8, 60, "60 tokens at once; begin again with --tokens-per-batch 30: the result"),
-        (8, 12, "10 tokens at once; begin again with a smaller --max-seq-length"),
-        (2, 4096, "20 tokens at once; begin again with --tokens-per-batch 10: the result"),
-        (1, 4096, "10 tokens at once; begin again with a smaller --max-seq-length"),
+        (8, 60, "60 tokens at once; begin again with tokens_per_batch=30: the result"),
+        (8, 12, "10 tokens at once; begin again with a smaller max_seq_length"),
+        (2, 4096, "20 tokens at once; begin again with tokens_per_batch=10: the result"),
+        (1, 4096, "10 tokens at once; begin again with a smaller max_seq_length"),
     ],
 )
 def test_too_little_memory_says_what_to_try(
@@ -463,7 +463,7 @@ def test_frozen_parts_stay_bit_for_bit_and_run_without_dropout(
 
 
 def test_more_layers_than_there_are_cannot_be_frozen(make_trainer: Callable[..., Trainer]) -> None:
-    with pytest.raises(UsageError, match="--freeze-layers is 3, but the model has 2 layers"):
+    with pytest.raises(UsageError, match="freeze_layers is 3, but the model has 2 layers"):
         make_trainer(freeze_layers=3)
 
 
@@ -539,5 +539,5 @@ def test_a_cpu_is_mixed_only_where_it_is_asked(precision: str, device: str, expe
 
 def test_half_precision_that_cannot_be_had_is_refused() -> None:
     assert not is_mixed("auto", torch.device("mps"))
-    with pytest.raises(UsageError, match="--precision bfloat16 needs a CPU or a CUDA device"):
+    with pytest.raises(UsageError, match="precision='bfloat16' needs a CPU or a CUDA device"):
         is_mixed("bfloat16", torch.device("mps"))

@@ -74,7 +74,7 @@ def test_a_value_that_cannot_be_is_named_by_its_flag(name: str, value: Any) -> N
 def test_a_seed_has_64_bits(kind: type) -> None:
     assert kind(seed=2**64 - 1).seed == 2**64 - 1
     for seed in (-1, 2**64):
-        with pytest.raises(UsageError, match=f"^--seed is {seed}; expected a whole number from 0"):
+        with pytest.raises(UsageError, match=f"^seed is {seed}; expected a whole number from 0"):
             kind(seed=seed)
 
 

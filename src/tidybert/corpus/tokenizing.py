@@ -70,7 +70,7 @@ def tokenize_in_order(
     except BrokenProcessPool as error:
         raise DataError(
             "a process that tokenised was killed, perhaps for want of memory; run the same command "
-            "again, and it goes on where it was, with fewer --workers if need be"
+            "again, and it goes on where it was, with fewer worker processes if need be"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, first_features
-from tidybert.errors import LINE, DataError, param
+from tidybert.errors import LINE, DataError, in_python, param
 from tidybert.files.text_examples import TextExample, count_of, finite_number, label_order
 
 Kind = Literal["classify", "multi-label", "regress"]
@@ -76,8 +76,9 @@ class DataReport:
             raise DataError("\n".join(["these data cannot be trained on:", *self.errors]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON can hold it."""
-        return asdict(self)
+        """The report as JSON can hold it, its messages in Python's words."""
+        told = ("facts", "errors", "warnings")
+        return asdict(self) | {name: [*map(in_python, getattr(self, name))] for name in told}
 
 
 def check_examples(

@@ -73,7 +73,7 @@ class ReadOptions:
             value = getattr(self, flag)
             if isinstance(value, int) and value < 0:
                 raise UsageError(
-                    f"{flag_name(flag)} {value}: columns are numbered from 0, left to right"
+                    f"{param(flag, value)}: columns are numbered from 0, left to right"
                 )
         if self.delimiter is not None:
             self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
@@ -111,10 +111,11 @@ class ReadOptions:
             value = getattr(self, field.name)
             if value == field.default:
                 continue
+            flag = field.name.replace("_", "-")
             if isinstance(value, bool):
-                words.append(flag_name(field.name if value else f"no_{field.name}"))
+                words.append(f"--{flag}" if value else f"--no-{flag}")
             else:
-                words += [flag_name(field.name), "tab" if value == "\t" else str(value)]
+                words += [f"--{flag}", "tab" if value == "\t" else str(value)]
         return words
 
     @staticmethod
@@ -129,11 +130,6 @@ class ReadOptions:
                 f"{param('delimiter')} {delimiter!r}: give one character other than a quote, or "
                 f"one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
             )
-
-
-def flag_name(field: str) -> str:
-    """The flag of a field: text_pair is --text-pair."""
-    return "--" + field.replace("_", "-")
 
 
 PUBLISHED_LAYOUTS: Final = {

@@ -196,9 +196,10 @@ def _delimited_columns(
         other = next((c for c in "\t;|," if c != separator and c in first_row[0]), None)
         if width > 1 or other is None:
             raise
-        name = "tab" if other == "\t" else f"'{other}'"
+        name = "tab" if other == "\t" else other
+        shown = name if name == "tab" else repr(name)
         raise DataError(
-            f"{error.message}. Is {name} the delimiter? Then give {param('delimiter', name)}"
+            f"{error.message}. Is {shown} the delimiter? Then give {param('delimiter', name)}"
         ) from None
     _note_columns(report, options, columns, names)
     if not report.header and options.header is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.errors import in_shell
 from tidybert.metrics.bootstrap import bootstrap
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.training_history import read_training_history
@@ -41,7 +42,7 @@ def evaluation_of(
         metrics=metrics,
         judgements=task.judgements(*given),
         max_seq_length=max_seq_length,
-        truncation=task.truncation,
+        truncation=in_shell(task.truncation),
         meanings=task.meanings,
         metric=task.metric,
         label_names=task.label_names if "confusion_matrix" in metrics else None,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,20 @@ class TaskOptions:
         for name in ("doc_stride", "max_query_length", "max_answer_length", "n_best_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"{_flag(name)} is {value}; expected a number above 0")
+                raise UsageError(f"{param(name)} is {value}; expected a number above 0")
         for name, allowed in (
             ("class_weight", ("balanced",)),
             ("long", ("truncate", "head-tail", "windows")),
         ):
             value = getattr(self, name)
             if value is not None and value not in allowed:
-                raise UsageError(f"{_flag(name)} is {value!r}; expected {' or '.join(allowed)}")
+                raise UsageError(f"{param(name)} is {value!r}; expected {' or '.join(allowed)}")
 
     def refuse_others(self, task: str, takes: frozenset[str]) -> None:
         """Raise UsageError where an option is given that the task does not take."""
         for each in fields(self):
             if getattr(self, each.name) is not None and each.name not in takes:
-                known = ", ".join(sorted(map(_flag, takes))) or "none of these options"
+                known = ", ".join(sorted(map(param, takes))) or "none of these options"
                 raise UsageError(
-                    f"{_flag(each.name)} has no meaning for {task}, which takes {known}"
+                    f"{param(each.name)} has no meaning for {task}, which takes {known}"
                 )
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

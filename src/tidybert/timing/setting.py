@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidybert.catalog import model_directory
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
 
 SIDES: Final = ("ours", "transformers")
@@ -40,11 +40,11 @@ def sides_against(against: str | None) -> tuple[str, ...]:
     if against is None:
         return SIDES[:1]
     if against != "transformers":
-        raise UsageError(f"--against {against}: expected transformers, or nothing")
+        raise UsageError(f"{param('against', against)}: expected transformers, or nothing")
     for package in ("transformers", "accelerate"):
         if importlib.util.find_spec(package) is None:
             raise UsageError(
-                f"--against transformers needs {package}, which is not installed: "
+                f"{param('against', against)} needs {package}, which is not installed: "
                 "pip install 'tidybert[bench]'"
             )
     return SIDES

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
@@ -56,7 +56,7 @@ def bench_tokenization(
     whose ids are not the same on both sides.
     """
     if against not in (None, "transformers"):
-        raise UsageError(f"--against {against}: expected transformers, or nothing")
+        raise UsageError(f"{param('against', against)}: expected transformers, or nothing")
     tokenizer = BertTokenizer.from_pretrained(model)
     reference = _reference(tokenizer) if against else None
     seconds: dict[str, list[float]] = {name: [] for name in (*STATES, "reference")}

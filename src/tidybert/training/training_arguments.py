@@ -8,7 +8,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, param
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ def check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Raise UsageError where --seed is none that PyTorch's generators take."""
+    """Raise UsageError where a seed is none that PyTorch's generators take."""
     if not 0 <= seed < 2**64:
         raise bad_value("seed", seed, "a whole number from 0 to 2**64 - 1")
 
 
 def bad_value(name: str, value: object, expected: str) -> UsageError:
     """The error of a flag's value that cannot be used."""
-    return UsageError(f"--{name.replace('_', '-')} is {value}; expected {expected}")
+    return UsageError(f"{param(name)} is {value}; expected {expected}")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.formats import Problem
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport
@@ -69,7 +69,7 @@ def test_swag(write: Any, name: str) -> None:
     assert first.continued()[3] == "She runs, far."
     assert (second.label, second.row) == (3, 3)
     assert (report.format, report.header) == ("swag", True)
-    assert report.notes == ["read as --format swag, judged by the first line"]
+    assert [*map(in_python, report.notes)] == ["read as format='swag', judged by the first line"]
 
 
 def test_swag_without_answers_and_with_another_number_of_endings(write: Any) -> None:
@@ -239,14 +239,14 @@ def test_an_empty_file(write: Any, content: str) -> None:
 
 def test_a_file_that_is_none_of_these(write: Any, tmp_path: Path) -> None:
     path = write("a.txt", "plain words\n")
-    assert "give --format, one of swag, codah, jsonl" in failure(path)
+    assert "give format, one of swag, codah, jsonl" in failure(path)
     assert "no such file" in failure(tmp_path / "absent.csv")
-    assert "--format csv: choices are read from swag" in failure(path, format="csv")
+    assert "format='csv': choices are read from swag" in failure(path, format="csv")
     swag = write("a.csv", SWAG)
-    assert "--text has no meaning for --format swag" in failure(swag, text="sent1")
-    assert "--header has no meaning for --format swag" in failure(swag, header=True)
+    assert "text has no meaning for format='swag'" in failure(swag, text="sent1")
+    assert "header has no meaning for format='swag'" in failure(swag, header=True)
     lines = write("a.jsonl", json_lines({"context": "c", "choices": ["a", "b"], "label": 0}))
-    assert "--quoting has no meaning for --format jsonl" in failure(lines, quoting=True)
+    assert "quoting has no meaning for format='jsonl'" in failure(lines, quoting=True)
 
 
 def test_the_delimiter_and_the_quotes_can_be_others(write: Any) -> None:

@@ -16,7 +16,7 @@ from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
-from tidybert.errors import DataError
+from tidybert.errors import DataError, in_python
 from tidybert.finetuning import FinetunedModel, finetune
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
@@ -262,7 +262,7 @@ def test_the_data_are_checked() -> None:
         "choices: 2 to 3 an example",
         "a guess is right in 37.5% of the dev examples",
     ]
-    told = "\n".join(report.warnings)
+    told = in_python("\n".join(report.warnings))
     assert "1 training example with equal choices (line 4)" in told
     assert "1 training example with an empty text (line 5)" in told
     assert "1 training example repeating an earlier one, choices and answer (line 2)" in told

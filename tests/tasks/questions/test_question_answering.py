@@ -379,7 +379,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 
 
 def test_a_threshold_without_questions_that_need_one_is_refused() -> None:
-    with pytest.raises(UsageError, match="--null-score-diff-threshold has no meaning where every"):
+    with pytest.raises(UsageError, match="null_score_diff_threshold has no meaning where every"):
         QuestionAnswering.from_examples(
             toy_questions(3, 0), TaskOptions(null_score_diff_threshold=0.0)
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tidybert.errors import in_python
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import question_features
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -49,7 +50,7 @@ def test_plain_questions_are_told_with_their_windows() -> None:
     [
         (
             [example("x", "a b", "a", "a b c"), example("y", "a b", "a")],
-            "1 train question longer than --max-query-length 2 tokens, whose end is cut (id x)",
+            "1 train question longer than max_query_length 2 tokens, whose end is cut (id x)",
         ),
         ([example("x", "a b", "a", " ")], "1 train question without a word (id x)"),
         (
@@ -58,18 +59,18 @@ def test_plain_questions_are_told_with_their_windows() -> None:
         ),
         (
             [example("x", "a b c d e", "a b c d")],
-            "training answers longer than --max-answer-length 3 tokens, which no prediction is: 1 ",
+            "training answers longer than max_answer_length=3 tokens, which no prediction is: 1 ",
         ),
         (
             [example("x", "aaaaaaaaaaaa b", "aaaaaaaaaaaa")],
-            "training answers whole in no window, learned as if there was none (give more --max-",
+            "training answers whole in no window, learned as if there was none (give more max_",
         ),
     ],
 )
 def test_warnings(train: list[QuestionExample], warning: str) -> None:
     report = check(train)
 
-    assert warning in [told[: len(warning)] for told in report.warnings]
+    assert warning in [told[: len(warning)] for told in map(in_python, report.warnings)]
     assert report.errors == []
 
 
@@ -91,7 +92,9 @@ def test_questions_without_an_answer() -> None:
     assert "questions without an answer: 1 of 2 to train, 1 of 2 to evaluate" in report.facts
     assert check(every).facts[1:] == []
     (warning,) = check(some, every).warnings
-    assert warning.startswith("every dev question has an answer, so --null-score-diff-threshold")
+    assert in_python(warning).startswith(
+        "every dev question has an answer, so null_score_diff_threshold"
+    )
     (warning,) = check(every, some).warnings
     assert warning.startswith("no training question is without an answer, so every dev question")
     assert check([example("x", "a")]).errors == [

@@ -179,9 +179,9 @@ def test_answers_must_be_known_to_be_learned() -> None:
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        ({"max_seq_length": 7}, "--max-seq-length 7 leaves no room .* give at least 8, or a lower"),
-        ({"doc_stride": 6}, "--doc-stride 6: .* room for 5 tokens; give 1 to 5"),
-        ({"doc_stride": 0}, "--doc-stride 0"),
+        ({"max_seq_length": 7}, "max_seq_length=7 leaves no room .* give at least 8, or a lower"),
+        ({"doc_stride": 6}, "doc_stride=6: .* room for 5 tokens; give 1 to 5"),
+        ({"doc_stride": 0}, "doc_stride=0"),
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(lengths: dict[str, int], message: str) -> None:

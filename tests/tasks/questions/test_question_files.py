@@ -280,7 +280,7 @@ def test_what_is_no_squad_file(write: Any, content: Any, message: str) -> None:
         ("\n\n", "a.jsonl: it holds no example"),
         ("{}\n{oops\n", "a.jsonl:2: not JSON"),
         ("5\n", "a.jsonl:1: the number 5 where an object is expected"),
-        ([squad(question())], "a.jsonl:1: a whole SQuAD file stands on this line; give --format"),
+        ([squad(question())], "a.jsonl:1: a whole SQuAD file stands on this line; give format"),
         (b'{"question": "\xe9"}\n', "a.jsonl:1: byte 0xe9 at column 15 is not utf-8"),
     ],
 )
@@ -303,7 +303,7 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     told = failure(path)
     assert told.startswith(f"{path}: 10 rows cannot be read:\n")
     assert "  and 5 more\n" in told
-    assert "--skip-bad-rows" in told
+    assert "skip_bad_rows" in told
     report = ReadReport()
     examples = list(read_questions(path, need_label=True, skip_bad_rows=True, report=report))
     assert [one.id for one in examples] == [str(n) for n in range(0, 20, 2)]
@@ -314,11 +314,11 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("a.txt", {}, "the suffix '.txt' is none of a file of questions; give --format json"),
+        ("a.txt", {}, "the suffix '.txt' is none of a file of questions; give format='json'"),
         ("a.csv", {}, "the suffix '.csv' is none of a file of questions"),
-        ("a.json", {"format": "csv"}, "--format csv: questions are read from json"),
-        ("a.json", {"text": "q"}, "--text has no meaning for --format json"),
-        ("a.json", {"label_separator": ";"}, "--label-separator has no meaning for --format json"),
+        ("a.json", {"format": "csv"}, "format='csv': questions are read from json"),
+        ("a.json", {"text": "q"}, "text has no meaning for format='json'"),
+        ("a.json", {"label_separator": ";"}, "label_separator has no meaning for format='json'"),
         ("none.json", {}, "none.json: cannot be read: no such file"),
         ("", {}, "it is a folder; name a file in it"),
     ],

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tidybert.data.checks import DataReport
+from tidybert.errors import in_python
 from tidybert.tasks.tags.tag_checks import check_tagged
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
@@ -67,7 +68,8 @@ def test_what_stops_training() -> None:
     unknown = check(TRAIN, sentences("a/B-z b/B-w", "b/B-z")).errors
     assert len(unknown) == 1
     assert "the entity 'w' stands in dev and in no training example, nor do 1 more" in unknown[0]
-    assert check(TRAIN, sentences("")).errors == ["1 dev example without a word (line 1)"]
+    (error,) = check(TRAIN, sentences("")).errors
+    assert in_python(error) == "1 dev example without a word (line 1)"
 
 
 def test_what_is_only_said() -> None:
@@ -75,7 +77,9 @@ def test_what_is_only_said() -> None:
     report = check(train, sentences("b/O", "c/B-y d/O", "d/B-x a/B-x"))
 
     assert report.errors == []
-    told = [warning.split(";")[0].split(" that stand")[0] for warning in report.warnings]
+    told = [
+        warning.split(";")[0].split(" that stand")[0] for warning in map(in_python, report.warnings)
+    ]
     assert told == [
         "there is a single training example of 'z'",
         "1 training example with the words of a later one and other tags (line 1)",
@@ -93,9 +97,9 @@ def test_windows_and_silent_words_are_told() -> None:
     train = sentences("a/O b/B-x c/O d/O a/O b/O c/O", "\u200b/O a/B-x")
     report = check(train, sentences("a/B-x"), max_seq_length=6)
 
-    assert report.facts == [
+    assert [*map(in_python, report.facts)] == [
         "9 words to train",
-        "train: 1 example longer than --max-seq-length 6 and read in windows, 3 of them",
+        "train: 1 example longer than max_seq_length 6 and read in windows, 3 of them",
         "train: 1 word of characters that the tokenizer drops; the model sees [UNK] for each",
     ]
     assert report.num_truncated == {"train": 0, "dev": 0}

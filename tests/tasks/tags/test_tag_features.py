@@ -74,9 +74,9 @@ def test_a_window_without_a_word_of_its_own_is_left_out() -> None:
 
 
 def test_a_window_needs_room() -> None:
-    with pytest.raises(UsageError, match="--max-seq-length leaves no room"):
+    with pytest.raises(UsageError, match="max_seq_length leaves no room"):
         tagged_features(examples_of("a"), TOKENIZER, 2, None)
-    with pytest.raises(UsageError, match=r"--doc-stride 5: .* room for 4 tokens"):
+    with pytest.raises(UsageError, match=r"doc_stride=5: .* room for 4 tokens"):
         tagged_features(examples_of("a"), TOKENIZER, 6, 5)
 
 

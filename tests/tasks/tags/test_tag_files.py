@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import ReadReport
 from tidybert.metrics.entity_scores import entities
@@ -32,7 +32,7 @@ SENTENCES = [
 NO_TAG = "is none of entities, which other tags are: O, or B- or I- and a type, is expected"
 NO_BYTE = (
     "byte 0xff at column 3 is not utf-8; save the file as UTF-8, or give its encoding, as in "
-    "--encoding latin-1"
+    "encoding='latin-1'"
 )
 
 
@@ -89,7 +89,7 @@ def test_columns_by_suffix(write: Any, name: str) -> None:
     assert report.format == "conll"
     assert report.num_examples == 2
     assert report.notes == ["1 line of -DOCSTART- passed over", "tags of entities in IOB2"]
-    assert "read as conll, --text 0, --label 2" in report.lines()[0]
+    assert "read as conll, text 0, label 2" in in_python(report.lines()[0])
 
 
 def test_columns_by_number_tabs_and_windows_line_ends(write: Any) -> None:
@@ -182,7 +182,7 @@ def test_bad_sentences_are_told_by_their_lines(write: Any) -> None:
         f"  {path}:5: the tag 'PER' of the word 'd' {NO_TAG}",
         f"  {path}:9: {NO_BYTE}",
         f"  {path}:14: the tag 'x' of the word 'j' {NO_TAG}",
-        "Mend the file, or leave bad rows out with --skip-bad-rows",
+        "Mend the file, or leave bad rows out with skip_bad_rows",
     ]
     report = ReadReport()
     assert plain(read(path, skip_bad_rows=True, report=report)) == [(("e",), ("B-x",), 7)]
@@ -202,14 +202,14 @@ def test_another_encoding(write: Any) -> None:
         ("a.conll", "", {}, "it holds no example; is it the right file?"),
         ("a.conll", "-DOCSTART- O\n\n\n", {}, "it holds no example"),
         ("a.conll", "word\n", {}, ":1: one column where a word and its tag are expected"),
-        ("a.conll", "a b O\n", {"label": 3}, "--label 3: line 1 has 3 columns, and the first is 0"),
-        ("a.conll", "a b O\n", {"label": "tag"}, "--label tag: CoNLL columns have no names"),
-        ("a.conll", "a b O\n", {"text": 2}, "--text and --label must name different columns"),
-        ("a.conll", "a O\n", {"delimiter": "tab"}, "--delimiter has no meaning for --format conll"),
-        ("a.conll", "a O\n", {"text_pair": 1}, "--text-pair has no meaning for --format conll"),
+        ("a.conll", "a b O\n", {"label": 3}, "label 3: line 1 has 3 columns, and the first is 0"),
+        ("a.conll", "a b O\n", {"label": "tag"}, "label tag: CoNLL columns have no names"),
+        ("a.conll", "a b O\n", {"text": 2}, "text and label must name different columns"),
+        ("a.conll", "a O\n", {"delimiter": "tab"}, "delimiter has no meaning for format='conll'"),
+        ("a.conll", "a O\n", {"text_pair": 1}, "text_pair has no meaning for format='conll'"),
         ("a.csv", "a,O\n", {}, "the suffix '.csv' does not tell how sentences are tagged"),
-        ("a.csv", "a,O\n", {"format": "csv"}, "--format csv: tagged sentences are read from conll"),
-        ("a.txt", "a\n", {"format": "text"}, "plain text has no tags; give --format conll"),
+        ("a.csv", "a,O\n", {"format": "csv"}, "format='csv': tagged sentences are read from conll"),
+        ("a.txt", "a\n", {"format": "text"}, "plain text has no tags; give format='conll'"),
     ],
 )
 def test_what_cannot_be_read(
@@ -357,7 +357,7 @@ def test_objects_without_a_known_key_say_which_to_give(write: Any) -> None:
     assert read(path, text="content")[0].tags == ("O",)
     path = write("a.jsonl", [{"text": "a", "tags": ["O"]}])
     assert "cannot tell which key holds the tags or the entities" in failure(path)
-    assert "Give --label KEY" in failure(path)
+    assert "Give label KEY" in failure(path)
     assert read(path, need_label=False)[0].words == ("a",)
 
 
@@ -380,7 +380,7 @@ def test_columns_are_no_plain_text(write: Any) -> None:
     assert ":1: -DOCSTART- stands in CoNLL files" in failure(path, need_label=False)
     assert len(read(path, need_label=False, format="conll")) == 2
     lines = write("b.conll", "A sentence of five words\nand one of four\n")
-    assert "for a raw text a line give --format text" in failure(lines, need_label=False)
+    assert "for a raw text a line give format='text'" in failure(lines, need_label=False)
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,9 @@ def test_time_and_memory_are_bounded_by_leaving_out_the_rarest(
 @pytest.mark.parametrize(
     ("size", "coverage", "message"),
     [
-        (999, 1.0, "--size 999: expected at least 1,000: the first 104 places"),
-        (1000, 0.0, "--character-coverage 0: expected a share above 0"),
-        (1000, 1.01, "--character-coverage 1.01"),
+        (999, 1.0, "size=999: expected at least 1,000: the first 104 places"),
+        (1000, 0.0, "character_coverage 0: expected a share above 0"),
+        (1000, 1.01, "character_coverage 1.01"),
     ],
 )
 def test_sizes_and_coverages_that_are_none(size: int, coverage: float, message: str) -> None:
