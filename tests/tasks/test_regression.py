@@ -21,7 +21,7 @@ class FixedValues(nn.Module):
         super().__init__()
         self.values = values
 
-    def forward(self, _rows: Any) -> Tensor:
+    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
         return self.values[:, None]
 
 

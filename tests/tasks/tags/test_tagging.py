@@ -214,7 +214,7 @@ class FixedLogits(nn.Module):
         super().__init__()
         self.logits = logits
 
-    def forward(self, _rows: Any, output_rows: Tensor) -> Tensor:
+    def forward(self, _rows: Any, output_rows: Tensor, lower_states: Any) -> Tensor:
         return self.logits[output_rows]
 
 
