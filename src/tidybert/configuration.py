@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tidybert.errors import ConfigError
 
@@ -49,6 +49,9 @@ class BertConfig:
         ConfigError: a value has the wrong type, is out of its range, or does not fit another;
             the message names the key.
     """
+
+    #: The key of config.json that names the encoder; modeling/architectures.py has its class.
+    model_type: ClassVar[str] = "bert"
 
     vocab_size: int = 30522
     hidden_size: int = 768

@@ -176,7 +176,7 @@ class Embedder:
         first, highest = rows.first_rows, max(self.layers)
         hidden = self.encoder.embeddings(rows)
         found = {0: hidden[first] if only_first else hidden}
-        for number, layer in enumerate(self.encoder.encoder.layers[:highest], start=1):
+        for number, layer in enumerate(self.encoder.layers[:highest], start=1):
             # The highest layer may leave out the rows that nobody reads, the others feed it.
             at_first = only_first and number == highest
             hidden = layer(hidden, rows, output_rows=first if at_first else None)

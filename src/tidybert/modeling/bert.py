@@ -114,11 +114,21 @@ class BertModel(nn.Module):
             None if attentions is None else tuple(attentions),
         )
 
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The L layers, each (T, H) to (T, H)."""
+        return self.encoder.layers
+
+    @property
+    def word_embeddings(self) -> nn.Embedding:
+        """The table (V, H) of the vocabulary's vectors."""
+        return self.embeddings.word_embeddings
+
     def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
         """(T, H): what the embeddings and the lowest layers make of the rows."""
         self._check(rows)
         hidden: Tensor = self.embeddings(rows)
-        for layer in self.encoder.layers[:num_layers]:
+        for layer in self.layers[:num_layers]:
             hidden = layer(hidden, rows)
         return hidden
 

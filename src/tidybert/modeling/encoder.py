@@ -43,7 +43,7 @@ class BertAttention(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width = config.hidden_size
-        self.query_key_value = Linear(width, 3 * width)
+        self.query_key_value = Linear(width, 3 * width, fused_blocks=3)
         self.output = Linear(width, width)
         self.num_heads = config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.bert import BertModel, initialize
+from tidybert.modeling.architectures import build_encoder
+from tidybert.modeling.bert import initialize
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.linear import Linear, linear
@@ -27,7 +28,7 @@ class BertForSequenceClassification(nn.Module):
         super().__init__()
         self.config = config
         self.num_labels = num_labels
-        self.bert = BertModel(config)
+        self.bert = build_encoder(config)
         self.classifier = Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
@@ -54,7 +55,7 @@ class BertForMultipleChoice(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.bert = BertModel(config)
+        self.bert = build_encoder(config)
         self.classifier = Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
 
@@ -91,7 +92,7 @@ class BertForTokenClassification(nn.Module):
         super().__init__()
         self.config = config
         self.num_labels = num_labels
-        self.bert = BertModel(config, add_pooler=False)
+        self.bert = build_encoder(config, add_pooler=False)
         self.classifier = Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
@@ -119,7 +120,7 @@ class BertForQuestionAnswering(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.bert = BertModel(config, add_pooler=False)
+        self.bert = build_encoder(config, add_pooler=False)
         self.qa_outputs = Linear(config.hidden_size, 2)
         initialize(self.qa_outputs, config.initializer_range)
 
@@ -173,7 +174,7 @@ class BertForMaskedLM(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.bert = BertModel(config, add_pooler=False)
+        self.bert = build_encoder(config, add_pooler=False)
         self.mlm = BertMLMHead(config)
 
     def forward(
@@ -191,7 +192,7 @@ class BertForMaskedLM(nn.Module):
         """
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
-        embeddings = self.bert.embeddings.word_embeddings.weight
+        embeddings = self.bert.word_embeddings.weight
         if masked_lm_labels is not None:
             return self.mlm.loss(hidden, embeddings, masked_lm_labels)
         return _as_given(self.mlm(hidden, embeddings), input_ids, cells)
@@ -203,7 +204,7 @@ class BertForNextSentencePrediction(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.bert = BertModel(config)
+        self.bert = build_encoder(config)
         self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
 
@@ -237,7 +238,7 @@ class BertForPreTraining(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.bert = BertModel(config)
+        self.bert = build_encoder(config)
         self.mlm = BertMLMHead(config)
         self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
@@ -265,7 +266,7 @@ class BertForPreTraining(nn.Module):
             wanted = torch.cat((first, masked_lm_positions))
             hidden = self.bert(rows, output_rows=wanted).last_hidden_state
             first_hidden, masked_hidden = hidden[: len(first)], hidden[len(first) :]
-        embeddings = self.bert.embeddings.word_embeddings.weight
+        embeddings = self.bert.word_embeddings.weight
         pairs = self.nsp(self.bert.pooler(first_hidden))
         if masked_lm_labels is not None:
             loss = self.mlm.loss(masked_hidden, embeddings, masked_lm_labels)

@@ -45,7 +45,7 @@ def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int)
     # Half of the variance of a normalized row is position, half of that each sine's and cosine's;
     # scores are divided by the root of the head's width.
     gain = math.sqrt(2 * _SCORE / math.sqrt(head_width))
-    for layer in model.encoder.layers:
+    for layer in model.layers:
         assert isinstance(layer, BertLayer)
         weight = layer.attention.query_key_value.weight
         for head, offset in zip(range(num_heads), OFFSETS, strict=False):

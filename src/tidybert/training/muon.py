@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from tidybert.modeling.kernels.linear import Linear
 from tidybert.training.sharding import placed_like, whole
 
 # Of the quintic whose iteration brings singular values near 1 in five rounds.
@@ -92,9 +93,11 @@ class MuonAdamW(torch.optim.Optimizer):
 def muon_matrices(encoder: nn.Module) -> list[tuple[list[Tensor], int]]:
     """The encoder's weight matrices that are trained, by the number of blocks in each."""
     found: dict[int, list[Tensor]] = {}
-    for name, parameter in encoder.named_parameters():
-        if parameter.requires_grad and parameter.dim() == 2:
-            found.setdefault(3 if "query_key_value" in name else 1, []).append(parameter)
+    for module in encoder.modules():
+        num_blocks = module.fused_blocks if isinstance(module, Linear) else 1
+        for parameter in module.parameters(recurse=False):
+            if parameter.requires_grad and parameter.dim() == 2:
+                found.setdefault(num_blocks, []).append(parameter)
     return [(matrices, num_blocks) for num_blocks, matrices in found.items()]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from tidybert.modeling.encoder import BertLayer
+from tidybert.modeling.architectures import encoder_of
 
 
 def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
@@ -32,9 +32,8 @@ def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,
     )
-    for part in model.modules():
-        if isinstance(part, BertLayer):
-            fully_shard(part, mesh=mesh, mp_policy=policy)
+    for layer in encoder_of(model).layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     return model
 

@@ -27,8 +27,7 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
-from tidybert.modeling.bert import BertModel
-from tidybert.modeling.embeddings import BertEmbeddings
+from tidybert.modeling.architectures import encoder_of
 from tidybert.training.frozen_states import FrozenStates
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
@@ -411,8 +410,8 @@ def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
     """Turn off gradients of the parts that stay as they are; they run without dropout, too."""
     if not arguments.freeze_layers and not arguments.freeze_embeddings:
         return []
-    encoder = next(module for module in model.modules() if isinstance(module, BertModel))
-    layers = encoder.encoder.layers
+    encoder = encoder_of(model)
+    layers = encoder.layers
     if arguments.freeze_layers > len(layers):
         raise UsageError(
             f"{param('freeze_layers')} is {arguments.freeze_layers}, but the model has "
@@ -433,7 +432,7 @@ def _frozen_states(
     """What the frozen layers make of the data, where it can be kept."""
     if not arguments.freeze_layers:
         return None
-    encoder = next(module for module in model.modules() if isinstance(module, BertModel))
+    encoder = encoder_of(model)
     if not FrozenStates.fit(encoder, features):
         return None
     try:
@@ -449,7 +448,7 @@ def _frozen_states(
 
 def _used_vocabulary(model: nn.Module, features: Sequence[Features]) -> UsedVocabulary | None:
     """The rows in use where the word embeddings are trained and serve the input alone."""
-    embedding = next(each for each in model.modules() if isinstance(each, BertEmbeddings))
-    if not embedding.word_embeddings.weight.requires_grad:
+    embedding = encoder_of(model).word_embeddings
+    if not embedding.weight.requires_grad:
         return None
-    return UsedVocabulary(embedding.word_embeddings, features)
+    return UsedVocabulary(embedding, features)

@@ -48,12 +48,19 @@ _PRODUCT: Any = (
 
 
 class Linear(nn.Linear):
-    """nn.Linear by ``linear``."""
+    """nn.Linear by ``linear``; ``fused_blocks`` matrices lie in its weight, one above the other."""
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, keep_bfloat16: bool = False
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        keep_bfloat16: bool = False,
+        fused_blocks: int = 1,
     ) -> None:
         super().__init__(in_features, out_features, bias)
+        self.fused_blocks = fused_blocks
         self.keep_bfloat16 = keep_bfloat16
 
     def forward(self, input: Tensor) -> Tensor:
