@@ -94,10 +94,10 @@ def tagged_by_transformers(
     import torch
     import transformers
 
-    from tidybert.catalog import model_directory
+    from tidybert.catalog import find_model
 
     transformers.utils.logging.set_verbosity_error()
-    directory = model_directory(work.model)
+    directory = find_model(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     names = list(task.label_names)
 

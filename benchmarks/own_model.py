@@ -69,19 +69,18 @@ def random_like(model: str, seed: int, directory: Path) -> None:
     """Write a MODEL with the shape and the vocabulary of another, and random weights."""
     import torch
 
-    from tidybert.catalog import model_directory
-    from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
-    from tidybert.configuration import BertConfig
+    from tidybert.checkpoints.metadata import ModelMetadata
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.checkpoints.model_saving import save_model_directory
     from tidybert.modeling import BertModel
-    from tidybert.tokenization import BertTokenizer
 
-    config = BertConfig.from_file(model_directory(model) / "config.json")
+    origin = ModelDirectory.open(model)
     torch.manual_seed(seed)
     save_model_directory(
         directory,
-        model_state=BertModel(config).state_dict(),
-        config=config,
-        tokenizer=BertTokenizer.from_pretrained(model),
+        model_state=BertModel(origin.config).state_dict(),
+        config=origin.config,
+        tokenizer=origin.tokenizer,
         metadata=ModelMetadata(task="pretrain"),
         architecture=BertModel.__name__,
     )

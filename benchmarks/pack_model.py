@@ -21,10 +21,10 @@ from typing import Any
 from side_by_side import put_between
 
 from tidybert.atomic_files import atomic_directory
-from tidybert.checkpoints.metadata import read_metadata
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.packing import check_logits, pack, probe_inputs, probe_logits
-from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
+from tidybert.model_files import ARGUMENTS_FILE, METRICS_FILE
 from tidybert.reporting.pretraining_curves import write_curves
 
 
@@ -41,11 +41,11 @@ def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
 
 def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
     """Markdown rows: what the weights are, how they were made, how they do on held-out text."""
-    config = BertConfig.from_file(directory / "config.json")
-    arguments = json.loads((run / "arguments.json").read_text(encoding="utf-8"))
-    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    model = ModelDirectory(directory)
+    config, metadata = model.config, model.metadata
+    arguments = json.loads((run / ARGUMENTS_FILE).read_text(encoding="utf-8"))
+    lines = map(json.loads, (run / METRICS_FILE).read_text(encoding="utf-8").splitlines())
     last = max((line for line in lines if "num_tokens" in line), key=lambda line: line["step"])
-    metadata = read_metadata(directory)
     assert metadata is not None
     metrics = metadata.metrics
     rows = {
@@ -97,14 +97,15 @@ def compare_with_transformers(run: Path, directory: Path) -> float:
         if info[key]:
             raise SystemExit(f"transformers finds {key}: {', '.join(info[key])}")
     theirs.eval()
+    ours = ModelDirectory(run)
     words, pairs = [], []
     with torch.inference_mode():
-        for input_ids, token_type_ids in probe_inputs(run):
+        for input_ids, token_type_ids in probe_inputs(ours):
             found = theirs(torch.tensor([input_ids]), token_type_ids=torch.tensor([token_type_ids]))
             words.append(found.prediction_logits[0])
             pairs.append(found.seq_relationship_logits[0])
     return check_logits(
-        probe_logits(run), [torch.cat(words), torch.stack(pairs)], f"{directory} in transformers"
+        probe_logits(ours), [torch.cat(words), torch.stack(pairs)], f"{directory} in transformers"
     )
 
 

@@ -190,16 +190,16 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     """The work on weights without dropout, with the head that its seed gives us, in ``folder``."""
     import shutil
 
-    from tidybert.catalog import model_directory
-    from tidybert.checkpoints.metadata import METADATA_FILE
+    from tidybert.catalog import find_model
     from tidybert.finetuning import finetune
+    from tidybert.model_files import CONFIG_FILE, METADATA_FILE
     from tidybert.training.training_arguments import TrainingArguments
 
     without_dropout, start = folder / "without-dropout", folder / "start"
     # tidybert.json would tell that config.json is not the one that was saved.
     ignored = shutil.ignore_patterns(METADATA_FILE)
-    shutil.copytree(model_directory(work.model), without_dropout, ignore=ignored)
-    path = without_dropout / "config.json"
+    shutil.copytree(find_model(work.model), without_dropout, ignore=ignored)
+    path = without_dropout / CONFIG_FILE
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -126,7 +126,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     import torch
     import transformers
 
-    from tidybert.catalog import model_directory
+    from tidybert.catalog import find_model
     from tidybert.tasks.questions.question_answering import QuestionAnswering
     from tidybert.tasks.task_options import TaskOptions
     from tidybert.tokenization import BertTokenizer
@@ -138,7 +138,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     train = list(read_questions(work.train, need_label=True))
     test = list(read_questions(work.dev, need_label=True))
     task = QuestionAnswering.from_examples(train, TaskOptions())
-    directory = model_directory(work.model)
+    directory = find_model(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     transformers.set_seed(work.seed)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(directory)

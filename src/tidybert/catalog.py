@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tidybert.configuration import PUBLISHED, SIZES, suggestion
 from tidybert.errors import ModelNotFoundError, WeightsError
-
-WEIGHTS_FILE = "model.safetensors"
+from tidybert.model_files import CONFIG_FILE, WEIGHTS_FILE
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def is_size(model: str | Path) -> bool:
     return isinstance(model, str) and model in SIZES
 
 
-def model_directory(model: str | Path) -> Path:
+def find_model(model: str | Path) -> Path:
     """The directory that MODEL names: that of installed weights, or a directory as it is.
 
     The name of weights wins over a folder of the same name: write ``./minilm`` for the folder.
@@ -122,8 +121,8 @@ def model_directory(model: str | Path) -> Path:
         return path
     if path.is_file():
         raise ModelNotFoundError(
-            f"{str(model)!r} is a file; a MODEL is the directory that holds config.json and "
-            f"{WEIGHTS_FILE}"
+            f"{str(model)!r} is a file; a MODEL is the directory that holds "
+            f"{CONFIG_FILE} and {WEIGHTS_FILE}"
         )
     if str(model) in PUBLISHED:
         raise ModelNotFoundError(

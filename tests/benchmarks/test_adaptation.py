@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.checkpoints.model_directory import read_metadata
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.timing import finetuning_speed as finetuning
 from tidybert.timing.finetuning_speed import FinetuningWork
 
@@ -93,7 +93,7 @@ def test_a_model_before_and_after_reading(
         str(folder / "steps-3"),
     ]
     for steps in (2, 3):
-        metadata = read_metadata(folder / f"steps-{steps}")
+        metadata = ModelMetadata.read(folder / f"steps-{steps}")
         assert metadata is not None
         assert metadata.task == "pretrain"
     text = written.read_text()

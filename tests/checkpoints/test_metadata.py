@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidybert.checkpoints.metadata import ModelMetadata, read_metadata, verify
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import ConfigError, WeightsError
 
 FILES = {"config.json": "{}", "model.safetensors": "w", "vocab.txt": "[PAD]\n", "extra.json": "{}"}
@@ -34,11 +35,11 @@ def test_round_trip(tmp_path: Path) -> None:
             metrics={"accuracy": 0.5, "per_class": {"joy": 1.0}},
         ),
     )
-    assert read_metadata(tmp_path) == sealed
+    assert ModelMetadata.read(tmp_path) == sealed
     assert sorted(sealed.files) == sorted(FILES)
     assert len(sealed.sha256) == 64
     assert sealed.tidybert_version
-    verify(tmp_path)
+    ModelDirectory(tmp_path).verify()
 
 
 def test_the_file_has_the_keys_of_the_format(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None
             metrics={"pearson": float("nan"), "table": np.eye(2), "f1": np.float32(0.25)},
         ),
     )
-    found = read_metadata(tmp_path)
+    found = ModelMetadata.read(tmp_path)
     assert found is not None
     assert found.metrics == {"pearson": None, "table": [[1.0, 0.0], [0.0, 1.0]], "f1": 0.25}
     assert (found.max_seq_length, found.settings) == (32, {"temperature": 0.5})
@@ -71,8 +72,8 @@ def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None
 
 
 def test_a_directory_of_another_origin_has_none_and_passes(tmp_path: Path) -> None:
-    assert read_metadata(tmp_path) is None
-    verify(tmp_path)
+    assert ModelMetadata.read(tmp_path) is None
+    ModelDirectory(tmp_path).verify()
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -80,10 +81,10 @@ def test_a_swapped_file_is_named(tmp_path: Path, name: str) -> None:
     seal(tmp_path, ModelMetadata(task="classify"))
     (tmp_path / name).write_text("other")
     with pytest.raises(WeightsError, match=f"changed since the model was saved: {name};"):
-        verify(tmp_path)
+        ModelDirectory(tmp_path).verify()
     (tmp_path / name).unlink()
     with pytest.raises(WeightsError, match=f"incomplete: no {name}"):
-        verify(tmp_path)
+        ModelDirectory(tmp_path).verify()
 
 
 def test_an_edited_hash_is_noticed(tmp_path: Path) -> None:
@@ -93,13 +94,13 @@ def test_an_edited_hash_is_noticed(tmp_path: Path) -> None:
     del values["files"]["vocab.txt"]
     path.write_text(json.dumps(values))
     with pytest.raises(WeightsError, match="the file was edited"):
-        verify(tmp_path)
+        ModelDirectory(tmp_path).verify()
 
 
 def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
     seal(tmp_path, ModelMetadata(task="classify"))
     (tmp_path / "metrics.jsonl").write_text("{}")
-    verify(tmp_path)
+    ModelDirectory(tmp_path).verify()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_wrong_value_names_file_and_key(tmp_path: Path, key: str, value: Any) 
     path = tmp_path / "tidybert.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     with pytest.raises(ConfigError, match=key) as caught:
-        read_metadata(tmp_path)
+        ModelMetadata.read(tmp_path)
     assert str(path) in str(caught.value)
 
 
@@ -140,11 +141,11 @@ def test_unknown_and_missing_keys(tmp_path: Path) -> None:
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "tresholds": 1, "setings": 2}))
     with pytest.raises(ConfigError, match="unknown key 'tresholds'"):
-        read_metadata(tmp_path)
+        ModelMetadata.read(tmp_path)
     path.write_text(json.dumps({**values, "setings": 2}))
     with pytest.raises(ConfigError, match="did you mean 'settings'"):
-        read_metadata(tmp_path)
+        ModelMetadata.read(tmp_path)
     del values["task"]
     path.write_text(json.dumps(values))
     with pytest.raises(ConfigError, match="missing key 'task'"):
-        read_metadata(tmp_path)
+        ModelMetadata.read(tmp_path)

@@ -11,44 +11,33 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.conversion import from_huggingface
-from tidybert.checkpoints.model_directory import (
-    HeadDescription,
-    LoadReport,
-    ModelMetadata,
-    load_weights_into,
-    read_head,
-    read_metadata,
-    save_model_directory,
-    verify,
-)
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.checkpoints.weight_loading import LoadReport
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, WeightsError
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 Make = Callable[..., Any]
 Save = Callable[..., Path]
 Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
 
-class FakeTokenizer:
-    """Saves a vocabulary of the fixture's size."""
-
-    def __init__(self, first: str = "[PAD]") -> None:
-        self.first = first
-
-    def save(self, directory: Path) -> None:
-        words = [self.first, "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqr"]
-        (directory / "vocab.txt").write_text("\n".join(words) + "\n")
-        (directory / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+def tokenizer_of(word: str = "a") -> BertTokenizer:
+    """A vocabulary of the fixture's size."""
+    return BertTokenizer(Vocabulary([*SPECIAL_TOKENS, word, *"bcdefghijklmnopqr"]), True)
 
 
 def save_classifier(
     directory: Path,
     model: BertForSequenceClassification,
     *,
-    tokenizer: FakeTokenizer | None = None,
+    tokenizer: BertTokenizer | None = None,
     task: str = "classify",
     label_names: tuple[str, ...] | None = ("bad", "fair", "good"),
     problem_type: str | None = "single_label_classification",
@@ -57,7 +46,7 @@ def save_classifier(
         directory,
         model_state=model.state_dict(),
         config=model.config,
-        tokenizer=tokenizer or FakeTokenizer(),
+        tokenizer=tokenizer or tokenizer_of(),
         metadata=ModelMetadata(task=task, label_names=label_names, max_seq_length=16),
         architecture="BertForSequenceClassification",
         problem_type=problem_type,
@@ -75,7 +64,7 @@ ATTENTION_MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
 def test_an_encoder_takes_an_encoder(saved: Save, config: BertConfig, same_state: Same) -> None:
     directory = saved("BertModel")
     model = BertModel(config)
-    report = load_weights_into(model, directory)
+    report = ModelDirectory(directory).load_into(model)
     assert report.new == report.ignored == ()
     assert len(report.loaded) == 5 + 2 * 16 + 2
     assert report.num_parameters == config.num_parameters
@@ -85,7 +74,7 @@ def test_an_encoder_takes_an_encoder(saved: Save, config: BertConfig, same_state
 def test_a_head_model_takes_an_encoder_without_prefix(saved: Save, config: BertConfig) -> None:
     model = BertForSequenceClassification(config, num_labels=3)
     before = state(model)
-    report = load_weights_into(model, saved("BertModel"))
+    report = ModelDirectory(saved("BertModel")).load_into(model)
     assert report.new == ("classifier.weight", "classifier.bias")
     assert report.ignored == ()
     assert torch.equal(model.state_dict()["classifier.weight"], before["classifier.weight"])
@@ -95,7 +84,9 @@ def test_a_head_model_takes_an_encoder_without_prefix(saved: Save, config: BertC
 
 
 def test_an_encoder_takes_the_encoder_of_a_head_model(saved: Save, config: BertConfig) -> None:
-    report = load_weights_into(BertModel(config, add_pooler=False), saved("BertForPreTraining"))
+    report = ModelDirectory(saved("BertForPreTraining")).load_into(
+        BertModel(config, add_pooler=False)
+    )
     assert report.new == ()
     assert set(report.ignored) == {
         "bert.pooler.dense.weight",
@@ -112,7 +103,7 @@ def test_an_encoder_takes_the_encoder_of_a_head_model(saved: Save, config: BertC
 
 def test_a_pooler_that_the_file_lacks_is_new(saved: Save, config: BertConfig) -> None:
     model = BertForSequenceClassification(config, num_labels=2)
-    report = load_weights_into(model, saved("BertForMaskedLM"))
+    report = ModelDirectory(saved("BertForMaskedLM")).load_into(model)
     assert report.new == (
         "bert.pooler.dense.weight",
         "bert.pooler.dense.bias",
@@ -126,7 +117,7 @@ def test_logits_of_a_classifier_are_those_of_transformers(
 ) -> None:
     reference = make_reference("BertForSequenceClassification", num_labels=3)
     model = BertForSequenceClassification(config, num_labels=3)
-    load_weights_into(model, saved("BertForSequenceClassification", num_labels=3))
+    ModelDirectory(saved("BertForSequenceClassification", num_labels=3)).load_into(model)
     with torch.no_grad():
         ours = model.eval()(INPUT_IDS, ATTENTION_MASK)
         theirs = reference(INPUT_IDS, attention_mask=ATTENTION_MASK).logits
@@ -167,15 +158,16 @@ def test_what_was_saved_loads_with_the_same_bits(
     model = BertForSequenceClassification(config, num_labels=3)
     sealed = save_classifier(tmp_path / "runs" / "one", model)
     again = BertForSequenceClassification(config, num_labels=3)
-    report = load_weights_into(again, tmp_path / "runs" / "one")
+    report = ModelDirectory(tmp_path / "runs" / "one").load_into(again)
     assert report.new == report.ignored == ()
     assert same_state(state(again), state(model))
-    assert read_metadata(tmp_path / "runs" / "one") == sealed
+    assert ModelDirectory(tmp_path / "runs" / "one").metadata == sealed
     assert BertConfig.from_file(tmp_path / "runs" / "one" / "config.json") == config
     assert sorted(path.name for path in (tmp_path / "runs" / "one").iterdir()) == [
         "config.json",
         "model.safetensors",
         "tidybert.json",
+        "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
     ]
@@ -217,11 +209,11 @@ def test_another_head_is_an_error_or_new(saved: Save, config: BertConfig) -> Non
     with pytest.raises(
         WeightsError, match=r"classifier.weight has the shape \(3, 8\).*\(2, 8\)"
     ) as caught:
-        load_weights_into(model, directory)
+        ModelDirectory(directory).load_into(model)
     assert "new_head=True" in str(caught.value)
     # Nothing is copied before everything fits.
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    report = load_weights_into(model, directory, new_head=True)
+    report = ModelDirectory(directory).load_into(model, new_head=True)
     assert report.new == report.ignored == ("classifier.weight", "classifier.bias")
 
 
@@ -238,7 +230,7 @@ def test_another_width_is_an_error_with_both_shapes(saved: Save) -> None:
     with pytest.raises(
         WeightsError, match=r"word_embeddings.weight has the shape \(23, 8\).*\(24, 8\)"
     ):
-        load_weights_into(BertModel(wide), directory)
+        ModelDirectory(directory).load_into(BertModel(wide))
 
 
 def test_a_missing_encoder_weight_is_named(saved: Save, config: BertConfig) -> None:
@@ -247,12 +239,12 @@ def test_a_missing_encoder_weight_is_named(saved: Save, config: BertConfig) -> N
     with pytest.raises(
         WeightsError, match=r"lacks encoder\.layers\.2\..* 8 more; its own configuration has 2"
     ):
-        load_weights_into(BertModel(deeper), directory)
+        ModelDirectory(directory).load_into(BertModel(deeper))
 
 
 def test_fewer_layers_are_taken_and_the_rest_reported(saved: Save, config: BertConfig) -> None:
     shallow = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": 1})
-    report = load_weights_into(BertModel(shallow), saved("BertModel"))
+    report = ModelDirectory(saved("BertModel")).load_into(BertModel(shallow))
     assert len(report.ignored) == 16
     assert all(name.startswith("encoder.layer.1.") for name in report.ignored)
 
@@ -263,7 +255,7 @@ def test_unknown_tensors_are_reported(saved: Save, config: BertConfig) -> None:
     directory = saved("BertModel")
     tensors = load_file(directory / "model.safetensors")
     save_file({**tensors, "adapter.weight": torch.ones(1)}, directory / "model.safetensors")
-    assert load_weights_into(BertModel(config), directory).ignored == ("adapter.weight",)
+    assert ModelDirectory(directory).load_into(BertModel(config)).ignored == ("adapter.weight",)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -273,7 +265,7 @@ def test_half_precision_files_load_into_float32(
     reference = make_reference("BertModel").to(dtype)
     reference.save_pretrained(tmp_path)
     model = BertModel(config)
-    load_weights_into(model, tmp_path)
+    ModelDirectory(tmp_path).load_into(model)
     weight = model.state_dict()["pooler.dense.weight"]
     assert weight.dtype == torch.float32
     assert torch.equal(weight, reference.pooler.dense.weight.float())
@@ -283,9 +275,9 @@ def test_a_pickle_only_on_request(make_reference: Make, saved: Save, config: Ber
     directory = saved("BertModel")
     (directory / "model.safetensors").unlink()
     torch.save(make_reference("BertModel").state_dict(), directory / "pytorch_model.bin")
-    with pytest.raises(WeightsError, match="allow-pickle"):
-        load_weights_into(BertModel(config), directory)
-    assert load_weights_into(BertModel(config), directory, allow_pickle=True).new == ()
+    with pytest.raises(WeightsError, match="allow_pickle=True"):
+        ModelDirectory(directory).load_into(BertModel(config))
+    assert ModelDirectory(directory).load_into(BertModel(config), allow_pickle=True).new == ()
 
 
 def test_the_summary_is_one_line() -> None:
@@ -308,7 +300,7 @@ def test_the_summary_is_one_line() -> None:
 def test_minilm_loads_whole(minilm_directory: Path) -> None:
     config = BertConfig.from_file(minilm_directory / "config.json")
     model = BertForSequenceClassification(config, num_labels=2)
-    report = load_weights_into(model, minilm_directory)
+    report = ModelDirectory(minilm_directory).load_into(model)
     assert report.summary() == (
         f"loaded 103 tensors (22.7 M parameters) from {minilm_directory}; "
         f"new: classifier.weight, classifier.bias; ignored: none"
@@ -320,11 +312,11 @@ def test_a_swapped_vocabulary_is_refused(tmp_path: Path, config: BertConfig) -> 
     save_classifier(tmp_path, model)
     (tmp_path / "vocab.txt").write_text("[PAD]\nother\n")
     with pytest.raises(WeightsError, match=r"changed since the model was saved: vocab\.txt"):
-        load_weights_into(model, tmp_path)
+        ModelDirectory(tmp_path).load_into(model)
 
 
 @pytest.mark.parametrize("old", [False, True])
-@pytest.mark.parametrize("moves", range(6))
+@pytest.mark.parametrize("moves", range(7))
 def test_a_kill_between_any_two_files_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: BertConfig, old: bool, moves: int
 ) -> None:
@@ -332,7 +324,7 @@ def test_a_kill_between_any_two_files_is_noticed(
     first = BertForSequenceClassification(config, num_labels=3)
     second = BertForSequenceClassification(config, num_labels=3)
     if old:
-        save_classifier(tmp_path, first, tokenizer=FakeTokenizer("[OLD]"))
+        save_classifier(tmp_path, first, tokenizer=tokenizer_of("old"))
     replace, done = Path.replace, 0
 
     def fail(self: Path, target: Path) -> Path:
@@ -345,24 +337,24 @@ def test_a_kill_between_any_two_files_is_noticed(
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", fail)
-    if moves == 5:
+    if moves == 6:
         save_classifier(tmp_path, second)
     else:
         with pytest.raises(KeyboardInterrupt):
             save_classifier(tmp_path, second)
     monkeypatch.undo()
     assert not list(tmp_path.glob(".*"))
-    whole = (old and moves == 0) or moves == 5
+    whole = (old and moves == 0) or moves == 6
     loaded = BertForSequenceClassification(config, num_labels=3)
     if whole:
-        load_weights_into(loaded, tmp_path)
-        expected = second if moves == 5 else first
+        ModelDirectory(tmp_path).load_into(loaded)
+        expected = second if moves == 6 else first
         assert torch.equal(loaded.classifier.weight, expected.classifier.weight)
     elif not old and moves == 0:
         assert list(tmp_path.iterdir()) == []
     else:
         with pytest.raises(WeightsError, match=r"changed since|incomplete"):
-            verify(tmp_path)
+            ModelDirectory(tmp_path).verify()
 
 
 def test_a_full_disk_keeps_the_old_model(
@@ -377,8 +369,8 @@ def test_a_full_disk_keeps_the_old_model(
     monkeypatch.setattr("tidybert.checkpoints.tensor_files.save_file", full)
     with pytest.raises(WeightsError, match="No space left on device"):
         save_classifier(tmp_path, model, label_names=("x", "y", "z"))
-    verify(tmp_path)
-    assert read_metadata(tmp_path) == sealed
+    ModelDirectory(tmp_path).verify()
+    assert ModelDirectory(tmp_path).metadata == sealed
     assert not list(tmp_path.glob(".*"))
 
 
@@ -386,13 +378,13 @@ def test_other_files_in_the_directory_stay(tmp_path: Path, config: BertConfig) -
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     save_classifier(tmp_path, BertForSequenceClassification(config, num_labels=3))
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
-    verify(tmp_path)
+    ModelDirectory(tmp_path).verify()
 
 
 def test_the_head_of_a_foreign_model(saved: Save) -> None:
     names = {0: "low", 1: "high"}
     directory = saved("BertForTokenClassification", id2label=names)
-    assert read_head(directory) == HeadDescription(
+    assert ModelDirectory(directory).head == HeadDescription(
         ("BertForTokenClassification",), ("low", "high"), None
     )
 
@@ -413,7 +405,7 @@ def test_a_head_that_contradicts_itself(tmp_path: Path, changes: dict[str, Any],
     values = {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}, "num_labels": 2}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(values))
-    assert read_head(tmp_path) == HeadDescription((), ("a", "b"), None)
+    assert ModelDirectory(tmp_path).head == HeadDescription((), ("a", "b"), None)
     path.write_text(json.dumps({**values, **changes}))
     with pytest.raises(ConfigError, match=said):
-        read_head(tmp_path)
+        _ = ModelDirectory(tmp_path).head

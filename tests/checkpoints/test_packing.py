@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from tidybert import MaskFiller, NextSentencePredictor
+from tidybert.atomic_files import file_sha256
 from tidybert.checkpoints import packing
-from tidybert.checkpoints.model_directory import ModelMetadata, read_metadata, save_model_directory
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.checkpoints.packing import TOLERANCE, pack, probe_inputs, probe_logits
-from tidybert.checkpoints.tensor_files import file_sha256, read_tensors
+from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling import BertForMaskedLM, BertForPreTraining
@@ -76,7 +79,7 @@ def test_packed_weights_are_the_rounded_ones_in_half_the_bytes(
         "tokenizer_config.json",
         "vocab.txt",
     }
-    metadata = read_metadata(out)
+    metadata = ModelDirectory(out).metadata
     assert metadata is not None
     for name in ("task", "max_seq_length", "settings", "metrics"):
         assert getattr(metadata, name) == getattr(METADATA, name)
@@ -94,10 +97,10 @@ def test_transformers_opens_what_is_packed_with_the_same_logits(
     )
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
-    words, pairs = probe_logits(out)
+    words, pairs = probe_logits(ModelDirectory(out))
     begin = 0
     with torch.inference_mode():
-        for number, (ids, types) in enumerate(probe_inputs(out)):
+        for number, (ids, types) in enumerate(probe_inputs(ModelDirectory(out))):
             found = theirs.eval()(torch.tensor([ids]), token_type_ids=torch.tensor([types]))
             expected = words[begin : begin + len(ids)]
             torch.testing.assert_close(found.prediction_logits[0], expected, atol=1e-4, rtol=1e-4)
@@ -180,7 +183,7 @@ def test_only_a_run_of_pretraining_is_packed(
     save: Callable[..., Path], tmp_path: Path, tiny_run: Path, tiny_model: Path
 ) -> None:
     for other in (tiny_run, tiny_model):
-        with pytest.raises(WeightsError, match="no RUN of tidybert pretrain"):
+        with pytest.raises(WeightsError, match="not a RUN of tidybert pretrain"):
             pack(other, tmp_path / "packed")
     run = save()
     shutil.copy(tiny_model / "vocab.txt", run / "vocab.txt")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.checkpoints.model_directory import read_metadata, verify
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
 from tidybert.configuration import BertConfig
@@ -39,7 +39,7 @@ def test_new_rows_are_means_and_outputs_without_new_pieces_are_the_same_bit_for_
 ) -> None:
     tokenizer, replaces = extended
     out = tmp_path / "out"
-    ExtensibleModel(tiny_model).save(out, tokenizer, tokenizer.vocab_size, replaces)
+    ExtensibleModel(ModelDirectory(tiny_model)).save(out, tokenizer, replaces)
 
     old, old_tokenizer = load(tiny_model)
     new, new_tokenizer = load(out)
@@ -74,7 +74,7 @@ def test_every_head_of_a_foreign_model_stays_and_the_tied_bias_grows(
     reference(tiny_config(), "BertForPreTraining").to(dtype).save_pretrained(tmp_path / "old")
     theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "old", dtype=dtype).eval()
     out = tmp_path / "out"
-    ExtensibleModel(tmp_path / "old").save(out, tokenizer, tokenizer.vocab_size, replaces)
+    ExtensibleModel(ModelDirectory(tmp_path / "old")).save(out, tokenizer, replaces)
 
     grown, info = transformers.BertForPreTraining.from_pretrained(
         out, dtype=dtype, output_loading_info=True
@@ -101,10 +101,10 @@ def test_a_run_stays_a_run_and_its_old_scores_go(
 ) -> None:
     tokenizer, replaces = extended
     out = tmp_path / "out"
-    ExtensibleModel(tiny_run).save(out, tokenizer, tokenizer.vocab_size, replaces)
+    ExtensibleModel(ModelDirectory(tiny_run)).save(out, tokenizer, replaces)
 
-    verify(out)
-    metadata = read_metadata(out)
+    ModelDirectory(out).verify()
+    metadata = ModelDirectory(out).metadata
     assert metadata is not None
     assert (metadata.task, metadata.metrics) == ("classify", {})
     assert Predictor(out).predict(TEXTS) == Predictor(tiny_run).predict(TEXTS)
@@ -123,7 +123,7 @@ def test_rows_to_spare_are_used_before_the_matrix_grows(
     size = len(vocabulary)
     grown, places = extend_vocabulary(vocabulary, [NewPiece("fox", ("red", "dog"), 9)])
     assert places == [size]
-    ExtensibleModel(spare).save(out, BertTokenizer(grown), len(grown), {size: [5, 6]})
+    ExtensibleModel(ModelDirectory(spare)).save(out, BertTokenizer(grown), {size: [5, 6]})
 
     words = read_tensors(out)["embeddings.word_embeddings.weight"]
     assert len(words) == json.loads((out / "config.json").read_text())["vocab_size"] == size + 2
@@ -137,8 +137,8 @@ def test_weights_that_are_no_model_of_this_vocabulary(tiny_model: Path, tmp_path
     words = tensors.pop("embeddings.word_embeddings.weight")
     write_tensors(tmp_path, tensors)
     with pytest.raises(WeightsError, match=r"no embeddings\.word_embeddings\.weight"):
-        ExtensibleModel(tmp_path)
+        ExtensibleModel(ModelDirectory(tmp_path))
     write_tensors(tmp_path, tensors | {"embeddings.word_embeddings.weight": words[1:]})
     message = f"is for {len(words) - 1} tokens, config.json says {len(words)}"
     with pytest.raises(WeightsError, match=message):
-        ExtensibleModel(tmp_path)
+        ExtensibleModel(ModelDirectory(tmp_path))

@@ -209,12 +209,12 @@ def test_a_vocabulary_larger_than_the_embeddings_is_an_error(foreign: Callable[.
 def test_new_weights_are_drawn_only_where_the_file_has_none(
     foreign: Callable[..., Any], tiny_config: Callable[..., BertConfig]
 ) -> None:
-    from tidybert.inference.loading import build_with_weights
+    from tidybert.checkpoints.model_directory import ModelDirectory
 
     directory, theirs = foreign("BertForMaskedLM")
     task = Classification(["a", "b"])
     torch.manual_seed(1)
-    model, report = build_with_weights(task.build_model, tiny_config(), directory)
+    model, report = ModelDirectory(directory).build(task.build_model, config=tiny_config())
 
     assert set(report.new) == {
         f"{module}.{kind}"

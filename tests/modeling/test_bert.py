@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.conversion import to_huggingface
-from tidybert.checkpoints.model_directory import load_weights_into
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertModel, Rows
 
@@ -338,7 +338,7 @@ def test_the_embedded_weights_give_transformers_states(minilm_directory: Path) -
         minilm_directory, attn_implementation="eager"
     ).eval()
     ours = BertModel(BertConfig.from_file(minilm_directory / "config.json")).eval()
-    load_weights_into(ours, minilm_directory)
+    ModelDirectory(minilm_directory).load_into(ours)
     generator = torch.Generator().manual_seed(0)
     inputs = {
         "input_ids": torch.randint(1000, 30522, (3, 40), generator=generator),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.checkpoints.model_directory import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError

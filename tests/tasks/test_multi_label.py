@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tidybert.checkpoints.model_directory import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.checkpoints.model_directory import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry

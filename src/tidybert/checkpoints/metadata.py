@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.atomic_files import file_sha256
-from tidybert.checkpoints.tensor_files import WEIGHTS_FILE
 from tidybert.configuration import read_json_object, suggestion
 from tidybert.errors import ConfigError, WeightsError
+from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 
-METADATA_FILE = "tidybert.json"
-CONFIG_FILE = "config.json"
-VOCABULARY_FILE = "vocab.txt"
 FORMAT_VERSION = 1
 
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
@@ -79,6 +76,29 @@ class ModelMetadata:
                 f"{FORMAT_VERSION}, a newer one may read it"
             )
 
+    @classmethod
+    def read(cls, directory: str | Path) -> "ModelMetadata | None":
+        """The metadata of a model that tidybert saved; None if another program saved it.
+
+        Raises:
+            ConfigError: tidybert.json is damaged, of a newer format, or holds an unknown key.
+        """
+        path = Path(directory) / METADATA_FILE
+        if not path.exists():
+            return None
+        values = read_json_object(path)
+        known = [item.name for item in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(f"{path}: unknown key {key!r}{suggestion(key, known)}")
+        for key in ("task", "sha256", "files", "format_version"):
+            if key not in values:
+                raise ConfigError(f"{path}: missing key {key!r}")
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.message}") from None
+
     def number(self, name: str, default: float) -> float:
         """A number among the settings; ConfigError where it is not finite or not above 0."""
         value = _plain(self.settings.get(name, default))
@@ -96,68 +116,36 @@ class ModelMetadata:
             self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
         )
 
+    def verify(self, directory: str | Path) -> None:
+        """Check that the files in ``directory`` are those that were hashed on saving.
+
+        Raises:
+            WeightsError: a file is missing or has changed; the message names it.
+        """
+        directory = Path(directory)
+        missing = [name for name in self.files if not (directory / name).is_file()]
+        if missing:
+            raise WeightsError(f"{directory}: the model is incomplete: no {', '.join(missing)}")
+        found = {name: file_sha256(directory / name) for name in self.files}
+        changed = [name for name, digest in self.files.items() if found[name] != digest]
+        if changed:
+            raise WeightsError(
+                f"{directory}: changed since the model was saved: {', '.join(changed)}; its parts "
+                f"do not belong together, so restore the file or save the model again (delete "
+                f"{METADATA_FILE} to use the directory as weights of unknown origin)"
+            )
+        if _together(found) != self.sha256:
+            raise WeightsError(
+                f"{directory / METADATA_FILE}: its sha256 is not that of "
+                f"{', '.join(_BOUND_FILES)} together; the file was edited"
+            )
+
     def to_json(self) -> str:
         """The text of tidybert.json; a metric that is not finite becomes null."""
         ordered = ("format_version", "tidybert_version")
         values = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
         values = {key: values[key] for key in ordered} | values
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def read_metadata(directory: str | Path) -> ModelMetadata | None:
-    """The metadata of a model that tidybert saved; None if it is of another origin.
-
-    Raises:
-        ConfigError: tidybert.json is damaged, of a newer format, or holds an unknown key.
-    """
-    path = Path(directory) / METADATA_FILE
-    if not path.exists():
-        return None
-    values = read_json_object(path)
-    known = [item.name for item in fields(ModelMetadata)]
-    for key in values:
-        if key not in known:
-            raise ConfigError(f"{path}: unknown key {key!r}{suggestion(key, known)}")
-    for key in ("task", "sha256", "files", "format_version"):
-        if key not in values:
-            raise ConfigError(f"{path}: missing key {key!r}")
-    if isinstance(values.get("label_names"), list):
-        values["label_names"] = tuple(values["label_names"])
-    try:
-        return ModelMetadata(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def verify(directory: str | Path) -> None:
-    """Check that the files of a saved model are those that were saved together.
-
-    A directory without tidybert.json has nothing to check against and passes.
-
-    Raises:
-        WeightsError: a file is missing or is not the one that was saved; the message names it.
-        ConfigError: as ``read_metadata``.
-    """
-    directory = Path(directory)
-    metadata = read_metadata(directory)
-    if metadata is None:
-        return
-    missing = [name for name in metadata.files if not (directory / name).is_file()]
-    if missing:
-        raise WeightsError(f"{directory}: the model is incomplete: no {', '.join(missing)}")
-    found = {name: file_sha256(directory / name) for name in metadata.files}
-    changed = [name for name, digest in metadata.files.items() if found[name] != digest]
-    if changed:
-        raise WeightsError(
-            f"{directory}: changed since the model was saved: {', '.join(changed)}; its parts do "
-            f"not belong together, so restore the file or save the model again (delete "
-            f"{METADATA_FILE} to use the directory as weights of unknown origin)"
-        )
-    if _together(found) != metadata.sha256:
-        raise WeightsError(
-            f"{directory / METADATA_FILE}: its sha256 is not that of "
-            f"{', '.join(_BOUND_FILES)} together; the file was edited"
-        )
 
 
 def _together(files: Mapping[str, str]) -> str:

@@ -1,89 +1,28 @@
-"""A MODEL directory: config.json, model.safetensors, the vocabulary, and our tidybert.json.
+"""A MODEL or a RUN on disk: its configuration, tokenizer, metadata, head and weights.
 
 It is a Hugging Face BERT directory; transformers opens ours as it is, and we open theirs.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import remove_tree, sync, sync_tree
-from tidybert.checkpoints.conversion import (
-    PREFIX,
-    from_huggingface,
-    huggingface_names,
-    to_huggingface,
-)
-from tidybert.checkpoints.metadata import (
-    CONFIG_FILE,
-    METADATA_FILE,
-    VOCABULARY_FILE,
-    ModelMetadata,
-    read_metadata,
-    verify,
-)
-from tidybert.checkpoints.tensor_files import (
-    WEIGHTS_FILE,
-    check_finite,
-    read_tensors,
-    write_tensors,
-)
+from tidybert.catalog import find_model
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.checkpoints.weight_loading import LoadReport, load_weights
 from tidybert.configuration import BertConfig, read_json_object
-from tidybert.errors import ConfigError, WeightsError
+from tidybert.errors import ConfigError, VocabularyError
+from tidybert.model_files import CONFIG_FILE, VOCABULARY_FILE
+from tidybert.modeling.bert import initialize_part
+from tidybert.tokenization import BertTokenizer
 
-__all__ = [
-    "HeadDescription",
-    "LoadReport",
-    "ModelMetadata",
-    "load_weights_into",
-    "read_head",
-    "read_metadata",
-    "save_model_directory",
-    "verify",
-]
-
-# Without these there is no encoder; a head or the pooler may be new.
-_ENCODER = ("embeddings.", "encoder.")
-_POOLER = "pooler."
-_CLASSIFIERS = ("BertForSequenceClassification", "BertForTokenClassification")
-
-
-class SavableTokenizer(Protocol):
-    """What ``save_model_directory`` needs of a tokenizer."""
-
-    def save(self, directory: Path) -> object:
-        """Write vocab.txt and whatever else the tokenizer needs into ``directory``."""
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What became of each tensor when weights were loaded into a model.
-
-    Args:
-        source: the directory.
-        loaded: names in the file of the tensors that the model took.
-        new: names in the model of the parameters that the file does not have, left as they were.
-        ignored: names in the file of the tensors that the model did not take.
-        num_parameters: number of values loaded.
-    """
-
-    source: str
-    loaded: tuple[str, ...]
-    new: tuple[str, ...]
-    ignored: tuple[str, ...]
-    num_parameters: int
-
-    def summary(self) -> str:
-        """One line: what was loaded, what is new and what was ignored."""
-        return (
-            f"loaded {len(self.loaded)} tensors ({self.num_parameters / 1e6:.1f} M parameters) "
-            f"from {self.source}; new: {_shortened(self.new)}; ignored: {_shortened(self.ignored)}"
-        )
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -102,202 +41,149 @@ class HeadDescription:
     problem_type: str | None
 
 
-def load_weights_into(
-    model: nn.Module,
-    directory: str | Path,
-    *,
-    new_head: bool = False,
-    allow_pickle: bool = False,
-) -> LoadReport:
-    """Copy the weights in a MODEL directory into ``model``, an encoder or a model with a head.
-
-    Parameters keep their dtype and device.  Nothing is copied unless everything fits.  A directory
-    with tidybert.json is verified first.
+class ModelDirectory:
+    """A MODEL's directory.  Each file is read when it is first needed, and only once.
 
     Args:
-        model: its state dict has the encoder's names bare or after ``bert.``; the file may have
-            them either way.
-        directory: holds config.json and the weights.
-        new_head: leave the heads of ``model`` as they are, though the file has some; for
-            fine-tuning on another task.
-        allow_pickle: read pytorch_model.bin as well.
-
-    Raises:
-        WeightsError: ``read_tensors`` or ``from_huggingface`` refuses, ``verify`` fails, a tensor
-            of embeddings or encoder is missing, or a shape does not fit.
-        ConfigError: config.json cannot be read.
+        path: the directory; it may be missing or empty until a file is needed.
     """
-    directory = Path(directory)
-    verify(directory)
-    config = BertConfig.from_file(directory / CONFIG_FILE)
-    tensors, unknown = from_huggingface(read_tensors(directory, allow_pickle=allow_pickle), config)
-    sources = {name.removeprefix(PREFIX): name for name in tensors}
-    chosen: dict[str, tuple[str, Tensor]] = {}
-    new: list[str] = []
-    missing: list[str] = []
-    for key, target in model.state_dict().items():
-        bare = key.removeprefix(PREFIX)
-        is_head = not bare.startswith((*_ENCODER, _POOLER))
-        if bare in sources and not (is_head and new_head):
-            chosen[sources[bare]] = (key, target)
-        elif bare.startswith(_ENCODER):
-            missing.append(key)
-        else:
-            new.append(key)
-    if missing:
-        raise WeightsError(
-            f"{directory}: the encoder's weights are incomplete: the file lacks "
-            f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
-        )
-    for name, (key, target) in chosen.items():
-        if tensors[name].shape != target.shape:
-            theirs = " + ".join(huggingface_names(name, config))
-            raise WeightsError(
-                f"{directory}: {theirs} has the shape {tuple(tensors[name].shape)}, but {key} of "
-                f"the model has {tuple(target.shape)}" + _shape_advice(key)
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._is_verified = False
+
+    @classmethod
+    def open(cls, model: str | Path) -> "ModelDirectory":
+        """The directory of a MODEL, given by name or path; raises as ``find_model``."""
+        return cls(find_model(model))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """The content of config.json; raises ConfigError where it cannot be read."""
+        return read_json_object(self.path / CONFIG_FILE)
+
+    @cached_property
+    def config(self) -> BertConfig:
+        """The encoder's sizes; raises ConfigError for a config.json that is not BERT's."""
+        return BertConfig.from_dict(self.description, source=str(self.path / CONFIG_FILE))
+
+    @cached_property
+    def tokenizer(self) -> BertTokenizer:
+        """The tokenizer; raises VocabularyError where the embeddings are too few for it."""
+        tokenizer = BertTokenizer.from_pretrained(self.path)
+        if tokenizer.vocab_size > self.config.vocab_size:
+            raise VocabularyError(
+                f"{self.path}: {VOCABULARY_FILE} has {tokenizer.vocab_size} entries, {CONFIG_FILE} "
+                f"says {self.config.vocab_size}: the files do not belong together"
             )
-    with torch.no_grad():
-        for name, (_, target) in chosen.items():
-            target.copy_(tensors[name])
-    left = [name for name in tensors if name not in chosen]
-    return LoadReport(
-        source=str(directory),
-        loaded=tuple(theirs for name in chosen for theirs in huggingface_names(name, config)),
-        new=tuple(new),
-        ignored=tuple(theirs for name in left for theirs in huggingface_names(name, config))
-        + unknown,
-        num_parameters=sum(target.numel() for _, target in chosen.values()),
-    )
+        return tokenizer
 
+    @cached_property
+    def metadata(self) -> ModelMetadata | None:
+        """The content of tidybert.json, None if another program wrote the model.
 
-def save_model_directory(
-    directory: str | Path,
-    *,
-    model_state: Mapping[str, Tensor],
-    config: BertConfig,
-    tokenizer: SavableTokenizer,
-    metadata: ModelMetadata,
-    architecture: str,
-    problem_type: str | None = None,
-) -> ModelMetadata:
-    """Write a model that tidybert and transformers open, into a new or an existing directory.
+        Raises ConfigError where it is damaged, of a newer format, or holds an unknown key.
+        """
+        return ModelMetadata.read(self.path)
 
-    Everything is written and synced aside before the first file moves into place, so that a full
-    disk costs nothing that was there.  tidybert.json moves first and the weights last: a kill in
-    between leaves a directory that ``verify`` refuses.  Other files in it stay.
+    @cached_property
+    def head(self) -> HeadDescription:
+        """What config.json says of the head, in models of any origin.
 
-    Args:
-        model_state: our state dict, finite; stored with the dtypes it has.
-        metadata: its label_names go into config.json too; its hashes are set here.
-        architecture: transformers' name of the class ("BertForSequenceClassification").
-        problem_type: transformers' name of the loss, or None.
-
-    Returns:
-        The metadata as written.
-
-    Raises:
-        WeightsError: values that are not finite, a parameter without a Hugging Face name, a number
-            of label names that does not fit the classifier, or a write that fails.
-    """
-    directory = Path(directory)
-    check_finite(model_state, str(directory))
-    tensors = to_huggingface(model_state, config)
-    description = _config_json(config, model_state, metadata, architecture, problem_type)
-    partial = directory / ".saving.partial"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        remove_tree(partial)
-        partial.mkdir()
-        (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
-        tokenizer.save(partial)
-        if not (partial / VOCABULARY_FILE).is_file():
-            raise AssertionError(f"the tokenizer saved no {VOCABULARY_FILE}")
-        write_tensors(partial, tensors)
-        sealed = metadata.sealed(partial)
-        (partial / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
-        sync_tree(partial)
-        _move_into_place(partial, directory)
-    except OSError as error:
-        raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
-    finally:
-        remove_tree(partial)
-    return sealed
-
-
-def read_head(directory: str | Path) -> HeadDescription:
-    """What a directory's config.json says of its head, for models of any origin.
-
-    Raises:
-        ConfigError: id2label, label2id and num_labels contradict each other, or are malformed.
-    """
-    path = Path(directory) / CONFIG_FILE
-    values = read_json_object(path)
-    architectures = values.get("architectures") or []
-    if not isinstance(architectures, list) or not all(isinstance(a, str) for a in architectures):
-        raise ConfigError(f"{path}: architectures is {architectures!r:.80}; not a list of names")
-    names: tuple[str, ...] | None = None
-    if values.get("id2label") is not None:
-        id2label = values["id2label"]
-        if not isinstance(id2label, dict):
-            raise ConfigError(f"{path}: id2label is {id2label!r:.80}; not an object")
-        ids = [str(i) for i in range(len(id2label))]
-        if set(id2label) != set(ids) or not all(isinstance(v, str) for v in id2label.values()):
-            raise ConfigError(f"{path}: id2label does not name the ids 0 to {len(ids) - 1} in turn")
-        names = tuple(id2label[i] for i in ids)
-        label2id = values.get("label2id")
-        if label2id is not None and label2id != {name: i for i, name in enumerate(names)}:
-            raise ConfigError(f"{path}: label2id is not the inverse of id2label")
-        if values.get("num_labels", len(names)) != len(names):
-            raise ConfigError(f"{path}: num_labels does not fit the {len(names)} of id2label")
-    return HeadDescription(tuple(architectures), names, values.get("problem_type"))
-
-
-def _config_json(
-    config: BertConfig,
-    state: Mapping[str, Tensor],
-    metadata: ModelMetadata,
-    architecture: str,
-    problem_type: str | None,
-) -> str:
-    """The text of config.json in Hugging Face's form."""
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": "bert"}
-    values |= config.to_dict()
-    names = metadata.label_names
-    if architecture in _CLASSIFIERS:
-        num_labels = len(state["classifier.weight"])
-        # transformers writes LABEL_0, LABEL_1, ... for classes without names.
-        names = names or tuple(f"LABEL_{i}" for i in range(num_labels))
-        if len(names) != num_labels:
-            raise WeightsError(
-                f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
+        Raises ConfigError where id2label, label2id and num_labels are malformed or contradict each
+        other.
+        """
+        values, path = self.description, self.path / CONFIG_FILE
+        architectures = values.get("architectures") or []
+        if not isinstance(architectures, list) or not all(
+            isinstance(name, str) for name in architectures
+        ):
+            raise ConfigError(
+                f"{path}: architectures is {architectures!r:.80}; not a list of names"
             )
-    if names is not None:
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
-    if problem_type is not None:
-        values["problem_type"] = problem_type
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        names = _label_names(values, path)
+        return HeadDescription(tuple(architectures), names, values.get("problem_type"))
+
+    def verify(self) -> None:
+        """Check that the files are those that were saved together; only once.
+
+        A directory without tidybert.json has nothing to check against and passes.
+
+        Raises:
+            WeightsError: a file is missing or has changed; the message names it.
+            ConfigError: tidybert.json cannot be read.
+        """
+        if self.metadata is not None and not self._is_verified:
+            self.metadata.verify(self.path)
+            self._is_verified = True
+
+    def tensors(self, *, allow_pickle: bool = False) -> dict[str, Tensor]:
+        """The verified weights by name; raises as ``verify`` and ``read_tensors``."""
+        self.verify()
+        return read_tensors(self.path, allow_pickle=allow_pickle)
+
+    def load_into(
+        self, model: nn.Module, *, new_head: bool = False, allow_pickle: bool = False
+    ) -> LoadReport:
+        """Copy the weights into ``model``, an encoder or a model with a head.
+
+        Parameters keep their dtype and device.
+
+        Args:
+            new_head: leave the heads of ``model`` as they are, even if the file has some; for
+                fine-tuning on another task.
+            allow_pickle: also read pytorch_model.bin.
+
+        Raises:
+            WeightsError: as ``tensors``; or a tensor of the encoder is missing, or a shape does not
+                fit.
+            ConfigError: config.json or tidybert.json cannot be read.
+        """
+        tensors = self.tensors(allow_pickle=allow_pickle)
+        return load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+
+    def build(
+        self,
+        build: Callable[[BertConfig], Model],
+        *,
+        config: BertConfig | None = None,
+        new_head: bool = False,
+        allow_pickle: bool = False,
+    ) -> tuple[Model, LoadReport]:
+        """``build(config)`` with these weights, on the CPU; draws only the weights that are absent.
+
+        ``config`` overrides the directory's own, for another dropout.  Raises as ``load_into``.
+        """
+        config = config or self.config
+        # Drawing an encoder's initial weights takes seconds, reading them a twentieth of one.
+        with torch.device("meta"):
+            model = build(config)
+        model = model.to_empty(device="cpu")
+        report = self.load_into(model, new_head=new_head, allow_pickle=allow_pickle)
+        new = {name.rpartition(".")[0] for name in report.new}
+        for name, module in model.named_modules():
+            if name in new:
+                initialize_part(module, config.initializer_range)
+        return model, report
 
 
-def _move_into_place(partial: Path, directory: Path) -> None:
-    names = sorted(path.name for path in partial.iterdir())
-    middle = [name for name in names if name not in (METADATA_FILE, WEIGHTS_FILE)]
-    for name in (METADATA_FILE, *middle, WEIGHTS_FILE):
-        (partial / name).replace(directory / name)
-        # The new hashes must be on the disk before any file that they tell from an old one.
-        if name == METADATA_FILE:
-            sync(directory)
-    sync(directory)
-
-
-def _shape_advice(key: str) -> str:
-    if key.removeprefix(PREFIX).startswith((*_ENCODER, _POOLER)):
-        return "; build the model from the configuration in that directory"
-    return "; to train another head on these weights, load them with new_head=True"
-
-
-def _shortened(names: tuple[str, ...] | list[str]) -> str:
-    if not names:
-        return "none"
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
+    """id2label as a tuple, checked against label2id and num_labels."""
+    id2label = values.get("id2label")
+    if id2label is None:
+        return None
+    if not isinstance(id2label, dict):
+        raise ConfigError(f"{path}: id2label is {id2label!r:.80}; not an object")
+    ids = [str(i) for i in range(len(id2label))]
+    if set(id2label) != set(ids) or not all(isinstance(v, str) for v in id2label.values()):
+        raise ConfigError(f"{path}: id2label does not name the ids 0 to {len(ids) - 1} in turn")
+    names = tuple(id2label[i] for i in ids)
+    label2id = values.get("label2id")
+    if label2id is not None and label2id != {name: i for i, name in enumerate(names)}:
+        raise ConfigError(f"{path}: label2id is not the inverse of id2label")
+    if values.get("num_labels", len(names)) != len(names):
+        raise ConfigError(f"{path}: num_labels does not fit the {len(names)} of id2label")
+    return names

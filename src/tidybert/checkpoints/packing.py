@@ -13,13 +13,12 @@ from torch import Tensor
 
 from tidybert.atomic_files import atomic_directory, file_sha256
 from tidybert.checkpoints.conversion import from_huggingface
-from tidybert.checkpoints.metadata import CONFIG_FILE, read_metadata, verify
-from tidybert.checkpoints.model_directory import load_weights_into, save_model_directory
-from tidybert.checkpoints.tensor_files import WEIGHTS_FILE, check_finite, read_tensors
-from tidybert.configuration import BertConfig
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.tensor_files import check_finite
 from tidybert.errors import WeightsError, param
+from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling import BertForPreTraining, Rows
-from tidybert.tokenization import BertTokenizer
 
 MAX_BYTES: Final = 25_000_000
 #: Largest difference between logits, as a share of the largest logit.  Rounding changes a weight by
@@ -54,26 +53,26 @@ def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) 
             ``max_bytes``.
         ConfigError, VocabularyError: the RUN's other files cannot be read.
     """
-    run, directory = Path(run), Path(directory)
-    verify(run)
-    metadata = read_metadata(run)
-    if metadata is None or metadata.task != "pretrain":
-        raise WeightsError(f"{run} is no RUN of tidybert pretrain: only such a one is packed")
-    config = BertConfig.from_file(run / CONFIG_FILE)
-    expected = probe_logits(run)
-    state = from_huggingface(read_tensors(run), config).tensors
+    origin, directory = ModelDirectory(run), Path(directory)
+    origin.verify()
+    if origin.metadata is None or origin.metadata.task != "pretrain":
+        raise WeightsError(
+            f"{origin} is not a RUN of tidybert pretrain: only its RUNs can be packed"
+        )
+    expected = probe_logits(origin)
+    state = from_huggingface(origin.tensors(), origin.config).tensors
     rounded = {name: tensor.to(torch.float16) for name, tensor in state.items()}
-    check_finite(rounded, f"{run} in float16")
+    check_finite(rounded, f"{origin} in float16")
     with atomic_directory(directory) as partial:
         save_model_directory(
             partial,
             model_state=rounded,
-            config=config,
-            tokenizer=BertTokenizer.from_pretrained(run),
-            metadata=metadata,
+            config=origin.config,
+            tokenizer=origin.tokenizer,
+            metadata=origin.metadata,
             architecture=BertForPreTraining.__name__,
         )
-        difference = check_logits(expected, probe_logits(partial), str(directory))
+        difference = check_logits(expected, probe_logits(ModelDirectory(partial)), str(directory))
         num_bytes = sum(path.stat().st_size for path in partial.iterdir())
         if num_bytes > max_bytes:
             raise WeightsError(
@@ -88,33 +87,30 @@ def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) 
     )
 
 
-def probe_inputs(directory: str | Path) -> list[tuple[list[int], list[int]]]:
+def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
     """The input_ids and token_type_ids of a few pairs of sentences, as the MODEL reads them."""
-    config = BertConfig.from_file(Path(directory) / CONFIG_FILE)
-    tokenizer = BertTokenizer.from_pretrained(directory)
-    length = config.max_position_embeddings
+    length = model.config.max_position_embeddings
     encodings = [
-        tokenizer.encode(*pair, max_seq_length=length, special_tokens_in_text=True)
+        model.tokenizer.encode(*pair, max_seq_length=length, special_tokens_in_text=True)
         for pair in _PAIRS
     ]
     return [(list(one.input_ids), list(one.token_type_ids)) for one in encodings]
 
 
-def probe_logits(directory: str | Path) -> list[Tensor]:
+def probe_logits(model: ModelDirectory) -> list[Tensor]:
     """What the heads say of ``probe_inputs``, in float32: (T, V) over their tokens, and (B, 2).
 
     Raises WeightsError where the weights lack one of both heads.
     """
-    model = BertForPreTraining(BertConfig.from_file(Path(directory) / CONFIG_FILE)).eval()
-    report = load_weights_into(model, directory)
+    network, report = model.build(BertForPreTraining)
     if report.new:
         raise WeightsError(
-            f"{directory} lacks {', '.join(report.new)}: pre-train with both heads "
-            f"({param('objective')} mlm+nsp)"
+            f"{model} lacks {', '.join(report.new)}: pre-train with both heads "
+            f"({param('objective', 'mlm+nsp')})"
         )
-    input_ids, token_type_ids = zip(*probe_inputs(directory), strict=True)
+    input_ids, token_type_ids = zip(*probe_inputs(model), strict=True)
     with torch.inference_mode():
-        found = model(Rows.from_lists(input_ids, token_type_ids))
+        found = network.eval()(Rows.from_lists(input_ids, token_type_ids))
     return [found.prediction_logits, found.seq_relationship_logits]
 
 

@@ -9,39 +9,19 @@ pytorch_model.bin with its own index.
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tidybert.atomic_files import (
-    atomic_directory,
-    atomic_file,
-    atomic_write_bytes,
-    atomic_write_text,
-    file_sha256,
-    remove_partials,
-)
+from tidybert.atomic_files import atomic_file
 from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, WeightsError, param
+from tidybert.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
 
-__all__ = [
-    "WEIGHTS_FILE",
-    "atomic_directory",
-    "atomic_file",
-    "atomic_write_bytes",
-    "atomic_write_text",
-    "check_finite",
-    "file_sha256",
-    "read_tensors",
-    "remove_partials",
-    "write_tensors",
-]
-
-WEIGHTS_FILE = "model.safetensors"
-PICKLE_FILE = "pytorch_model.bin"
-INDEX_SUFFIX = ".index.json"
+_SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 
 
 def read_tensors(
@@ -183,12 +163,12 @@ def _read_shards(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
+    if path.suffix == _SAFETENSORS:
         return _read_safetensors(path)
     if not allow_pickle:
         raise WeightsError(
             f"{path} is a pickle, which can run code when it is read; if you trust its author read "
-            f"it with {param('allow_pickle')} (allow_pickle=True), or convert it to {WEIGHTS_FILE}"
+            f"it with {param('allow_pickle', True)}, or convert it to {WEIGHTS_FILE}"
         )
     return _read_pickle(path)
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from tidybert.atomic_files import atomic_directory
 from tidybert.checkpoints.conversion import PREFIX
-from tidybert.checkpoints.metadata import CONFIG_FILE, METADATA_FILE, read_metadata, verify
-from tidybert.checkpoints.model_directory import SavableTokenizer
-from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.configuration import BertConfig, read_json_object
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.errors import WeightsError
+from tidybert.model_files import CONFIG_FILE, METADATA_FILE
+from tidybert.tokenization import BertTokenizer
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 #: Hugging Face's names, without ``bert.``, of what has a row or a number for each piece.
@@ -32,55 +32,52 @@ PER_PIECE = (
 
 
 class ExtensibleModel:
-    """A MODEL directory read whole, whatever heads it has; ``save`` writes it with more pieces.
+    """A MODEL with all its tensors, whatever heads it has; ``save`` writes it with more pieces.
 
-    Raises what ``verify``, ``read_tensors`` and BertConfig raise, and WeightsError for weights
-    without word embeddings or with another number of them than config.json says.
+    Raises what ModelDirectory raises, and WeightsError for weights without word embeddings or with
+    another number of them than config.json says.
     """
 
-    def __init__(self, directory: str | Path, *, allow_pickle: bool = False) -> None:
-        directory = Path(directory)
-        verify(directory)
-        self.config = BertConfig.from_file(directory / CONFIG_FILE)
-        self._description = read_json_object(directory / CONFIG_FILE)
-        self._metadata = read_metadata(directory)
-        self._tensors = read_tensors(directory, allow_pickle=allow_pickle)
+    def __init__(self, origin: ModelDirectory, *, allow_pickle: bool = False) -> None:
+        self.origin = origin
+        self._tensors = origin.tensors(allow_pickle=allow_pickle)
         self._per_piece = [name for name in self._tensors if name.removeprefix(PREFIX) in PER_PIECE]
         if not any(name.endswith(_WORD_EMBEDDINGS) for name in self._per_piece):
-            raise WeightsError(f"{directory}: the weights have no {_WORD_EMBEDDINGS}")
+            raise WeightsError(f"{origin}: the weights have no {_WORD_EMBEDDINGS}")
         for name in self._per_piece:
-            if len(self._tensors[name]) != self.config.vocab_size:
+            if len(self._tensors[name]) != origin.config.vocab_size:
                 raise WeightsError(
-                    f"{directory}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
-                    f"says {self.config.vocab_size}"
+                    f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
+                    f"says {origin.config.vocab_size}"
                 )
 
     def save(
         self,
         directory: str | Path,
-        tokenizer: SavableTokenizer,
-        vocab_size: int,
+        tokenizer: BertTokenizer,
         replaces: Mapping[int, Sequence[int]],
     ) -> None:
         """Write a new MODEL directory, whole or not at all.
 
-        vocab_size: of the tokenizer; rows are appended where there are fewer.  replaces: the ids of
-        the new pieces, and for each the ids of those that stood for it.  A RUN stays one; its
-        metrics go, for texts are read in other pieces now.
+        Args:
+            tokenizer: the new one; a larger vocabulary gets more rows.
+            replaces: from the id of each new piece to the ids of the pieces that it replaces.
+
+        A RUN stays a RUN, but without metrics: the new pieces change how it reads texts.
         """
-        size = max(vocab_size, self.config.vocab_size)
+        size = max(tokenizer.vocab_size, self.origin.config.vocab_size)
         tensors = {
             name: _extended(tensor, size, replaces) if name in self._per_piece else tensor
             for name, tensor in self._tensors.items()
         }
-        description = {**self._description, "vocab_size": size}
+        description = {**self.origin.description, "vocab_size": size}
         with atomic_directory(directory) as partial:
             text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
             (partial / CONFIG_FILE).write_text(text, encoding="utf-8")
             tokenizer.save(partial)
             write_tensors(partial, tensors)
-            if self._metadata is not None:
-                metadata = replace(self._metadata, metrics={}).sealed(partial)
+            if self.origin.metadata is not None:
+                metadata = replace(self.origin.metadata, metrics={}).sealed(partial)
                 (partial / METADATA_FILE).write_text(metadata.to_json(), encoding="utf-8")
 
 

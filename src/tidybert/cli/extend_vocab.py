@@ -40,10 +40,9 @@ def extend_vocab(
     They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
     train the result further on the corpus, for it has not learnt them yet.
     """
-    from tidybert.catalog import model_directory
+    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
     from tidybert.corpus.held_out_documents import HeldOut
-    from tidybert.inference.loading import load_tokenizer
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
     from tidybert.tokenization.learning.quality import measure_fit
@@ -51,9 +50,9 @@ def extend_vocab(
     if out.exists():
         raise UsageError(f"--out {out} is there already; name a new directory")
     held = HeldOut(held_out)
-    directory = model_directory(model)
+    directory = ModelDirectory.open(model)
     extensible = ExtensibleModel(directory, allow_pickle=allow_pickle)
-    old = load_tokenizer(directory, extensible.config)
+    old = directory.tokenizer
     case = old.do_lower_case, old.strip_accents, old.tokenize_chinese_chars
     counts, report = count_words(corpus, read, BasicTokenizer(*case), held)
     pieces = choose_pieces(counts.words, old.vocabulary, add)
@@ -65,7 +64,7 @@ def extend_vocab(
         place: old.convert_tokens_to_ids(piece.replaces)
         for place, piece in zip(places, pieces, strict=True)
     }
-    extensible.save(out, new, new.vocab_size, replaces)
+    extensible.save(out, new, replaces)
 
     texts = [line for document in held.documents for line in document]
     rows = [(model, old.vocab_size, measure_fit(old, texts))]

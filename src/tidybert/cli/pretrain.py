@@ -162,7 +162,8 @@ def _shown(
 
 def _draw_curves(run: Path) -> bool:
     """Whether RUN/curves.svg could be written; no run ends because there is no room for it."""
-    from tidybert.reporting.pretraining_curves import CURVES_FILE, write_curves
+    from tidybert.model_files import CURVES_FILE
+    from tidybert.reporting.pretraining_curves import write_curves
 
     try:
         write_curves(run)

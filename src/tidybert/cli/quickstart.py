@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidybert.catalog import model_directory
+from tidybert.catalog import find_model
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 from tidybert.errors import UsageError
+from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def quickstart(
         learning_rate=LEARNING_RATE,
         seed=seed,
     )
-    model_directory(MODEL)  # whether it is installed is told before anything slow
+    find_model(MODEL)  # whether it is installed is told before anything slow
     _say("tidybert quickstart: learn to send support tickets to the team that has to act")
 
     from tidybert.cli.progress import shown_training
@@ -113,7 +114,7 @@ def quickstart(
 def _check_new(out: Path) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    is_unfinished = (out / "checkpoints").is_dir() and not (out / "tidybert.json").exists()
+    is_unfinished = (out / CHECKPOINTS_FOLDER).is_dir() and not (out / METADATA_FILE).exists()
     raise UsageError(
         f"--out {out} is there already, and nothing in it is overwritten; "
         + ("--resume goes on with it, or name" if is_unfinished else "name")

@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 from tidybert.errors import DataError
 from tidybert.files.formats import os_reason
+from tidybert.model_files import VOCABULARY_FILE
 from tidybert.tokenization import BertTokenizer, Vocabulary
 
 FORMAT: Final = "tidybert-corpus"
 FORMAT_VERSION: Final = 1
 MANIFEST_FILE: Final = "corpus.json"
-VOCABULARY_FILE: Final = "vocab.txt"
 
 Part = Literal["train", "held-out"]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)

@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from tidybert.catalog import model_directory
-from tidybert.checkpoints.tensor_files import atomic_write_text
+from tidybert.atomic_files import atomic_write_text
+from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig, read_json_object
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
@@ -29,6 +29,7 @@ from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
+from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
 from tidybert.tasks.text_task import TextTask
@@ -124,7 +125,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            atomic_write_text(directory / "arguments.json", text)
+            atomic_write_text(directory / ARGUMENTS_FILE, text)
         except OSError as error:
             raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
         config: Any = self.model_.config
@@ -148,7 +149,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{' or '.join(cls._task_names)}: load it with "
                 f"{f'{other}.load' if other else 'Predictor'}"
             )
-        path = model_directory(run) / "arguments.json"
+        path = find_model(run) / ARGUMENTS_FILE
         stored: dict[str, Any] = {"model": str(run)}
         if path.is_file():
             stored = read_json_object(path)

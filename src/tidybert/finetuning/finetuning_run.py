@@ -14,22 +14,17 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from tidybert.catalog import is_size, model_directory
-from tidybert.checkpoints.model_directory import (
-    ModelMetadata,
-    save_model_directory,
-)
+from tidybert.catalog import is_size
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
-from tidybert.inference.loading import (
-    build_with_weights,
-    load_tokenizer,
-    read_finished,
-    to_device,
-)
+from tidybert.inference.loading import read_finished, to_device
+from tidybert.model_files import BEST_FOLDER
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
@@ -129,8 +124,8 @@ def finetune(
         network = task.build_model(config)
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
-        network, report = build_with_weights(
-            task.build_model, config, origin, new_head=not keep_head, allow_pickle=allow_pickle
+        network, report = origin.build(
+            task.build_model, new_head=not keep_head, allow_pickle=allow_pickle
         )
         callbacks.note(report.summary())
         keep_head = keep_head and not report.new
@@ -202,7 +197,7 @@ def finetune(
     if run is not None:
         save(finished, run)
         # The best weights now stand at the RUN's root.
-        shutil.rmtree(checkpoints_directory(run) / "best", ignore_errors=True)
+        shutil.rmtree(checkpoints_directory(run) / BEST_FOLDER, ignore_errors=True)
     return finished
 
 
@@ -240,7 +235,7 @@ def save(finished: FinetunedModel, directory: Path) -> None:
 
 def model_sources(
     model: str | Path, vocab: str | Path | None
-) -> tuple[BertConfig, BertTokenizer, Path | None]:
+) -> tuple[BertConfig, BertTokenizer, ModelDirectory | None]:
     """Configuration, tokenizer, and the directory of the weights (None for random ones).
 
     Raises UsageError for a size without a vocabulary, and the reverse.
@@ -257,13 +252,12 @@ def model_sources(
         raise UsageError(
             f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
         )
-    directory = model_directory(model)
-    config = BertConfig.from_file(directory / "config.json")
-    return config, load_tokenizer(directory, config), directory
+    directory = ModelDirectory.open(model)
+    return directory.config, directory.tokenizer, directory
 
 
 def _labels_of_head(
-    origin: Path, task: AnyTask, note: Callable[[str], None]
+    origin: ModelDirectory, task: AnyTask, note: Callable[[str], None]
 ) -> tuple[str, ...] | None:
     """The labels, in their order, of a head that was trained for this task and its labels.
 

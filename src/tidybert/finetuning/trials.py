@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.catalog import is_size, model_directory
-from tidybert.checkpoints.metadata import METADATA_FILE
-from tidybert.checkpoints.tensor_files import atomic_write_text, file_sha256
+from tidybert.atomic_files import atomic_write_text, file_sha256
+from tidybert.catalog import find_model, is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuning_run import FinetunedModel
+from tidybert.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments, check_seed
@@ -161,7 +161,7 @@ def run_trials(
     failed, and what ``train`` raises but for DivergedError; what was finished before stands in
     trials.json.
     """
-    path = run / "trials.json"
+    path = run / TRIALS_FILE
     known = {each.name: each for each in _read(path, shared)}
     done: list[Trial] = []
     untried = 0
@@ -172,7 +172,7 @@ def run_trials(
                 untried += 1
                 continue
             note(f"trial {number} of {len(variants)}: {name}")
-            directory = run / "trials" / name
+            directory = run / TRIALS_FOLDER / name
             known[name] = _run_trial(train, arguments, name, varied, directory)
             _write(path, shared, known.values())
             shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
@@ -185,7 +185,7 @@ def run_trials(
             f"new {param('out')}. The first: {done[0].error}"
         )
     best = _best(_finished(done), metric)
-    _take(run / "trials" / best.name, run)
+    _take(run / TRIALS_FOLDER / best.name, run)
     return Trials(tuple(done), best, untried)
 
 
@@ -246,7 +246,7 @@ def _best(trials: Sequence[Trial], metric: str) -> Trial:
 def _keep_best_weights(run: Path, finished: Sequence[Trial], metric: str) -> None:
     for each in finished:
         if each is not _best(finished, metric):
-            (run / "trials" / each.name / "model.safetensors").unlink(missing_ok=True)
+            (run / TRIALS_FOLDER / each.name / WEIGHTS_FILE).unlink(missing_ok=True)
 
 
 def _take(trial: Path, run: Path) -> None:
@@ -296,7 +296,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def _hash_of_files(model: str | Path) -> str:
-    files = sorted(path for path in model_directory(model).iterdir() if path.is_file())
+    files = sorted(path for path in find_model(model).iterdir() if path.is_file())
     return _hash_of(f"{file_sha256(path)}  {path.name}" for path in files)
 
 

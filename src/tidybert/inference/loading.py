@@ -3,27 +3,19 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch import nn
 
-from tidybert.catalog import model_directory
 from tidybert.checkpoints.conversion import huggingface_names
-from tidybert.checkpoints.model_directory import (
-    LoadReport,
-    ModelMetadata,
-    load_weights_into,
-    read_head,
-    read_metadata,
-)
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, VocabularyError, WeightsError, param
-from tidybert.modeling.bert import BertModel, initialize_part
+from tidybert.errors import UsageError, WeightsError, param
+from tidybert.model_files import CONFIG_FILE
+from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import AnyTask, foreign_metadata, task_for
 from tidybert.tokenization import BertTokenizer
-
-Model = TypeVar("Model", bound=nn.Module)
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
@@ -32,12 +24,11 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
     The pooler is left out where the weights have none.  Raises ModelNotFoundError, ConfigError,
     VocabularyError or WeightsError.
     """
-    directory = model_directory(model)
-    config = BertConfig.from_file(directory / "config.json")
-    encoder, report = build_with_weights(BertModel, config, directory, allow_pickle=allow_pickle)
+    directory = ModelDirectory.open(model)
+    encoder, report = directory.build(BertModel, allow_pickle=allow_pickle)
     if report.new:
         encoder.pooler = None
-    return encoder.eval(), load_tokenizer(directory, config)
+    return encoder.eval(), directory.tokenizer
 
 
 def load_finished(
@@ -47,27 +38,33 @@ def load_finished(
 
     Raises what ``load`` raises, and WeightsError where there is no head.
     """
-    directory = model_directory(run)
+    directory = ModelDirectory.open(run)
     metadata = read_finished(directory)
     task = task_for(metadata)
-    config = BertConfig.from_file(directory / "config.json")
-    model, report = build_with_weights(
-        task.build_model, config, directory, allow_pickle=allow_pickle
-    )
+    model, report = directory.build(task.build_model, allow_pickle=allow_pickle)
     if report.new:
         raise WeightsError(
             f"{directory} has no {', '.join(report.new)}: it is no fine-tuned model. Fine-tune it "
             f"with tidybert finetune {task.name}"
         )
-    return task, model.eval(), load_tokenizer(directory, config), metadata
+    return task, model.eval(), directory.tokenizer, metadata
 
 
-def read_finished(directory: Path) -> ModelMetadata:
-    """What a directory says of the task that its weights were trained for.
+def read_finished(directory: ModelDirectory) -> ModelMetadata:
+    """The task that a MODEL was trained for, from tidybert.json or from transformers' config.json.
 
     Raises ConfigError, and WeightsError where config.json names no head that predicts.
     """
-    return read_metadata(directory) or _foreign_metadata(directory)
+    if directory.metadata is not None:
+        return directory.metadata
+    found = foreign_metadata(directory.head, directory.config.max_position_embeddings)
+    if found is None:
+        named = ", ".join(directory.head.architectures) or "no architecture"
+        raise WeightsError(
+            f"{directory} has no head that predicts ({CONFIG_FILE} names {named}): fine-tune it "
+            "with tidybert finetune, or name a finished RUN"
+        )
+    return found
 
 
 def load_with_head(
@@ -81,51 +78,18 @@ def load_with_head(
 
     Raises what ``load`` raises, and WeightsError where the weights lack the ``head``.
     """
-    directory = model_directory(model)
-    config = BertConfig.from_file(directory / "config.json")
-    built, report = build_with_weights(build, config, directory, allow_pickle=allow_pickle)
+    directory = ModelDirectory.open(model)
+    built, report = directory.build(build, allow_pickle=allow_pickle)
     if report.new:
-        lacking = [name for ours in report.new for name in huggingface_names(ours, config)]
+        lacking = [
+            name for ours in report.new for name in huggingface_names(ours, directory.config)
+        ]
         raise WeightsError(
             f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model as "
             "pre-training left it (tidybert-mini and Google's releases have these; a fine-tuned "
             "one and minilm do not), or pre-train one"
         )
-    return built.eval(), load_tokenizer(directory, config)
-
-
-def load_tokenizer(directory: Path, config: BertConfig) -> BertTokenizer:
-    """The directory's tokenizer; VocabularyError where the embeddings are too few for it."""
-    tokenizer = BertTokenizer.from_pretrained(directory)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise VocabularyError(
-            f"{directory}: vocab.txt has {tokenizer.vocab_size} entries, config.json says "
-            f"{config.vocab_size}: the files do not belong together"
-        )
-    return tokenizer
-
-
-def build_with_weights(
-    build: Callable[[BertConfig], Model],
-    config: BertConfig,
-    directory: Path,
-    *,
-    new_head: bool = False,
-    allow_pickle: bool = False,
-) -> tuple[Model, LoadReport]:
-    """``build(config)`` with the directory's weights; only what the file lacks is drawn anew.
-
-    Drawing an encoder's initial weights takes seconds, reading them a twentieth of one.
-    """
-    with torch.device("meta"):
-        model = build(config)
-    model = model.to_empty(device="cpu")
-    report = load_weights_into(model, directory, new_head=new_head, allow_pickle=allow_pickle)
-    new = {name.rpartition(".")[0] for name in report.new}
-    for name, module in model.named_modules():
-        if name in new:
-            initialize_part(module, config.initializer_range)
-    return model, report
+    return built.eval(), directory.tokenizer
 
 
 def choose_device(device: str) -> torch.device:
@@ -168,17 +132,3 @@ def to_device(model: nn.Module, device: str) -> torch.device:
             "MiB; see what else uses it, name another device, or a smaller model"
         ) from error
     return chosen
-
-
-def _foreign_metadata(directory: Path) -> ModelMetadata:
-    """What config.json says of a model that another program fine-tuned."""
-    head = read_head(directory)
-    limit = BertConfig.from_file(directory / "config.json").max_position_embeddings
-    found = foreign_metadata(head, limit)
-    if found is None:
-        named = ", ".join(head.architectures) or "no architecture"
-        raise WeightsError(
-            f"{directory} has no head that predicts (config.json names {named}): fine-tune it with "
-            "tidybert finetune, or name a finished RUN"
-        )
-    return found

@@ -15,13 +15,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from tidybert.errors import TrainingError, param
+from tidybert.model_files import BAD_STEPS_FILE
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     least_micro_batch,
@@ -52,8 +53,6 @@ from tidybert.training.run_checkpoints import (
     write_checkpoint,
 )
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
-
-BAD_STEPS_FILE: Final = "bad_steps.jsonl"
 
 
 class Pretrainer:

@@ -16,9 +16,11 @@ import torch
 from torch import nn
 
 from tidybert.catalog import is_size
-from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.inference.loading import to_device
+from tidybert.model_files import BEST_FOLDER
 from tidybert.pretraining.held_out_metrics import HeldOut
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer
@@ -174,7 +176,7 @@ def pretrain(
             architecture=architecture,
         )
         # The best weights now stand at the RUN's root.
-        shutil.rmtree(checkpoints_directory(run) / "best", ignore_errors=True)
+        shutil.rmtree(checkpoints_directory(run) / BEST_FOLDER, ignore_errors=True)
     return result
 
 

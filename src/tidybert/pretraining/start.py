@@ -7,17 +7,16 @@ from typing import Final
 
 import torch
 
-from tidybert.catalog import is_size, model_directory
+from tidybert.catalog import is_size
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus, vocabulary_sha256
 from tidybert.errors import UsageError, param
-from tidybert.inference.loading import build_with_weights
 from tidybert.pretraining.cooccurrence import token_vectors
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.tokenization import BertTokenizer
 
 # Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
 _CORPUS_START_STD: Final = 0.05
@@ -41,17 +40,15 @@ def build_model(
         network = build(while_training)
         note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
-    directory = model_directory(model)
-    vocabulary = BertTokenizer.from_pretrained(directory).vocabulary
-    if vocabulary_sha256(vocabulary) != corpus.manifest.vocabulary["sha256"]:
+    directory = ModelDirectory.open(model)
+    if vocabulary_sha256(directory.tokenizer.vocabulary) != corpus.manifest.vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {corpus.directory} have different vocabularies; build the "
             f"corpus with {param('vocab', model)}"
         )
-    config = BertConfig.from_file(directory / "config.json")
-    network, report = build_with_weights(build, _with_dropout(config, rate), directory)
+    network, report = directory.build(build, config=_with_dropout(directory.config, rate))
     note(report.summary())
-    return network, config
+    return network, directory.config
 
 
 def start_from_corpus(

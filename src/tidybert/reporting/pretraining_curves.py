@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.atomic_files import atomic_write_text
+from tidybert.model_files import CURVES_FILE
 from tidybert.reporting.drawing import Frame, Range, around, picture, short, ticks
 from tidybert.reporting.markup import Markup, join, tag
 from tidybert.reporting.pictures import Points, extremes, smooth_course, thinned
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
-
-CURVES_FILE: Final = "curves.svg"
 
 # What each is the loss of.
 _PARTS: Final = {"mlm_loss": "masked words", "nsp_loss": "pairs of segments"}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-METRICS_FILE: Final = "metrics.jsonl"
+from tidybert.model_files import METRICS_FILE
+
 _EVALUATION: Final = "eval_"
 
 

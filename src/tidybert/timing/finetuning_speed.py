@@ -222,9 +222,9 @@ def _texts(task: Any, work: FinetuningWork) -> tuple[Any, Any, Any]:
     """transformers' model, encoding and collator for texts, as its run_glue.py has them."""
     import transformers
 
-    from tidybert.catalog import model_directory
+    from tidybert.catalog import find_model
 
-    directory = model_directory(work.model)
+    directory = find_model(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     ids = {name: number for number, name in enumerate(task.label_names or ())}
 
@@ -254,9 +254,9 @@ def _choices(task: Any, work: FinetuningWork) -> tuple[Any, Any, Any]:
     """transformers' model, encoding and collator for choices, as its run_swag.py has them."""
     import transformers
 
-    from tidybert.catalog import model_directory
+    from tidybert.catalog import find_model
 
-    directory = model_directory(work.model)
+    directory = find_model(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
 
     def encode(examples: Sequence[Any]) -> list[dict[str, Any]]:

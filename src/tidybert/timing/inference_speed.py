@@ -105,31 +105,28 @@ def _prepare(
     model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
 ) -> tuple[list[int], int]:
     """Save the MODEL with a new head; the examples' numbers of tokens, and how many were cut."""
-    from tidybert.catalog import model_directory
-    from tidybert.checkpoints.model_directory import ModelMetadata, save_model_directory
-    from tidybert.configuration import BertConfig
-    from tidybert.inference.loading import build_with_weights, load_tokenizer
+    from tidybert.checkpoints.metadata import ModelMetadata
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.checkpoints.model_saving import save_model_directory
     from tidybert.tasks.classification import Classification
 
-    origin = model_directory(model)
-    config = BertConfig.from_file(origin / "config.json")
-    tokenizer = load_tokenizer(origin, config)
+    origin = ModelDirectory.open(model)
     task = Classification(["0", "1"])
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network, _ = build_with_weights(task.build_model, config, origin, new_head=True)
+        network, _ = origin.build(task.build_model, new_head=True)
         # Logits as far apart as a trained head's, so that LOGITS_TOLERANCE is small beside them.
         nn.init.normal_(network.classifier.weight)
     save_model_directory(
         directory,
         model_state=network.state_dict(),
-        config=config,
-        tokenizer=tokenizer,
+        config=origin.config,
+        tokenizer=origin.tokenizer,
         metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
         architecture=task.architecture,
         problem_type=task.problem_type,
     )
-    features = task.features(examples, tokenizer, max_seq_length)
+    features = task.features(examples, origin.tokenizer, max_seq_length)
     return [len(one.input_ids) for one in features], sum(one.truncated for one in features)
 
 

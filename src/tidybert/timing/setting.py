@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.catalog import model_directory
+from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.model_files import CONFIG_FILE
 
 SIDES: Final = ("ours", "transformers")
 PACKAGES: Final = ("tidybert", "torch", "transformers", "tokenizers")
@@ -56,8 +57,8 @@ def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
 
 
 def max_seq_length_for(model: str) -> int:
-    """128 tokens, or as many as the MODEL has positions for; what ``model_directory`` raises."""
-    config = BertConfig.from_file(model_directory(model) / "config.json")
+    """128 tokens, or as many as the MODEL has positions for; what ``find_model`` raises."""
+    config = BertConfig.from_file(find_model(model) / CONFIG_FILE)
     return min(128, config.max_position_embeddings)
 
 

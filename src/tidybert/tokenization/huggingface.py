@@ -11,6 +11,7 @@ from typing import Any
 
 from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, VocabularyError
+from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,
@@ -22,10 +23,6 @@ from tidybert.tokenization.vocabulary import (
     Vocabulary,
 )
 from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
-
-VOCABULARY_FILE = "vocab.txt"
-CONFIG_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 
 #: The settings of a BasicTokenizer, and what tokenizer.json calls them.
 SETTINGS = {
@@ -53,13 +50,13 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
         raise VocabularyError(
             f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
         )
-    config = _read_object(directory / CONFIG_FILE)
+    config = _read_object(directory / TOKENIZER_CONFIG_FILE)
     normalizer = _bert_normalizer(described, directory / TOKENIZER_FILE)
     settings: dict[str, bool | None] = {}
     for name, rust_name in SETTINGS.items():
         for source, file, key in (
             (normalizer, TOKENIZER_FILE, rust_name),
-            (config, CONFIG_FILE, name),
+            (config, TOKENIZER_CONFIG_FILE, name),
         ):
             value = source.get(key)
             if value is not None and not isinstance(value, bool):
@@ -90,7 +87,7 @@ def write_directory(
         "cls_token": CLS_TOKEN,
         "mask_token": MASK_TOKEN,
     }
-    _write_object(directory / CONFIG_FILE, config)
+    _write_object(directory / TOKENIZER_CONFIG_FILE, config)
     _write_object(directory / TOKENIZER_FILE, _describe(vocabulary, settings))
 
 

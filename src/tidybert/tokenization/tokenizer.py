@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.catalog import model_directory
+from tidybert.catalog import find_model
 from tidybert.errors import TextError, UsageError
 from tidybert.tokenization import huggingface
 from tidybert.tokenization.basic import BasicTokenizer
@@ -93,7 +93,7 @@ class BertTokenizer:
         overrules both.  (The published Chinese vocabulary was made from lower-cased text, but its
         Hugging Face configuration says that it is cased: capitals become [UNK] there.)
         """
-        vocabulary, settings = huggingface.read_directory(model_directory(model))
+        vocabulary, settings = huggingface.read_directory(find_model(model))
         if do_lower_case is None:
             do_lower_case = settings.get("do_lower_case")
         return cls(

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tidybert.checkpoints.tensor_files import atomic_write_text
+from tidybert.atomic_files import atomic_write_text
+from tidybert.model_files import METRICS_FILE
 
 
 class MetricsLog:
     """Appends to a file of the RUN, or keeps nothing where there is no RUN."""
 
-    def __init__(self, run: Path | None, file: str = "metrics.jsonl") -> None:
+    def __init__(self, run: Path | None, file: str = METRICS_FILE) -> None:
         self.path = None if run is None else run / file
 
     def rewind(self, step: int) -> None:

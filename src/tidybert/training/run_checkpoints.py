@@ -17,19 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tidybert.checkpoints.tensor_files import (
-    WEIGHTS_FILE,
-    atomic_directory,
-    file_sha256,
-    read_tensors,
-    remove_partials,
-    write_tensors,
-)
+from tidybert.atomic_files import atomic_directory, file_sha256, remove_partials
+from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.errors import TrainingError, WeightsError, param
+from tidybert.model_files import (
+    BEST_FOLDER,
+    CHECKPOINTS_FOLDER,
+    OPTIMIZER_FILE,
+    STATE_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.training.sharding import placed_like
-
-OPTIMIZER_FILE = "optimizer.safetensors"
-STATE_FILE = "training_state.json"
 
 
 @dataclass
@@ -51,7 +49,7 @@ class TrainingState:
 
 
 def checkpoints_directory(run: Path) -> Path:
-    return run / "checkpoints"
+    return run / CHECKPOINTS_FOLDER
 
 
 def step_directories(run: Path) -> list[Path]:
@@ -142,13 +140,13 @@ def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, lis
 
 def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:
     """Keep the weights with the best dev metric so far in checkpoints/best."""
-    target = checkpoints_directory(run) / "best"
+    target = checkpoints_directory(run) / BEST_FOLDER
     target.mkdir(parents=True, exist_ok=True)
     write_tensors(target / WEIGHTS_FILE, weights)
 
 
 def read_best(run: Path) -> dict[str, Tensor]:
-    return read_tensors(checkpoints_directory(run) / "best" / WEIGHTS_FILE)
+    return read_tensors(checkpoints_directory(run) / BEST_FOLDER / WEIGHTS_FILE)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidybert.checkpoints.model_directory import read_metadata, verify
-from tidybert.checkpoints.tensor_files import atomic_write_text
+from tidybert.atomic_files import atomic_write_text
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import TrainingError, UsageError, WeightsError, param
+from tidybert.model_files import ARGUMENTS_FILE, TRIALS_FOLDER
 from tidybert.training.run_checkpoints import step_directories
 
 
 def is_finished(run: Path) -> bool:
     """Whether a RUN has been trained to its end, and its model saved whole."""
-    if read_metadata(run) is None:
+    directory = ModelDirectory(run)
+    if directory.metadata is None:
         return False
     try:
-        verify(run)
+        directory.verify()
     except WeightsError:
         # A kill between the files of the model; the last checkpoint still has it.
         return False
@@ -40,7 +42,7 @@ def check_run(run: Path, resume: bool) -> None:
             "again"
         )
     if not resume and run.is_dir() and any(run.iterdir()):
-        begun = step_directories(run) or (run / "trials").is_dir()
+        begun = step_directories(run) or (run / TRIALS_FOLDER).is_dir()
         unfinished = begun and not is_finished(run)
         advice = f"{param('resume')} goes on with it, or give" if unfinished else "give"
         raise UsageError(f"{param('out', run)} is not empty; {advice} a new directory")
@@ -50,6 +52,6 @@ def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
     """Write arguments.json, the same names as the flags; TrainingError where it cannot be."""
     try:
         run.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(run / "arguments.json", json.dumps(dict(values), indent=2) + "\n")
+        atomic_write_text(run / ARGUMENTS_FILE, json.dumps(dict(values), indent=2) + "\n")
     except OSError as error:
         raise TrainingError(f"{param('out', run)} cannot be written: {error}") from error

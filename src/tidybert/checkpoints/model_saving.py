@@ -1,0 +1,111 @@
+"""Save a model as a directory that tidybert and transformers open."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tidybert.atomic_files import remove_tree, sync, sync_tree
+from tidybert.checkpoints.conversion import to_huggingface
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.tensor_files import check_finite, write_tensors
+from tidybert.configuration import BertConfig
+from tidybert.errors import WeightsError
+from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.tokenization import BertTokenizer
+
+_CLASSIFIERS = ("BertForSequenceClassification", "BertForTokenClassification")
+
+
+def save_model_directory(
+    directory: str | Path,
+    *,
+    model_state: Mapping[str, Tensor],
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    metadata: ModelMetadata,
+    architecture: str,
+    problem_type: str | None = None,
+) -> ModelMetadata:
+    """Write a model that tidybert and transformers open, into a new or an existing directory.
+
+    Everything is written and synced aside before the first file moves into place, so that a full
+    disk costs nothing that was there.  tidybert.json moves first and the weights last: a kill in
+    between leaves a directory that ``verify`` refuses.  Other files in it stay.
+
+    Args:
+        model_state: our state dict, finite; stored with the dtypes it has.
+        metadata: its label_names go into config.json too; its hashes are set here.
+        architecture: transformers' name of the class ("BertForSequenceClassification").
+        problem_type: transformers' name of the loss, or None.
+
+    Returns:
+        The metadata as written.
+
+    Raises:
+        WeightsError: values that are not finite, a parameter without a Hugging Face name, a number
+            of label names that does not fit the classifier, or a write that fails.
+    """
+    directory = Path(directory)
+    check_finite(model_state, str(directory))
+    tensors = to_huggingface(model_state, config)
+    description = _config_json(config, model_state, metadata, architecture, problem_type)
+    partial = directory / ".saving.partial"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        remove_tree(partial)
+        partial.mkdir()
+        (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
+        tokenizer.save(partial)
+        if not (partial / VOCABULARY_FILE).is_file():
+            raise AssertionError(f"the tokenizer saved no {VOCABULARY_FILE}")
+        write_tensors(partial, tensors)
+        sealed = metadata.sealed(partial)
+        (partial / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
+        sync_tree(partial)
+        _move_into_place(partial, directory)
+    except OSError as error:
+        raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
+    finally:
+        remove_tree(partial)
+    return sealed
+
+
+def _config_json(
+    config: BertConfig,
+    state: Mapping[str, Tensor],
+    metadata: ModelMetadata,
+    architecture: str,
+    problem_type: str | None,
+) -> str:
+    """The text of config.json in Hugging Face's form."""
+    values: dict[str, Any] = {"architectures": [architecture], "model_type": "bert"}
+    values |= config.to_dict()
+    names = metadata.label_names
+    if architecture in _CLASSIFIERS:
+        num_labels = len(state["classifier.weight"])
+        # transformers writes LABEL_0, LABEL_1, ... for classes without names.
+        names = names or tuple(f"LABEL_{i}" for i in range(num_labels))
+        if len(names) != num_labels:
+            raise WeightsError(
+                f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
+            )
+    if names is not None:
+        values["id2label"] = {str(i): name for i, name in enumerate(names)}
+        values["label2id"] = {name: i for i, name in enumerate(names)}
+    if problem_type is not None:
+        values["problem_type"] = problem_type
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _move_into_place(partial: Path, directory: Path) -> None:
+    names = sorted(path.name for path in partial.iterdir())
+    middle = [name for name in names if name not in (METADATA_FILE, WEIGHTS_FILE)]
+    for name in (METADATA_FILE, *middle, WEIGHTS_FILE):
+        (partial / name).replace(directory / name)
+        # The new hashes must be on the disk before any file that they tell from an old one.
+        if name == METADATA_FILE:
+            sync(directory)
+    sync(directory)

@@ -1,0 +1,142 @@
+"""Tensors under Hugging Face's names into a model: match the names, check the shapes, copy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tidybert.checkpoints.conversion import PREFIX, from_huggingface, huggingface_names
+from tidybert.configuration import BertConfig
+from tidybert.errors import WeightsError
+
+# Without these there is no encoder; a head or the pooler may be new.
+_ENCODER = ("embeddings.", "encoder.")
+_POOLER = "pooler."
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What became of each tensor when weights were loaded into a model.
+
+    Args:
+        source: the directory.
+        loaded: names in the file of the tensors that the model took.
+        new: names in the model of the parameters that the file lacks, left as they were.
+        ignored: names in the file of the tensors that the model did not take.
+        num_parameters: number of values loaded.
+    """
+
+    source: str
+    loaded: tuple[str, ...]
+    new: tuple[str, ...]
+    ignored: tuple[str, ...]
+    num_parameters: int
+
+    def summary(self) -> str:
+        """One line: what was loaded, what is new and what was ignored."""
+        return (
+            f"loaded {len(self.loaded)} tensors ({self.num_parameters / 1e6:.1f} M parameters) "
+            f"from {self.source}; new: {_shortened(self.new)}; ignored: {_shortened(self.ignored)}"
+        )
+
+
+class _Match(NamedTuple):
+    """Names in the file to names in the model, and the model's names that the file lacks."""
+
+    ours: dict[str, str]
+    new: list[str]
+
+
+def load_weights(
+    model: nn.Module,
+    stored: Mapping[str, Tensor],
+    config: BertConfig,
+    *,
+    source: str,
+    new_head: bool = False,
+) -> LoadReport:
+    """Copy tensors into ``model``; nothing is copied unless everything fits.
+
+    Args:
+        model: an encoder or a model with a head; its state dict has the encoder's names bare or
+            after ``bert.``, and ``stored`` may have them either way.
+        stored: the file's tensors under Hugging Face's names.
+        config: the file's own.
+        source: where the tensors come from; begins the message of an error.
+        new_head: leave the heads of ``model`` as they are, even if ``stored`` has some.
+
+    Raises:
+        WeightsError: ``from_huggingface`` refuses, a tensor of embeddings or encoder is missing, or
+            a shape does not fit.
+    """
+    tensors, unknown = from_huggingface(stored, config)
+    parameters = model.state_dict()
+    ours, new = _match(parameters, tensors, config, source, new_head)
+    for name, key in ours.items():
+        _check_shape(tensors[name], parameters[key], name, key, config, source)
+    with torch.no_grad():
+        for name, key in ours.items():
+            parameters[key].copy_(tensors[name])
+    left = [name for name in tensors if name not in ours]
+    return LoadReport(
+        source=source,
+        loaded=tuple(theirs for name in ours for theirs in huggingface_names(name, config)),
+        new=tuple(new),
+        ignored=tuple(theirs for name in left for theirs in huggingface_names(name, config))
+        + unknown,
+        num_parameters=sum(parameters[key].numel() for key in ours.values()),
+    )
+
+
+def _match(
+    parameters: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
+    config: BertConfig,
+    source: str,
+    new_head: bool,
+) -> _Match:
+    sources = {name.removeprefix(PREFIX): name for name in tensors}
+    match = _Match({}, [])
+    missing = []
+    for key in parameters:
+        bare = key.removeprefix(PREFIX)
+        if bare in sources and not (new_head and _is_head(bare)):
+            match.ours[sources[bare]] = key
+        elif bare.startswith(_ENCODER):
+            missing.append(key)
+        else:
+            match.new.append(key)
+    if missing:
+        raise WeightsError(
+            f"{source}: the encoder's weights are incomplete: the file lacks "
+            f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
+        )
+    return match
+
+
+def _check_shape(
+    tensor: Tensor, parameter: Tensor, name: str, key: str, config: BertConfig, source: str
+) -> None:
+    if tensor.shape == parameter.shape:
+        return
+    if _is_head(key.removeprefix(PREFIX)):
+        advice = "to train another head on these weights, load them with new_head=True"
+    else:
+        advice = "build the model from the configuration in that directory"
+    raise WeightsError(
+        f"{source}: {' + '.join(huggingface_names(name, config))} has the shape "
+        f"{tuple(tensor.shape)}, but {key} of the model has {tuple(parameter.shape)}; {advice}"
+    )
+
+
+def _is_head(bare: str) -> bool:
+    return not bare.startswith((*_ENCODER, _POOLER))
+
+
+def _shortened(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

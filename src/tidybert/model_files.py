@@ -1,0 +1,33 @@
+"""The names of all files and folders of a MODEL and of a RUN.
+
+A MODEL is a Hugging Face BERT directory, with tidybert.json beside the files of theirs.  A finished
+RUN is a MODEL that also holds how it was trained.
+"""
+
+from typing import Final
+
+# A MODEL, in Hugging Face's names.
+CONFIG_FILE: Final = "config.json"
+WEIGHTS_FILE: Final = "model.safetensors"
+PICKLE_FILE: Final = "pytorch_model.bin"
+INDEX_SUFFIX: Final = ".index.json"
+"""After the name of weights that are split over several files."""
+VOCABULARY_FILE: Final = "vocab.txt"
+TOKENIZER_FILE: Final = "tokenizer.json"
+TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
+METADATA_FILE: Final = "tidybert.json"
+"""Ours: the task, its labels and settings, and the hashes of the other files."""
+
+# What training adds at the root of a RUN.
+ARGUMENTS_FILE: Final = "arguments.json"
+METRICS_FILE: Final = "metrics.jsonl"
+BAD_STEPS_FILE: Final = "bad_steps.jsonl"
+CURVES_FILE: Final = "curves.svg"
+TRIALS_FILE: Final = "trials.json"
+TRIALS_FOLDER: Final = "trials"
+
+# checkpoints/step-N/ and checkpoints/best/, each with WEIGHTS_FILE.
+CHECKPOINTS_FOLDER: Final = "checkpoints"
+BEST_FOLDER: Final = "best"
+OPTIMIZER_FILE: Final = "optimizer.safetensors"
+STATE_FILE: Final = "training_state.json"
