@@ -68,5 +68,5 @@ def test_weights_that_transformers_reads_otherwise_are_not_kept(
 def test_what_is_no_run_is_refused(
     run_script: Callable[..., None], tiny_model: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(SystemExit, match="no RUN of tidybert pretrain"):
+    with pytest.raises(SystemExit, match="not a RUN of tidybert pretrain"):
         run_script("pack_model", tiny_model, tmp_path / "packed")

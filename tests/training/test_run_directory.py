@@ -18,7 +18,7 @@ def test_a_new_directory_may_be_written_and_is_not_made(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_named(below: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("text")
-    with pytest.raises(UsageError, match=f"out='{file}'{below}.*is a file; name a new directory"):
+    with pytest.raises(UsageError, match=f"out='{file}{below}'.*is a file; name a new directory"):
         check_run(Path(f"{file}{below}"), resume=False)
 
 
