@@ -1,19 +1,19 @@
 """Axes: their numbers are round and lie within, places follow the ranges."""
 
-import re
 import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.reporting.confusion import confusion_picture
-from tidybert.reporting.drawing import Frame, around, picture, short, ticks
-from tidybert.reporting.pictures import (
-    calibration_picture,
-    course_picture,
-    interval_picture,
-    residuals_picture,
+from tidybert.reporting.drawing import (
+    Frame,
+    around,
+    extremes,
+    picture,
+    short,
+    smooth_course,
+    ticks,
 )
 
 
@@ -69,88 +69,27 @@ def test_a_picture_says_what_it_is():
     assert [child.text for child in root] == ["A title", "<what> is seen"]
 
 
-def dots(svg):
-    return [
-        (float(each.get("cx")), float(each.get("cy"))) for each in ET.fromstring(svg).iter("circle")
-    ]
+# --- courses over steps
 
 
-def test_perfect_calibration_lies_on_the_diagonal():
-    bins = [
-        {"confidence": x, "accuracy": x, "count": 5, "low": x - 0.1, "high": x + 0.1}
-        for x in (0.3, 0.6, 0.9)
-    ]
-    frame = Frame((0, 1), (0, 1))
-    expected = [(frame.at_x(x), frame.at_y(x)) for x in (0.3, 0.6, 0.9)]
+@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=900))
+def test_extremes_keep_every_jump(values: list[float]) -> None:
+    points = list(enumerate(values))
+    kept = extremes([(float(x), y) for x, y in points])
 
-    for found, place in zip(dots(calibration_picture(bins)), expected, strict=True):
-        assert found == pytest.approx(place, abs=0.01)
-
-
-def test_an_interval_holds_its_value():
-    root = ET.fromstring(interval_picture(0.2, 0.5, 0.7))
-    band = root.find("line[@class='band']")
-    (dot,) = dots(interval_picture(0.2, 0.5, 0.7))
-    assert float(band.get("x1")) < dot[0] < float(band.get("x2"))
+    assert len(kept) <= 402
+    assert kept == sorted(kept)
+    assert max(y for _, y in kept) == max(values)
+    assert min(y for _, y in kept) == min(values)
 
 
-def test_bars_are_as_high_as_their_counts():
-    root = ET.fromstring(residuals_picture([-1, 0, 1, 2], [2, 4, 0]))
-    heights = [float(each.get("height")) for each in root.iter("rect")]
-    assert len(heights) == 2
-    assert heights[1] == pytest.approx(2 * heights[0], abs=0.02)
+def test_a_smooth_course_follows_a_steep_beginning() -> None:
+    points = [(float(n), 100.0 / n) for n in range(1, 201)]
+    smooth = smooth_course(points)
 
-
-def test_a_long_course_is_thinned_and_keeps_its_ends():
-    entries = [{"step": n, "loss": 1.0} for n in range(1, 10_001)]
-    for line in ET.fromstring(course_picture("loss", entries, "loss", smoothed=True)).iter(
-        "polyline"
-    ):
-        points = line.get("points").split()
-        assert len(points) <= 400
-        frame = Frame((0, 10_000), (0, 1))
-        assert float(points[-1].split(",")[0]) == pytest.approx(frame.at_x(10_000), abs=0.1)
-
-
-def test_one_step_can_be_drawn():
-    ET.fromstring(course_picture("loss", [{"step": 1, "loss": 0.0}], "loss"))
-
-
-# --- the confusion matrix
-
-
-def test_a_small_matrix_shows_its_counts():
-    svg = confusion_picture(["<no>", "yes"], [[5, 1], [0, 1234]])
-    root = ET.fromstring(svg)
-    counts = [each.text for each in root.iter("text") if "count" in each.get("class")]
-    assert counts == ["5", "1", "1,234"]
-    titles = [each.find("title").text for each in root.iter("g")]
-    assert titles == [
-        "<no>: 5 (83.3 %) right",
-        "<no>: 1 (16.7 %) taken for yes",
-        "yes: 1,234 (100.0 %) right",
-    ]
-
-
-def test_many_classes_are_a_map_with_every_name():
-    names = [f"{'a_very_long_name_of_a_class_' * (at % 2)}{at}" for at in range(77)]
-    matrix = [[40 if row == column else 0 for column in range(77)] for row in range(77)]
-    matrix[3][4] = 1
-    root = ET.fromstring(confusion_picture(names, matrix))
-
-    assert len(list(root.iter("rect"))) == 78
-    texts = [each.text for each in root.iter("text")]
-    assert texts.count("0") == texts.count("76") == 2
-    assert max(map(len, texts)) <= 26
-    assert "a_very_long_name_of_a_class_3: 1 (2.4 %) taken for 4" in [
-        each.text for each in root.iter("title")
-    ]
-    # It fits beside the margins of the widest page.
-    assert float(root.get("width")) <= 68 * 16 - 40
-
-
-def test_opacity_is_the_root_of_the_share():
-    root = ET.fromstring(confusion_picture(["a", "b"], [[3, 1], [0, 0]]))
-    found = [float(each.get("fill-opacity")) for each in root.iter("rect")]
-    assert found == pytest.approx([0.75**0.5, 0.5], abs=0.01)
-    assert re.fullmatch(r"[\d. ]+", root.get("viewBox"))
+    assert smooth[0] == points[0]
+    # The second value and one on each side.
+    assert smooth[1][1] == pytest.approx((100 + 50 + 100 / 3) / 3)
+    # Five values on each side, and none after the last.
+    assert smooth[100][1] == pytest.approx(sum(100 / n for n in range(96, 107)) / 11)
+    assert smooth[-1][1] == pytest.approx(sum(100 / n for n in range(195, 201)) / 6)

@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
-from tidybert.reporting.markup import Markup, escaped, join, tag, visible
+from tidybert.reporting.markup import element, shown, visible
 
 
 class Reader(HTMLParser):
@@ -25,16 +26,19 @@ class Reader(HTMLParser):
         self.text += data
 
 
+def paragraph(text: str) -> str:
+    return element('<p title="{}">{}</p>', text, text)
+
+
 def test_a_literal_element():
-    made = tag("p", "a < b & ", tag("b", "c"), None, class_="note", data_value=1.5, id=None)
-    assert made == '<p class="note" data-value="1.5">a &lt; b &amp; <b>c</b></p>'
-    assert tag("meta", charset="utf-8") == '<meta charset="utf-8">'
-    assert join([tag("i"), None, "<"]) == "<i></i>&lt;"
+    made = element('<p x="{}" y="{}" id="{}">{}{}</p>', 1.5, 2 / 3, None, "a < b & ", Markup("<b>"))
+    assert made == '<p x="1.5" y="0.67" id="">a &lt; b &amp; <b></p>'
+    assert isinstance(made, Markup)
 
 
 def test_a_script_is_text():
     attack = "</p><script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
-    found = Reader(tag("p", attack, title=attack))
+    found = Reader(paragraph(attack))
 
     assert found.elements == [("p", {"title": attack})]
     assert found.text == attack
@@ -42,7 +46,7 @@ def test_a_script_is_text():
 
 @given(text=st.text())
 def test_any_text_comes_out_as_it_went_in_but_for_signs(text):
-    found = Reader(tag("p", text, title=text))
+    found = Reader(paragraph(text))
 
     assert found.elements == [("p", {"title": visible(text)})]
     assert found.text == visible(text)
@@ -70,6 +74,5 @@ def test_what_cannot_be_seen_has_a_sign(text, shown):
 
 
 def test_markup_is_escaped_once():
-    assert escaped(escaped("<")) == "&lt;"
-    assert tag("p", Markup("<b></b>")) == "<p><b></b></p>"
-    assert tag("p", title=Markup('"')) == '<p title="&quot;"></p>'
+    assert element("{}", element("{}", "<")) == "&lt;"
+    assert shown(Markup("<\x00")) == "<\x00"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.reporting.pictures import extremes, smooth_course
 from tidybert.reporting.pretraining_curves import _amount, curves_picture, write_curves
 from tidybert.reporting.training_history import TrainingHistory
 
@@ -220,29 +219,3 @@ def test_it_is_drawn_from_the_log_and_again(tmp_path: Path) -> None:
 )
 def test_amounts(number: float, shown: str) -> None:
     assert _amount(number) == shown
-
-
-# --- what the lines go through
-
-
-@given(values=st.lists(finite, min_size=1, max_size=900))
-def test_extremes_keep_every_jump(values: list[float]) -> None:
-    points = list(enumerate(values))
-    kept = extremes([(float(x), y) for x, y in points])
-
-    assert len(kept) <= 402
-    assert kept == sorted(kept)
-    assert max(y for _, y in kept) == max(values)
-    assert min(y for _, y in kept) == min(values)
-
-
-def test_a_smooth_course_follows_a_steep_beginning() -> None:
-    points = [(float(n), 100.0 / n) for n in range(1, 201)]
-    smooth = smooth_course(points)
-
-    assert smooth[0] == points[0]
-    # The second value and one on each side.
-    assert smooth[1][1] == pytest.approx((100 + 50 + 100 / 3) / 3)
-    # Five values on each side, and none after the last.
-    assert smooth[100][1] == pytest.approx(sum(100 / n for n in range(96, 107)) / 11)
-    assert smooth[-1][1] == pytest.approx(sum(100 / n for n in range(195, 201)) / 6)

@@ -1,21 +1,29 @@
-"""The means to draw: a frame with two axes, and what stands in it, as SVG.
+"""The parts of a picture in SVG: texts, lines, and a frame with two axes.
 
-Colours and lines are classes of report.css, so that a picture follows the reader's light or dark
-page and the printer's white one.
+Colours and widths are classes of report.css, so a picture follows the light or dark page.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
-from tidybert.reporting.markup import Markup, join, tag
+from markupsafe import Markup
+
+from tidybert.reporting.markup import element
 
 Range = tuple[float, float]
+Points = list[tuple[float, float]]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 12.0, 44.0
 _TICKS: Final = 5
-_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+# A mean over this share of the steps shows the course of a loss that jumps about.
+_SMOOTHED_SHARE: Final = 0.05
+_MAX_LINE_POINTS: Final = 400
+# A page needs no name of the language; a file by itself does.
+_NAMESPACE: Final = Markup(' xmlns="http://www.w3.org/2000/svg"')
 
 
 def picture(
@@ -31,19 +39,36 @@ def picture(
 
     With a ``style`` of its own it can be a file by itself.
     """
-    return tag(
-        "svg",
-        tag("title", title, id=f"{name}-title"),
-        tag("desc", description, id=f"{name}-description"),
-        None if style is None else tag("style", Markup(style)),
-        *body,
-        xmlns=None if style is None else _NAMESPACE,
-        viewBox=f"0 0 {width:g} {height:g}",
-        width=width,
-        height=height,
-        role="img",
-        aria_labelledby=f"{name}-title {name}-description",
+    own = Markup() if style is None else element("<style>{}</style>", Markup(style))
+    return element(
+        '<svg{} viewBox="0 0 {} {}" width="{}" height="{}" role="img" '
+        'aria-labelledby="{}-title {}-description">'
+        '<title id="{}-title">{}</title><desc id="{}-description">{}</desc>{}{}</svg>',
+        *("" if style is None else _NAMESPACE, width, height, width, height, name, name),
+        *(name, title, name, description, own, Markup().join(body)),
     )
+
+
+def text(
+    words: str,
+    x: float,
+    y: float,
+    class_: str = "",
+    anchor: str = "start",
+    *,
+    upwards: bool = False,
+) -> Markup:
+    """Words that start, end or have their middle at a place."""
+    turn = element(' transform="rotate(-90 {} {})"', x, y) if upwards else Markup()
+    return element(
+        '<text x="{}" y="{}" class="{}" text-anchor="{}"{}>{}</text>',
+        *(x, y, class_, anchor, turn, words),
+    )
+
+
+def straight(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    """A straight line from one place to another."""
+    return element('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>', *(class_, x1, y1, x2, y2))
 
 
 def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
@@ -75,6 +100,7 @@ def short(value: float) -> str:
 
 
 def percent(value: float) -> str:
+    """A share as an axis shows it."""
     return f"{100 * value:.0f} %"
 
 
@@ -88,10 +114,12 @@ class Frame:
     height: float = 280.0
 
     def at_x(self, value: float) -> float:
+        """The place of a number on the x axis."""
         share = (value - self.x[0]) / (self.x[1] - self.x[0])
         return _LEFT + share * (self.width - _LEFT - _RIGHT)
 
     def at_y(self, value: float) -> float:
+        """The place of a number on the y axis; SVG counts from the top."""
         share = (value - self.y[0]) / (self.y[1] - self.y[0])
         return self.height - _BOTTOM - share * (self.height - _TOP - _BOTTOM)
 
@@ -105,70 +133,75 @@ class Frame:
         x_ticks: Sequence[float] | None = None,
     ) -> Markup:
         """Grid lines, their numbers, and the names of the axes."""
-        left, right = _LEFT, self.width - _RIGHT
-        base = self.height - _BOTTOM
+        left, right, base = _LEFT, self.width - _RIGHT, self.height - _BOTTOM
         drawn = []
         for value in ticks(*self.y):
             y = self.at_y(value)
-            drawn.append(tag("line", class_="grid", x1=left, x2=right, y1=y, y2=y))
-            drawn.append(
-                tag("text", y_text(value), x=left - 6, y=y + 4, text_anchor="end", class_="tick")
-            )
+            drawn.append(straight("grid", left, y, right, y))
+            drawn.append(text(y_text(value), left - 6, y + 4, "tick", "end"))
         for value in ticks(*self.x) if x_ticks is None else x_ticks:
-            drawn.append(
-                tag(
-                    "text",
-                    x_text(value),
-                    x=self.at_x(value),
-                    y=base + 16,
-                    text_anchor="middle",
-                    class_="tick",
-                )
-            )
-        drawn.append(tag("line", class_="axis", x1=left, x2=right, y1=base, y2=base))
-        middle = (left + right) / 2
-        drawn.append(
-            tag("text", x_name, x=middle, y=self.height - 6, text_anchor="middle", class_="name")
-        )
-        drawn.append(
-            tag(
-                "text",
-                y_name,
-                transform=f"translate(12 {(_TOP + base) / 2:g}) rotate(-90)",
-                text_anchor="middle",
-                class_="name",
-            )
-        )
-        return join(drawn)
+            drawn.append(text(x_text(value), self.at_x(value), base + 16, "tick", "middle"))
+        drawn += [
+            straight("axis", left, base, right, base),
+            text(x_name, (left + right) / 2, self.height - 6, "name", "middle"),
+            text(y_name, 12, (_TOP + base) / 2, "name", "middle", upwards=True),
+        ]
+        return Markup().join(drawn)
 
     def line(self, points: Iterable[tuple[float, float]], class_: str = "line") -> Markup:
         """A line through the points."""
         path = " ".join(f"{self.at_x(x):.1f},{self.at_y(y):.1f}" for x, y in points)
-        return tag("polyline", points=path, class_=class_)
+        return element('<polyline points="{}" class="{}"/>', path, class_)
 
     def dot(
         self, x: float, y: float, title: str | None, radius: float = 3.5, class_: str = "dot"
     ) -> Markup:
         """A dot, with a text that appears under the pointer."""
-        hover = None if title is None else tag("title", title)
-        return tag("circle", hover, cx=self.at_x(x), cy=self.at_y(y), r=radius, class_=class_)
-
-    def whisker(self, x: float, low: float, high: float) -> Markup:
-        """An upright line, for an interval."""
-        place = self.at_x(x)
-        return tag(
-            "line", x1=place, x2=place, y1=self.at_y(low), y2=self.at_y(high), class_="whisker"
+        hover = Markup() if title is None else element("<title>{}</title>", title)
+        return element(
+            '<circle cx="{}" cy="{}" r="{}" class="{}">{}</circle>',
+            *(self.at_x(x), self.at_y(y), radius, class_, hover),
         )
 
-    def bar(self, x: Range, y: float, title: str, class_: str = "bar") -> Markup:
+    def whisker(self, x: float, low: float, high: float, class_: str = "whisker") -> Markup:
+        """An upright line, for an interval."""
+        return straight(class_, self.at_x(x), self.at_y(low), self.at_x(x), self.at_y(high))
+
+    def bar(self, x: Range, y: float, title: str) -> Markup:
         """A bar from the lower end of the frame up to ``y``."""
         left, right, top = self.at_x(x[0]), self.at_x(x[1]), self.at_y(y)
-        return tag(
-            "rect",
-            tag("title", title),
-            x=left,
-            y=top,
-            width=right - left,
-            height=self.at_y(self.y[0]) - top,
-            class_=class_,
+        return element(
+            '<rect class="bar" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
+            *(left, top, right - left, self.at_y(self.y[0]) - top, title),
         )
+
+
+def smooth_course(points: Points) -> Points:
+    """Each value as the mean of those near it.
+
+    At the beginning, where a loss falls fast, no more values follow than came before.
+    """
+    half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
+    sums = [0.0, *accumulate(value for _, value in points)]
+    smooth = []
+    for at, (step, _) in enumerate(points):
+        near = min(half, at)
+        first, end = at - near, min(len(points), at + near + 1)
+        smooth.append((step, (sums[end] - sums[first]) / (end - first)))
+    return smooth
+
+
+def thinned(points: Points) -> Points:
+    """At most as many points as can be seen, the last among them."""
+    every = -(-len(points) // _MAX_LINE_POINTS)
+    return points[::-every][::-1]
+
+
+def extremes(points: Points) -> Points:
+    """The lowest and the highest point of each stretch, so that a thinned line keeps its jumps."""
+    length = -(-2 * len(points) // _MAX_LINE_POINTS)
+    kept = []
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
+    return kept

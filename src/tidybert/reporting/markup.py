@@ -1,16 +1,14 @@
-"""HTML and SVG whose text is escaped unless it says that it is markup.
+"""Values in HTML and SVG: escaped, with a sign in place of each character that cannot be seen.
 
-The texts of a report are anybody's: a child of ``tag`` that is a plain string never becomes an
-element, and what could spoil the page around it (control characters, overrides of the reading
-direction) is shown as a sign.
+The texts of a report may come from anybody. None of them becomes an element, and none spoils the
+page around it with control characters or overrides of the reading direction.
 """
 
-import html
-from collections.abc import Iterable
 from typing import Final
 
-_BARE: Final = frozenset({"br", "meta"})
-# Tab and new line are white space; the rest of C0 has signs of its own in Unicode.
+from markupsafe import Markup
+
+# Tab and new line are white space. Unicode has a sign for each of the other control characters.
 _SIGNS: Final = {
     **{code: 0x2400 + code for code in range(32) if code not in (0x09, 0x0A)},
     0x7F: 0x2421,
@@ -21,14 +19,8 @@ _SIGNS: Final = {
 }
 
 
-class Markup(str):
-    """Text that is HTML or SVG already."""
-
-    __slots__ = ()
-
-
 def visible(text: str) -> str:
-    """The text with a sign in place of each character that is none: control codes, halves of pairs.
+    """The text with a sign for each control code, direction override and lone surrogate.
 
     >>> visible("a\\x00b")
     'a␀b'
@@ -36,36 +28,24 @@ def visible(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_SIGNS)
 
 
-def escaped(text: str) -> Markup:
-    """The text as HTML shows it."""
-    return text if isinstance(text, Markup) else Markup(html.escape(visible(text)))
+def shown(value: object) -> str:
+    """A value as templates write it, before it is escaped; Markup stays as it is.
 
-
-def tag(name: str, /, *children: str | None, **attributes: str | float | None) -> Markup:
-    """An element; children that are None, and attributes that are None, are left out.
-
-    Attributes are named as Python can: ``class_`` is class, ``aria_label`` is aria-label.
-
-    >>> tag("p", "1 < 2", class_="note")
-    '<p class="note">1 &lt; 2</p>'
+    >>> shown(1.5), shown(None), shown(7)
+    ('1.5', '', '7')
     """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    if name in _BARE:
-        return Markup(f"<{name}{written}>")
-    return Markup(f"<{name}{written}>{join(children)}</{name}>")
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, float):
+        # A picture needs only hundredths of a unit.
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return "" if value is None else visible(str(value))
 
 
-def join(children: Iterable[str | None]) -> Markup:
-    """Several pieces as one."""
-    return Markup("".join(escaped(child) for child in children if child is not None))
+def element(template: str, *values: object) -> Markup:
+    """A template with a value in place of each {}.
 
-
-def _value(value: str | float) -> str:
-    if isinstance(value, str):
-        return html.escape(visible(value))
-    # Pictures need no more than a hundredth of a unit, and short files load sooner.
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    >>> str(element("<b>{}</b>", "1 < 2"))
+    '<b>1 &lt; 2</b>'
+    """
+    return Markup(template).format(*map(shown, values))

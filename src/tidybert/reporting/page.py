@@ -1,168 +1,156 @@
 """report.html: the contents of a report as one page that needs nothing else.
 
-It loads nothing, runs without scripts (one that sorts and filters tables is all there is), prints,
-and follows the reader's light or dark.  A content security policy allows exactly the style and the
-script that stand in it, so that not even a mistake in escaping could run what a text says.
+The templates are in resources/report. The page loads nothing, prints, and follows the reader's
+light or dark. Its one script, which sorts and filters, may be off. A content security policy allows
+exactly this style and this script, so that even a mistake in escaping could not run a text.
 """
 
 import base64
 import hashlib
-from collections.abc import Mapping
-from importlib import resources
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tidybert.reporting.markup import Markup, tag
-from tidybert.reporting.sections import SECTIONS
-from tidybert.reporting.tables import between, number, share
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-Contents = Mapping[str, Any]
+from tidybert.reporting import pictures
+from tidybert.reporting.markup import shown
+
+Row = Mapping[str, Any]
+
+_MANY_ROWS: Final = 12
+# Thousandths more or less of these mean nothing.
+_PROBABILITIES: Final = ("confidence", "expected_probability", "margin")
+_LEAST: Final = 0.001
+_FACTS: Final = {
+    "confidence": "confidence",
+    "expected_probability": "probability of the expected",
+    "margin": "margin",
+    "residual": "off by",
+    "correct": "share that is right",
+    "num_tokens": "tokens",
+}
 
 
-def report_page(contents: Contents) -> str:
+def report_page(contents: Mapping[str, Any]) -> str:
     """The page, from what ``report_contents`` gives or report.json holds."""
-    style, script = _resource("report.css"), _resource("report.js")
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{_digest(style)}'; "
-        f"script-src 'sha256-{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    loader = environment().loader
+    assert loader is not None
+    style, script = (
+        loader.get_source(environment(), name)[0] for name in ("report.css", "report.js")
     )
-    title = f"{contents['model']} on {contents['data']}"
-    made = [(name, heading, draw(contents)) for name, (heading, draw) in SECTIONS.items()]
-    made = [each for each in made if each[2]]
-    page = tag(
-        "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=policy),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("meta", name="generator", content=f"tidybert {contents['tidybert_version']}"),
-            tag("title", f"{title}: tidybert report"),
-            tag("style", Markup(style)),
-        ),
-        tag(
-            "body",
-            _head(contents),
-            tag(
-                "nav",
-                tag(
-                    "ul",
-                    *(tag("li", tag("a", heading, href=f"#{name}")) for name, heading, _ in made),
-                ),
-                aria_label="Sections",
-            ),
-            tag(
-                "main",
-                *(
-                    tag(
-                        "section",
-                        tag("h2", heading, id=name),
-                        body,
-                        aria_labelledby=name,
-                    )
-                    for name, heading, body in made
-                ),
-            ),
-            _foot(contents),
-            tag("script", Markup(script)),
-        ),
-        lang="en",
-    )
-    return f"<!doctype html>\n{page}\n"
-
-
-def _head(contents: Contents) -> Markup:
-    cut = contents["num_truncated"]
-    facts = {
-        "task": contents["task"],
-        "model": contents["model"],
-        "data": contents["data"],
-        "date": contents["date"],
-        "examples": f"{contents['num_examples']:,}",
-        "--max-seq-length": f"{contents['max_seq_length']:,} tokens",
-        "cut short": f"{cut:,}, which {contents['truncation']}" if cut else "0",
-    }
-    return tag(
-        "header",
-        tag("p", "tidybert evaluation report", class_="kind"),
-        tag(
-            "h1", tag("bdi", _last(contents["model"])), " on ", tag("bdi", _last(contents["data"]))
-        ),
-        tag(
-            "dl",
-            *(
-                tag("div", tag("dt", name), tag("dd", tag("bdi", value)))
-                for name, value in facts.items()
-            ),
-            class_="facts",
-        ),
-        _headline(contents),
-        tag("ul", *(tag("li", note) for note in contents["notes"]), class_="notes")
-        if contents["notes"]
-        else None,
-    )
-
-
-def _last(path: str) -> str:
-    """The last part of a path."""
-    return Path(path).name or path
-
-
-def _headline(contents: Contents) -> Markup:
-    """The few figures to see first."""
-    cards = []
-    names = list(contents["metrics"])
-    first = contents["metric"] if contents["metric"] in contents["metrics"] else names[0]
-    for name in [first, *(each for each in names if each != first)][:2]:
-        one = contents["metrics"][name]
-        interval = "" if one["low"] is None else between(one["low"], one["high"])
-        cards.append((number(one["value"]), name, interval))
-    if contents["calibration"]:
-        error = contents["calibration"]["expected_calibration_error"]
-        cards.append((number(error), "calibration error", "how far confidence is off"))
-    if contents["suspected_label_errors"]:
-        found = contents["suspected_label_errors"]["total"]
-        part = share(found / contents["num_examples"])
-        cards.append(
-            (f"{found:,}", "suspected label errors", f"{part} of the examples, to be read")
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            contents=contents,
+            style=Markup(style),
+            script=Markup(script),
+            style_digest=_digest(style),
+            script_digest=_digest(script),
         )
-    return tag(
-        "ul",
-        *(
-            tag(
-                "li",
-                tag("span", value, class_="value"),
-                tag("span", name, class_="what"),
-                tag("span", more, class_="more"),
-            )
-            for value, name, more in cards
-        ),
-        class_="cards",
-        aria_label="The main figures",
     )
 
 
-def _foot(contents: Contents) -> Markup:
-    drawn = contents["bootstrap"]
-    intervals = (
-        f"Intervals: {100 * drawn['level']:g} % percentile bootstrap over examples, "
-        f"{drawn['num_resamples']:,} resamples, seed {drawn['seed']}. "
-        if drawn
-        else ""
+@cache
+def environment() -> Environment:
+    """The templates, and what they call."""
+    made = Environment(
+        loader=PackageLoader("tidybert", "resources/report"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return tag(
-        "footer",
-        tag(
-            "p",
-            f"{intervals}Written by tidybert {contents['tidybert_version']}; report.json beside "
-            "this page has the figures for programs.",
-        ),
-    )
+    made.filters |= {
+        "number": number,
+        "share": share,
+        "between": between,
+        "beginning": beginning,
+        "facts": facts,
+        "columns": columns,
+        "cells": cells,
+        "weakest_first": weakest_first,
+        "main_metrics": main_metrics,
+        "token_range": pictures.token_range,
+        "last_part": lambda path: Path(path).name or path,
+    }
+    made.globals["pictures"] = pictures
+    return made
 
 
-def _resource(name: str) -> str:
-    return (resources.files("tidybert") / "resources" / "report" / name).read_text("utf-8")
+def number(value: float) -> str:
+    """A number with as many digits as mean something: three behind the point, or three in all."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value and abs(value) < 0.1:
+        return f"{value:.3g}" if abs(value) < 0.01 else f"{value:.3f}"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def share(value: float) -> str:
+    """A share in percent."""
+    return f"{100 * value:.1f} %"
+
+
+def between(group: Row) -> str:
+    """The interval of a group, which no line break may part; empty without one."""
+    if group["low"] is None:
+        return ""
+    return f"{number(group['low'])} to {number(group['high'])}".replace(" ", "\u00a0")
+
+
+def beginning(text: str, longest: int) -> str:
+    """The text, or the beginning of a longer one with an ellipsis.
+
+    A cut at a space leaves words whole; a text without spaces is cut where it is.
+    """
+    if len(text) <= longest:
+        return text
+    start = text[:longest]
+    start = start[: start.rfind(" ")] if " " in start[longest // 2 :] else start
+    return start.rstrip(" .,\n") + "…"
+
+
+def facts(example: Row) -> list[str]:
+    """Where an example is, and the numbers that it is listed by."""
+    # All of a published SQuAD file is one line, so the id says more where there is one.
+    place = f"row {example['row']:,}" if example["id"] is None else f"id {example['id']}"
+    found = [place]
+    for key, name in _FACTS.items():
+        value = example.get(key)
+        # Wholly right and wholly wrong are seen from the answers.
+        if value is None or (key == "correct" and value in (0, 1)):
+            continue
+        below = key in _PROBABILITIES and value < _LEAST
+        found.append(f"{name} below {_LEAST}" if below else f"{name} {number(value)}")
+    return found
+
+
+def columns(rows: Iterable[Row]) -> list[str]:
+    """The keys of all rows, in the order in which they first appear."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def main_metrics(contents: Row) -> list[str]:
+    """The names of the two metrics to show first: the one that picked the weights leads."""
+    return sorted(contents["metrics"], key=lambda name: name != contents["metric"])[:2]
+
+
+def cells(row: Row, keys: Sequence[str]) -> list[Any]:
+    """What a row has under each key, or None."""
+    return [row.get(key) for key in keys]
+
+
+def weakest_first(rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
+    """Many rows with the lowest F1 first; few in their own order."""
+    if len(rows) <= _MANY_ROWS:
+        return list(rows.items())
+    return sorted(rows.items(), key=lambda row: row[1].get("f1", 0.0))
 
 
 def _digest(text: str) -> str:

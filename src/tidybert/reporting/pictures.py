@@ -1,42 +1,51 @@
-"""The pictures of a report, each from its part of the contents."""
+"""The pictures of a report, each drawn from its part of the contents."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from typing import Any, Final
 
-from tidybert.reporting.drawing import Frame, around, percent, picture, short
-from tidybert.reporting.markup import Markup, tag
+from markupsafe import Markup
+
+from tidybert.reporting.drawing import (
+    Frame,
+    around,
+    percent,
+    picture,
+    short,
+    smooth_course,
+    straight,
+    text,
+    thinned,
+)
+from tidybert.reporting.markup import element
 
 Entry = Mapping[str, Any]
 
-# A mean over this share of the steps shows the course of a loss that jumps about.
-_SMOOTHED_SHARE: Final = 0.05
-_MAX_LINE_POINTS: Final = 400
-_LARGEST_DOT: Final = 8.0
+_LARGEST_DOT, _SMALLEST_DOT = 8.0, 2.5
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT = 150.0, 18.0
 
+# A confusion matrix of more classes shows no counts, or writes the predicted classes upwards.
+_MOST_WITH_COUNTS: Final = 20
+_MOST_WITH_FLAT_NAMES: Final = 6
+_NAME_LENGTH: Final = 26
+_CHARACTER, _SMALL_CHARACTER = 6.2, 5.4
+# A cell of more opacity has its count in the colour of the page.
+_DARK: Final = 0.6
 
-def interval_picture(low: float, value: float, high: float) -> Markup:
-    """A value and its interval on a line from 0 to 1; the numbers stand beside it."""
 
-    def at(number: float) -> float:
-        return 4 + number * (_INTERVAL_WIDTH - 8)
-
-    middle = _INTERVAL_HEIGHT / 2
-    return tag(
-        "svg",
-        tag("line", x1=at(0), x2=at(1), y1=middle, y2=middle, class_="axis"),
-        tag("line", x1=at(low), x2=at(high), y1=middle, y2=middle, class_="band"),
-        tag("circle", cx=at(value), cy=middle, r=4.0, class_="dot"),
-        viewBox=f"0 0 {_INTERVAL_WIDTH:g} {_INTERVAL_HEIGHT:g}",
-        width=_INTERVAL_WIDTH,
-        height=_INTERVAL_HEIGHT,
-        aria_hidden="true",
+def interval(low: float, value: float, high: float) -> Markup:
+    """A value and its interval on a line from 0 to 1, for a row that spells the numbers."""
+    x0, x_low, x, x_high, x1 = (4 + at * (_INTERVAL_WIDTH - 8) for at in (0, low, value, high, 1))
+    y = _INTERVAL_HEIGHT / 2
+    return element(
+        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">{2}{3}'
+        '<circle cx="{4}" cy="{5}" r="4" class="dot"/></svg>',
+        *(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
+        *(straight("axis", x0, y, x1, y), straight("band", x_low, y, x_high, y), x, y),
     )
 
 
-def calibration_picture(bins: Sequence[Entry]) -> Markup:
+def calibration(bins: Sequence[Entry]) -> Markup:
     """Accuracy by confidence; on the diagonal both are equal."""
     frame = Frame((0, 1), (0, 1))
     most = max(each["count"] for each in bins)
@@ -45,7 +54,7 @@ def calibration_picture(bins: Sequence[Entry]) -> Markup:
         x, y = each["confidence"], each["accuracy"]
         dots.append(frame.whisker(x, each["low"], each["high"]))
         hover = f"{each['count']:,} examples: confidence {x:.3f}, accuracy {y:.3f}"
-        radius = 2.5 + (_LARGEST_DOT - 2.5) * (each["count"] / most) ** 0.5
+        radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
         dots.append(frame.dot(x, y, hover, radius))
     return picture(
         "calibration",
@@ -60,12 +69,11 @@ def calibration_picture(bins: Sequence[Entry]) -> Markup:
     )
 
 
-def coverage_picture(points: Sequence[Entry]) -> Markup:
+def coverage(points: Sequence[Entry]) -> Markup:
     """Accuracy of the answers given, by how many are given."""
     line = [(each["coverage"], each["accuracy"]) for each in points]
     lowest = min(accuracy for _, accuracy in line)
-    floor = max(0.0, min(0.9, int(lowest * 10) / 10))
-    frame = Frame((0, 1), (floor, 1))
+    frame = Frame((0, 1), (max(0.0, min(0.9, int(lowest * 10) / 10)), 1))
     return picture(
         "coverage",
         "Accuracy against coverage",
@@ -77,12 +85,10 @@ def coverage_picture(points: Sequence[Entry]) -> Markup:
     )
 
 
-def lengths_picture(groups: Sequence[Entry], of_scores: bool) -> Markup:
-    """Accuracy, or the mean absolute error, by number of tokens."""
+def lengths(groups: Sequence[Entry], name: str, of_scores: bool) -> Markup:
+    """Accuracy, or the mean absolute error of scores, by number of tokens."""
     top = max(each["high"] for each in groups) * 1.05 if of_scores else 1.0
     frame = Frame((0, len(groups)), (0, top))
-    what = "mean absolute error" if of_scores else "accuracy"
-    text = short if of_scores else percent
     bars = []
     for place, each in enumerate(groups):
         hover = f"{token_range(each)} tokens, {each['count']:,} examples: {each['mean']:.3f}"
@@ -90,16 +96,16 @@ def lengths_picture(groups: Sequence[Entry], of_scores: bool) -> Markup:
         bars.append(frame.whisker(place + 0.5, each["low"], each["high"]))
     return picture(
         "lengths",
-        f"Length against {what}",
-        f"A bar for each range of tokens: its {what}, with the 95 % interval.",
+        f"Length against {name}",
+        f"A bar for each range of tokens: its {name}, with the 95 % interval.",
         frame.width,
         frame.height,
         frame.axes(
             "tokens of the example",
-            what,
+            name,
             x_ticks=[place + 0.5 for place in range(len(groups))],
             x_text=lambda at: token_range(groups[int(at)]),
-            y_text=text,
+            y_text=short if of_scores else percent,
         ),
         *bars,
     )
@@ -111,9 +117,9 @@ def token_range(group: Entry) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-def scatter_picture(points: Sequence[Sequence[float]]) -> Markup:
+def scatter(points: Sequence[Sequence[float]]) -> Markup:
     """Predicted scores over the true ones."""
-    both = around([value for point in points for value in point])
+    both = around(value for point in points for value in point)
     frame = Frame(both, both, height=420)
     return picture(
         "scatter",
@@ -127,10 +133,9 @@ def scatter_picture(points: Sequence[Sequence[float]]) -> Markup:
     )
 
 
-def residuals_picture(edges: Sequence[float], counts: Sequence[int]) -> Markup:
+def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
     """How often predictions are off by how much."""
     frame = Frame((edges[0], edges[-1]), (0, max(counts) * 1.05))
-    pairs = list(pairwise(edges))
     return picture(
         "residuals",
         "Residuals",
@@ -139,22 +144,15 @@ def residuals_picture(edges: Sequence[float], counts: Sequence[int]) -> Markup:
         frame.height,
         frame.axes("predicted less true score", "examples"),
         *(
-            frame.bar(pair, count, f"{pair[0]:.3g} to {pair[1]:.3g}: {count:,} examples")
-            for pair, count in zip(pairs, counts, strict=True)
+            frame.bar((low, high), count, f"{low:.3g} to {high:.3g}: {count:,} examples")
+            for (low, high), count in zip(pairwise(edges), counts, strict=True)
             if count
         ),
-        tag(
-            "line",
-            x1=frame.at_x(0),
-            x2=frame.at_x(0),
-            y1=frame.at_y(0),
-            y2=frame.at_y(frame.y[1]),
-            class_="ideal",
-        ),
+        frame.whisker(0, *frame.y, "ideal"),
     )
 
 
-def course_picture(
+def course(
     key: str,
     entries: Sequence[Mapping[str, float]],
     title: str,
@@ -162,7 +160,7 @@ def course_picture(
     dots: bool = False,
     smoothed: bool = False,
 ) -> Markup:
-    """What ``key`` was over the steps, with a dot for each value or a mean over neighbours."""
+    """How ``key`` went over the steps, with a dot for each value or a mean over neighbours."""
     points = [(each["step"], each[key]) for each in entries if key in each]
     last = max(step for step, _ in points)
     frame = Frame((0, last), around(value for _, value in points), height=220)
@@ -182,35 +180,72 @@ def course_picture(
     )
 
 
-Points = list[tuple[float, float]]
+def confusion(names: Sequence[str], matrix: Sequence[Sequence[int]]) -> Markup:
+    """A row a true class, a column a predicted one; the stronger, the larger its share of the row.
 
-
-def smooth_course(points: Points) -> Points:
-    """Each value as the mean of those near it.
-
-    At the beginning, where a loss falls fast, no more values follow than came before.
+    Few classes have their counts in the cells, many are a map. Long names are cut; each cell tells
+    its classes in full under the pointer.
     """
-    half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
-    sums = [0.0, *accumulate(value for _, value in points)]
-    smooth = []
-    for at, (step, _) in enumerate(points):
-        near = min(half, at)
-        first, end = at - near, min(len(points), at + near + 1)
-        smooth.append((step, (sums[end] - sums[first]) / (end - first)))
-    return smooth
+    shown = [
+        name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in names
+    ]
+    with_counts, flat = len(names) <= _MOST_WITH_COUNTS, len(names) <= _MOST_WITH_FLAT_NAMES
+    small = "tick" if with_counts else "tick small"
+    longest = max(map(len, shown)) * (_CHARACTER if with_counts else _SMALL_CHARACTER) + 10
+    wide, high = (max(84.0, longest) if flat else 38.0, 34.0) if with_counts else (11.0, 11.0)
+    left, top = longest + 26, 40.0 if flat else longest + 22
+    right, bottom = left + wide * len(names), top + high * len(names)
+    rows = "".join(f"M{left:g} {top + high * at:g}H{right:g}" for at in range(len(names) + 1))
+    columns = "".join(f"M{left + wide * at:g} {top:g}V{bottom:g}" for at in range(len(names) + 1))
+    drawn = [
+        text("predicted", left, 12, "name"),
+        text("true", 12, top, "name", "end", upwards=True),
+        element('<path d="{}" class="grid"/>', rows + columns),
+    ]
+    for at, name in enumerate(shown):
+        drawn.append(text(name, left - 6, top + high * (at + 0.5) + 4, small, "end"))
+        x = left + wide * (at + 0.5)
+        drawn.append(
+            text(name, x, top - 8, small, "middle")
+            if flat
+            else text(name, x + 4, top - 6, small, upwards=True)
+        )
+    for row, line in enumerate(matrix):
+        for column, count in enumerate(line):
+            if count:
+                box = (left + wide * column, top + high * row, wide, high)
+                classes = names[row], names[column]
+                drawn.append(_cell(box, count, count / sum(line), *classes, with_counts))
+    return picture(
+        "confusion",
+        "Confusion matrix",
+        "Rows are true classes and columns predicted ones; the diagonal is right. The tables "
+        "below have the same counts.",
+        right + 8,
+        bottom + 8,
+        *drawn,
+    )
 
 
-def thinned(points: Points) -> Points:
-    """At most so many points as can be seen, the last among them."""
-    every = -(-len(points) // _MAX_LINE_POINTS)
-    return points[::-every][::-1]
-
-
-def extremes(points: Points) -> Points:
-    """The lowest and the highest point of each stretch, so that a thinned line keeps its jumps."""
-    length = -(-2 * len(points) // _MAX_LINE_POINTS)
-    kept = []
-    for start in range(0, len(points), length):
-        stretch = points[start : start + length]
-        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
-    return kept
+def _cell(
+    box: tuple[float, float, float, float],
+    count: int,
+    share: float,
+    true: str,
+    predicted: str,
+    with_count: bool,
+) -> Markup:
+    x, y, width, height = box
+    right = true == predicted
+    # The root lets a share of a hundredth be seen beside one of nine tenths.
+    opacity = share**0.5
+    colour = "count on" if opacity > _DARK else "count off"
+    return element(
+        '<g><title>{}: {} ({} %) {}</title><rect x="{}" y="{}" width="{}" height="{}" class="{}" '
+        'fill-opacity="{}"/>{}</g>',
+        *(true, f"{count:,}", f"{100 * share:.1f}", "right" if right else f"taken for {predicted}"),
+        *(*box, "right" if right else "wrong", opacity),
+        text(f"{count:,}", x + width / 2, y + height / 2 + 4, colour, "middle")
+        if with_count
+        else None,
+    )

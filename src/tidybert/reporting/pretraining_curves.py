@@ -12,11 +12,25 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
+from markupsafe import Markup
+
 from tidybert.atomic_files import atomic_write_text
 from tidybert.model_files import CURVES_FILE
-from tidybert.reporting.drawing import Frame, Range, around, picture, short, ticks
-from tidybert.reporting.markup import Markup, join, tag
-from tidybert.reporting.pictures import Points, extremes, smooth_course, thinned
+from tidybert.reporting.drawing import (
+    Frame,
+    Points,
+    Range,
+    around,
+    extremes,
+    picture,
+    short,
+    smooth_course,
+    straight,
+    text,
+    thinned,
+    ticks,
+)
+from tidybert.reporting.markup import element
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
 # What each is the loss of.
@@ -26,8 +40,12 @@ _WIDTH: Final = 760.0
 # Around the panels: room for the legend, for half of the last number of steps, and for the tokens.
 _HEAD, _SIDE, _FOOT = 78.0, 20.0, 18.0
 _PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
-# Where each entry of the legend begins, and the length of the line before its text.
-_LEGEND: Final = {"training, as logged": 52.0, "training, smoothed": 214.0, "held-out text": 380.0}
+# The legend: the class of a line, its name, and where its sample begins.
+_LEGEND: Final = {
+    "line raw": ("training, as logged", 52.0),
+    "line": ("training, smoothed", 214.0),
+    "line held-out": ("held-out text", 380.0),
+}
 _SAMPLE: Final = 26.0
 # A loss falls so far in its first steps that they would leave the rest no room.
 _FIRST_SHARE: Final = 0.02
@@ -67,9 +85,9 @@ def curves_picture(history: TrainingHistory) -> Markup:
         title += f", {_amount(tokens[-1][1])} tokens"
     drawn, top = [], _HEAD
     for panel in panels:
-        axis = _step_axis(panel.frame, tokens) if panel is panels[-1] else None
-        moved = f"translate(0 {top:g})"
-        drawn.append(tag("g", _grid(panel), *panel.drawn, axis, transform=moved))
+        axis = _step_axis(panel.frame, tokens) if panel is panels[-1] else Markup()
+        body = Markup().join([_grid(panel), *panel.drawn, axis])
+        drawn.append(element('<g transform="translate(0 {})">{}</g>', top, body))
         top += panel.frame.height
     return picture(
         "curves",
@@ -77,8 +95,8 @@ def curves_picture(history: TrainingHistory) -> Markup:
         "; ".join(f"{panel.name}: {panel.figures}" for panel in panels),
         _WIDTH + _SIDE,
         height,
-        tag("rect", width=_WIDTH + _SIDE, height=height, class_="page"),
-        tag("text", title, x=52.0, y=26.0, class_="heading"),
+        element('<rect width="{}" height="{}" class="page"/>', _WIDTH + _SIDE, height),
+        text(title, 52, 26, "heading"),
         _legend(),
         *drawn,
         style=(resources.files("tidybert") / "resources/report/curves.css").read_text("utf-8"),
@@ -126,9 +144,12 @@ def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
     """Lines of which nothing is drawn outside the frame."""
     key = f"within-{name.replace(' ', '-')}"
     left, top = frame.at_x(0), frame.at_y(frame.y[1])
-    edges = {"width": frame.at_x(frame.x[1]) - left + 1, "height": frame.at_y(frame.y[0]) - top}
-    clip = tag("clipPath", tag("rect", x=left, y=top, **edges), id=key)
-    return join([clip, tag("g", *lines, clip_path=f"url(#{key})")])
+    return element(
+        '<clipPath id="{}"><rect x="{}" y="{}" width="{}" height="{}"/></clipPath>'
+        '<g clip-path="url(#{})">{}</g>',
+        *(key, left, top, frame.at_x(frame.x[1]) - left + 1, frame.at_y(frame.y[0]) - top),
+        *(key, Markup().join(lines)),
+    )
 
 
 def _learning_rate(rates: Points, last: float) -> _Panel:
@@ -160,22 +181,14 @@ def _grid(panel: _Panel) -> Markup:
     """The panel's heading, the loss's axis, and a line for each number of steps."""
     frame = panel.frame
     left, base, top = frame.at_x(0), frame.at_y(frame.y[0]), frame.at_y(frame.y[1])
-    return join(
-        [
-            tag(
-                "text",
-                tag("tspan", panel.name, class_="panel"),
-                tag("tspan", panel.figures, dx=10.0, class_="name"),
-                x=left,
-                y=top - 8,
-            ),
-            frame.axes("", panel.y_name, y_text=panel.y_text, x_ticks=[]),
-            *(
-                tag("line", x1=frame.at_x(x), x2=frame.at_x(x), y1=top, y2=base, class_="grid")
-                for x in _steps(frame)
-            ),
-        ]
+    heading = element(
+        '<text x="{}" y="{}"><tspan class="panel">{}</tspan>'
+        '<tspan class="name" dx="10">{}</tspan></text>',
+        *(left, top - 8, panel.name, panel.figures),
     )
+    lines = [straight("grid", frame.at_x(x), top, frame.at_x(x), base) for x in _steps(frame)]
+    axes = frame.axes("", panel.y_name, y_text=panel.y_text, x_ticks=[])
+    return Markup().join([heading, axes, *lines])
 
 
 def _step_axis(frame: Frame, tokens: Points) -> Markup:
@@ -183,14 +196,12 @@ def _step_axis(frame: Frame, tokens: Points) -> Markup:
     base = frame.at_y(frame.y[0])
     drawn = []
     for step in _steps(frame):
-        place = frame.at_x(step)
-        for line, text in enumerate((short(step), _tokens_at(step, tokens))):
+        for line, words in enumerate((short(step), _tokens_at(step, tokens))):
             y = base + 17 + 15 * line
-            drawn.append(tag("text", text, x=place, y=y, text_anchor="middle", class_="tick"))
+            drawn.append(text(words, frame.at_x(step), y, "tick", "middle"))
     name = "step, and tokens up to there" if tokens[-1][1] else "step"
-    middle = frame.at_x(frame.x[1] / 2)
-    drawn.append(tag("text", name, x=middle, y=base + 52, text_anchor="middle", class_="name"))
-    return join(drawn)
+    drawn.append(text(name, frame.at_x(frame.x[1] / 2), base + 52, "name", "middle"))
+    return Markup().join(drawn)
 
 
 def _steps(frame: Frame) -> list[float]:
@@ -198,11 +209,11 @@ def _steps(frame: Frame) -> list[float]:
     return [step for step in ticks(*frame.x) if abs(step - round(step)) < 1e-9]
 
 
-def _tokens_at(step: float, tokens: Points) -> str | None:
+def _tokens_at(step: float, tokens: Points) -> str:
     """How many tokens the steps up to ``step`` had, between those that were logged."""
     after = bisect_left(tokens, step, key=itemgetter(0))
     if after == len(tokens) or len(tokens) == 1:
-        return None
+        return ""
     (x0, y0), (x1, y1) = tokens[max(0, after - 1)], tokens[after]
     return _amount(y0 if x1 == x0 else y0 + (y1 - y0) * (step - x0) / (x1 - x0))
 
@@ -222,14 +233,13 @@ def _amount(number: float) -> str:
 
 def _legend() -> Markup:
     drawn = []
-    for (text, x), class_ in zip(
-        _LEGEND.items(), ("line raw", "line", "line held-out"), strict=True
-    ):
-        drawn.append(tag("line", x1=x, x2=x + _SAMPLE, y1=45.0, y2=45.0, class_=class_))
+    for class_, (words, x) in _LEGEND.items():
+        drawn.append(straight(class_, x, 45, x + _SAMPLE, 45))
         if class_ == "line held-out":
-            drawn.append(tag("circle", cx=x + _SAMPLE / 2, cy=45.0, r=3.5, class_="dot"))
-        drawn.append(tag("text", text, x=x + _SAMPLE + 7, y=49.0))
-    return join(drawn)
+            middle = x + _SAMPLE / 2
+            drawn.append(element('<circle cx="{}" cy="45" r="3.5" class="dot"/>', middle))
+        drawn.append(text(words, x + _SAMPLE + 7, 49))
+    return Markup().join(drawn)
 
 
 def _points(entries: Sequence[Mapping[str, float]], key: str) -> Points:
