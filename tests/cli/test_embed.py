@@ -126,7 +126,7 @@ def test_bad_rows_are_told_before_the_work(
         (["--out", "absent/out.npy"], "there is no folder absent"),
         (["--out", "out.bin"], r"a name that ends in \.npy"),
         (["--out", "out.npy", "--pooling", "token"], "--pooling token .*npy"),
-        (["--resume"], "--resume goes with --out"),
+        (["--resume"], "--resume needs --out"),
         (["--pooling", "sum"], "--pooling 'sum': expected one of mean, cls, max, token"),
         (["--dtype", "int8"], "--dtype 'int8': expected one of float32, float16"),
         (["--layers", "7"], "there is no layer 7"),

@@ -214,9 +214,9 @@ def test_answers_that_occur_twice_are_named_by_their_ids(
         (
             "predict",
             ["--out", "none/a.jsonl"],
-            "--out none/a.jsonl cannot be written: none is no folder",
+            "--out none/a.jsonl cannot be written: none is not a folder",
         ),
-        ("predict", ["--out", "dev.csv/a.jsonl"], "dev.csv is no folder to write to"),
+        ("predict", ["--out", "dev.csv/a.jsonl"], "dev.csv is not a folder"),
         ("evaluate", ["--report", "dev.csv/report"], "dev.csv is no folder to write to"),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_cannot_be_done_is_said(
     err = capsys.readouterr().err
     assert message in err
     assert "Errno" not in err
-    assert "drawing" not in err
+    assert "computing" not in err
 
 
 def test_scores_are_predicted_whatever_the_labels_of_the_file_are(

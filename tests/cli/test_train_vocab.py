@@ -136,4 +136,4 @@ def test_one_document_is_measured_on_itself(
     (tmp_path / "one.txt").write_text("the cat the cat")
 
     assert train(tmp_path / "one.txt", tmp_path / "vocab") == 0
-    assert "measured on the text that was learnt from" in capsys.readouterr().err
+    assert "measured on the text that was learned from" in capsys.readouterr().err

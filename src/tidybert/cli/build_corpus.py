@@ -1,4 +1,4 @@
-"""``tidybert build-corpus``: files of text into token shards, from which pre-training reads."""
+"""``tidybert build-corpus``: files of text in, token shards for pre-training out."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -8,55 +8,46 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
 from tidybert.corpus.documents import CorpusOptions
 
 if TYPE_CHECKING:
     from tidybert.corpus.building import Built
+    from tidybert.corpus.token_shards import Manifest
 
-# Below this the start of other processes costs more than they save.
+# In a smaller corpus, starting other processes costs more time than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
 
 
 @takes(read=CorpusOptions)
 def build_corpus(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CORPUS...",
-            help="Files, folders or globs: text with a blank line between documents, JSON lines, "
-            "Parquet; plain, .gz, .xz or .zst.",
-        ),
-    ],
+    corpus: flags.CorpusArgument,
     *,
     vocab: Annotated[
-        str,
-        typer.Option("--vocab", metavar="MODEL", help="Whose vocabulary is used: a directory."),
+        str, typer.Option("--vocab", metavar="MODEL", help="Model whose vocabulary is used.")
     ],
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Directory to write, or to go on with.")
     ],
-    held_out: Annotated[
-        float,
-        typer.Option("--held-out", help="Share of the documents kept apart to measure on."),
-    ] = 0.005,
+    held_out: flags.HeldOutOption = 0.005,
     workers: Annotated[
         int | None,
         typer.Option(
             "--workers",
             metavar="N",
             min=0,
-            help="Processes that tokenise; one for each core if not set.",
+            help="Processes that tokenise. If not set: one for each core.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: flags.JsonOption = False,
     read: CorpusOptions,
 ) -> None:
     """Tokenise a corpus once, into shards that training maps into memory.
 
-    Documents whose text came before are left out and counted. A build that was stopped, in any
-    way, goes on where it was when the same command is run again, and ends with the same bytes.
+    tidybert leaves out documents whose text came before, and counts them. The same command goes
+    on with a build that was stopped, and ends with the same bytes.
     """
     from tidybert.corpus.building import build_corpus as build
     from tidybert.corpus.documents import CorpusReport, corpus_files
@@ -80,10 +71,13 @@ def build_corpus(
             report=report,
             progress=progress,
         )
-    for line in report.lines():
-        note(line)
+    note(*report.lines())
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
+    _show(manifest, out, as_json=json)
+
+
+def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
     counts = manifest.counts
     parts = {
         part: {
@@ -94,7 +88,7 @@ def build_corpus(
         }
         for part, shards in manifest.parts.items()
     }
-    if json:
+    if as_json:
         print_json({"corpus": str(out), "counts": counts, "parts": parts})
         return
     print_table(
@@ -116,7 +110,7 @@ def _num_cores() -> int:
 
 @contextmanager
 def _shown() -> "Iterator[Callable[[Built], None]]":
-    """Shows how far a build is, its rate and the time left."""
+    """A function that shows a build's progress, its rate and the time left."""
     from tidybert.cli.reading_progress import Share, shown_share
 
     first: int | None = None
@@ -125,7 +119,7 @@ def _shown() -> "Iterator[Callable[[Built], None]]":
         def follow(built: "Built") -> None:
             nonlocal first
             if first is None:
-                # What an earlier run had read took this one no time.
+                # Bytes that an earlier run had read took this one no time.
                 first = built.bytes_read
             new = built.bytes_read - first
             show(

@@ -1,4 +1,4 @@
-"""``tidybert embed``: frozen features, a file of vectors or JSON lines on standard output."""
+"""``tidybert embed``: frozen features, into a file or as JSON lines on stdout."""
 
 import sys
 import time
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, training_progress
+from tidybert.cli.labelled_files import note_reading
+from tidybert.cli.output import clock, note, training_progress
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -20,92 +22,89 @@ if TYPE_CHECKING:
     from tidybert.inference.vector_files import Written
     from tidybert.inference.vector_formats import Layout, VectorFormat
 
-# Where stderr is no terminal and has no bar.
+# Between two lines where stderr is not a terminal and has no bar.
 _SECONDS_BETWEEN_LINES: Final = 10.0
 
 
-@takes(read=ReadOptions)
+MOST_USED: Final = (
+    "pooling",
+    "layers",
+    "combine",
+    "normalize",
+    "dtype",
+    "out",
+    "resume",
+    "max_seq_length",
+    "text",
+    "device",
+)
+PoolingOption = Annotated[
+    str,
+    typer.Option(
+        "--pooling",
+        help="mean or max over the token vectors with [CLS] and [SEP], cls for the vector of "
+        "[CLS], or token for all vectors.",
+    ),
+]
+LayersOption = Annotated[
+    str,
+    typer.Option(
+        "--layers",
+        help="Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last "
+        "four, all every one.",
+    ),
+]
+CombineOption = Annotated[
+    str,
+    typer.Option("--combine", help="Make one vector of several layers by concat, sum or mean."),
+]
+NormalizeOption = Annotated[
+    bool, typer.Option("--normalize", help="Scale each vector to length 1.")
+]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", help="Write the numbers as float32 or float16.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on stdout.",
+    ),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with a stopped run of the same --out.")
+]
+
+
+@takes(*MOST_USED, read=ReadOptions)
 def embed(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Of which the encoder alone is used.")
-    ],
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Texts; - reads standard input.")
-    ] = "-",
+    model: flags.ModelArgument,
+    file: flags.TextsArgument = "-",
     *,
-    pooling: Annotated[
-        str,
-        typer.Option(
-            "--pooling",
-            help="mean or max of the tokens' vectors, [CLS] and [SEP] counted; cls, that of [CLS]; "
-            "or token, all of them.",
-        ),
-    ] = "mean",
-    layers: Annotated[
-        str,
-        typer.Option(
-            "--layers",
-            help="-1 is the last layer, 0 the embeddings' output; several as in -2,-1; lastN, the "
-            "last N; or all.",
-        ),
-    ] = "-1",
-    combine: Annotated[
-        str,
-        typer.Option("--combine", help="How several layers make one vector: concat, sum or mean."),
-    ] = "concat",
-    normalize: Annotated[
-        bool, typer.Option("--normalize", help="Bring each vector to length 1.")
-    ] = False,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="Of the numbers written: float32 or float16.")
-    ] = "float32",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Ends in .npy, .parquet or .jsonl; JSON lines on standard output if not set.",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a stopped run of the same --out was.")
-    ] = False,
-    max_seq_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-seq-length",
-            help="Tokens a text is cut to; all that the model has positions for if not set.",
-        ),
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
-    ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of MODEL.")
-    ] = False,
+    pooling: PoolingOption = "mean",
+    layers: LayersOption = "-1",
+    combine: CombineOption = "concat",
+    normalize: NormalizeOption = False,
+    dtype: DtypeOption = "float32",
+    out: OutOption = None,
+    resume: ResumeOption = False,
+    max_seq_length: flags.LongestLengthOption = None,
+    skip_bad_rows: flags.SkipBadRowsOption = False,
+    device: flags.DeviceOption = "auto",
+    allow_pickle: flags.AllowPickleOption = False,
     read: ReadOptions,
 ) -> None:
-    """Turn each text into a vector, or each token, by an encoder as it is.
+    """Turn each text, or each token, into a vector by MODEL's encoder, without training it.
 
-    The paper's best features for tagging are those of --pooling token --layers last4.
+    The paper's best features for tagging are --pooling token --layers last4.
     """
     from tidybert.files.text_files import ReadReport, read_examples
     from tidybert.inference.arrivals import as_it_comes
-    from tidybert.inference.embedding import POOLINGS, Embedder
-    from tidybert.inference.part_file import check_target
-    from tidybert.inference.vector_formats import DTYPES, Layout, format_of
+    from tidybert.inference.embedding import Embedder
+    from tidybert.inference.vector_formats import Layout, format_of
 
-    for flag, given, known in (
-        ("--pooling", pooling, (*POOLINGS, "token")),
-        ("--dtype", dtype, DTYPES),
-    ):
-        if given not in known:
-            raise UsageError(f"{flag} {given!r}: expected one of {', '.join(known)}")
-    if out is not None:
-        check_target(out, resume)
-    elif resume:
-        raise UsageError("--resume goes with --out: standard output keeps nothing to go on with")
+    _check(pooling, dtype, out, resume)
     embedder = Embedder(
         model,
         pooling="mean" if pooling == "token" else pooling,
@@ -129,26 +128,37 @@ def embed(
             num_texts, num_truncated = _print(embedder, coming, layout)
     else:
         kind = format_of(out, layout)
-        total = None
-        if Path(file).is_file():
-            # Bad rows are found before the work, and the time that is left can be told.
-            total = sum(1 for _ in examples(report))
+        # A first reading finds bad rows before the work, and counts the texts for the time left.
+        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
         texts = examples(report if total is None else ReadReport())
         written = _write(embedder, texts, out, kind, resume=resume, total=total)
         num_texts, num_truncated = written.num_texts, written.num_truncated
         note(f"{out}: {num_texts:,} texts, {layout.dimension} numbers a vector")
-    for line in report.lines():
-        note(line)
-    if num_truncated:
-        note(
-            f"{num_truncated:,} of {num_texts:,} texts were cut to {embedder.max_seq_length} tokens"
-        )
+    cut = f"texts were cut to {embedder.max_seq_length} tokens"
+    note_reading(report, num_truncated, num_texts, cut)
+
+
+def _check(pooling: str, dtype: str, out: Path | None, resume: bool) -> None:
+    from tidybert.inference.embedding import POOLINGS
+    from tidybert.inference.part_file import check_target
+    from tidybert.inference.vector_formats import DTYPES
+
+    for flag, given, known in (
+        ("--pooling", pooling, (*POOLINGS, "token")),
+        ("--dtype", dtype, DTYPES),
+    ):
+        if given not in known:
+            raise UsageError(f"{flag} {given!r}: expected one of {', '.join(known)}")
+    if out is not None:
+        check_target(out, resume)
+    elif resume:
+        raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
 
 
 def _print(
     embedder: "Embedder", examples: "Iterator[TextExample]", layout: "Layout"
 ) -> tuple[int, int]:
-    """Print JSON lines; the numbers of texts and of those that were cut."""
+    """Print JSON lines; returns the numbers of texts and of those that were cut."""
     from tidybert.inference.vector_files import chunk_size, embedded_chunks
     from tidybert.inference.vector_formats import JsonLines
 
@@ -181,13 +191,13 @@ def _write(
             return write_vectors(embedder, examples, out, kind, resume=resume, advance=advance)
     except BaseException:
         if has_part(out):
-            note(f"what was done of {out} is kept; the same command with --resume goes on")
+            note(f"the part of {out} that is done is kept; the same command with --resume goes on")
         raise
 
 
 @contextmanager
 def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show on stderr how many texts are done, how fast, and the time that is left."""
+    """Show on stderr how many texts are done, how fast, and the time left."""
     with training_progress() as progress:
         bar = progress.add_task("embedding", total=total)
         begin = last = time.monotonic()
@@ -198,7 +208,7 @@ def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
             progress.update(bar, completed=done)
             now = time.monotonic()
             if before is None:
-                # What a stopped run had done says nothing of this one's speed.
+                # The texts of an earlier run say nothing about this one's speed.
                 before = done
             elif progress.disable and now - last >= _SECONDS_BETWEEN_LINES:
                 last = now
@@ -210,5 +220,4 @@ def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
 def _progress_line(done: int, total: int | None, rate: float) -> str:
     if total is None:
         return f"{done:,} texts, {rate:.1f}/s"
-    left = round((total - done) / rate)
-    return f"{done:,} of {total:,} texts, {rate:.1f}/s, {left // 60}:{left % 60:02} left"
+    return f"{done:,} of {total:,} texts, {rate:.1f}/s, {clock((total - done) / rate)} left"

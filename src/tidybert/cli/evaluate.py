@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
+from tidybert.cli.labelled_files import read_labelled
 from tidybert.cli.output import note, print_json
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
@@ -18,34 +20,26 @@ if TYPE_CHECKING:
 
 @takes(read=ReadOptions)
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A finished RUN.")],
+    run: flags.RunArgument,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Labelled examples.")],
     *,
-    max_seq_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-seq-length", help="Tokens an example is cut to; as trained if not set."
-        ),
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
-    ] = False,
+    max_seq_length: flags.TrainedLengthOption = None,
+    skip_bad_rows: flags.SkipBadRowsOption = False,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="DIR", help="Write a page to look at, and its figures."),
+        typer.Option(
+            "--report", metavar="DIR", help="Write a page to look at, and its figures, into DIR."
+        ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of RUN.")
-    ] = False,
+    device: flags.DeviceOption = "auto",
+    allow_pickle: flags.AllowPickleOption = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one object whose keys are the metrics.")
+        bool, typer.Option("--json", help="Print one JSON object whose keys are the metrics.")
     ] = False,
     read: ReadOptions,
 ) -> None:
     """Measure a finished RUN on labelled examples."""
     from tidybert.cli.results import print_metrics
-    from tidybert.files.text_examples import ReadReport
     from tidybert.inference.predictor import Predictor
 
     if report is not None:
@@ -55,27 +49,20 @@ def evaluate(
     predictor = Predictor(
         run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
     )
-    found = ReadReport()
     task = predictor.task
-    examples = list(
-        task.read(file, read, need_label=True, skip_bad_rows=skip_bad_rows, report=found)
-    )
-    for line in found.lines():
-        note(line)
+    examples = read_labelled(task, file, read, skip_bad_rows)
     try:
         examination = predictor.examine(examples)
     except DataError as error:
         raise DataError(f"{file}: {error.message}") from error
     metrics = examination.metrics()
+    total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
-        note(
-            f"{metrics['num_truncated']:,} of {metrics['num_examples']:,} examples "
-            f"{task.truncation}"
-        )
+        note(f"{metrics['num_truncated']:,} {total} {task.truncation}")
     if metrics["num_windowed"]:
         note(
-            f"{metrics['num_windowed']:,} of {metrics['num_examples']:,} examples were read in "
-            f"windows, {metrics['num_windows']:,} in all"
+            f"{metrics['num_windowed']:,} {total} were read in windows, "
+            f"{metrics['num_windows']:,} in all"
         )
     try:
         if json:
@@ -84,7 +71,7 @@ def evaluate(
             print_metrics(task, metrics)
         sys.stdout.flush()
     finally:
-        # Also where nobody reads the metrics to their end, as head does not.
+        # A reader such as head, which closes the pipe early, still gets its report.
         if report is not None:
             _write_report(report, examination, metrics, run, file, predictor.max_seq_length)
 
@@ -100,7 +87,7 @@ def _write_report(
     from tidybert.reporting.examining import evaluation_of
     from tidybert.reporting.writing import write_report
 
-    note("drawing the report's intervals: up to a minute")
+    note("computing the report's confidence intervals: up to a minute")
     page = write_report(
         evaluation_of(
             examination,

@@ -1,40 +1,39 @@
-"""``tidybert fill-mask``: the words that a pre-trained model puts in the place of [MASK]."""
+"""``tidybert fill-mask``: the likeliest words for each [MASK] in a text."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.output import print_json, print_table
 
-# Of a long text only so many characters around the word are shown.
+# Characters of a long text that are shown on each side of the word.
 _CONTEXT: Final = 60
 
 
 def fill_mask(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="With a masked-LM head, as pre-training leaves.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model with a masked-LM head.")],
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT", help="In which [MASK] stands for a word, or several."),
+        typer.Argument(metavar="TEXT", help="A text with one or more [MASK]."),
     ],
     *,
     top_k: Annotated[
         int | None,
         typer.Option(
-            "--top-k", help="Words shown for each [MASK]; 5 if not set, or all of --among."
+            "--top-k", help="Words to show for each [MASK]. If not set: 5, or all of --among."
         ),
     ] = None,
     among: Annotated[
         str | None,
-        typer.Option("--among", metavar="WORD,WORD…", help="The only words to choose from."),
+        typer.Option("--among", metavar="WORD,WORD…", help="Choose from these words only."),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of MODEL.")
+    device: flags.DeviceOption = "auto",
+    allow_pickle: flags.AllowPickleOption = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each text.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a text.")] = False,
 ) -> None:
     """Fill in each [MASK] of a text with its likeliest words."""
     from tidybert.inference.fill_mask import MaskFiller
@@ -68,7 +67,7 @@ def _print(answer: Mapping[str, Any]) -> None:
 
 
 def _around(text: str, place: int) -> str:
-    """A text's part around a place, on one line."""
+    """The part of a text around a place, on one line."""
     begin, end = max(0, place - _CONTEXT), place + _CONTEXT
     part = " ".join(text[begin:end].split())
     return f"{'…' * (begin > 0)}{part}{'…' * (end < len(text))}"

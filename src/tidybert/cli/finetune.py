@@ -2,11 +2,13 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
+from tidybert.cli.labelled_files import read_labelled
 from tidybert.cli.output import note, print_json
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
@@ -14,91 +16,124 @@ from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.tasks.registry import AnyTask
+    from tidybert.finetuning import FinetunedModel
+
+MOST_USED: Final = (
+    "train",
+    "dev",
+    "out",
+    "text",
+    "label",
+    "max_seq_length",
+    "num_train_epochs",
+    "learning_rate",
+    "seed",
+    "resume",
+)
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
+]
+TrainOption = Annotated[
+    str, typer.Option("--train", metavar="FILE", help="Labelled examples to train on.")
+]
+DevOption = Annotated[
+    str | None,
+    typer.Option("--dev", metavar="FILE", help="Labelled examples to measure on."),
+]
+DevFractionOption = Annotated[
+    float,
+    typer.Option(
+        "--dev-fraction",
+        help="Share of --train to measure on where --dev is not given.",
+        rich_help_panel="Data",
+    ),
+]
+LengthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-seq-length",
+        help="Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks.",
+    ),
+]
+SeedsOption = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        metavar="N",
+        min=1,
+        help="Train N models with the seeds from --seed on, and keep the best.",
+        rich_help_panel="Training",
+    ),
+]
+SearchOption = Annotated[
+    bool,
+    typer.Option(
+        "--search",
+        help="Try the paper's learning rates, batch sizes and epochs, and keep the best.",
+        rich_help_panel="Training",
+    ),
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        metavar="MINUTES",
+        help="Start no trial of --search that would end after this many minutes.",
+        rich_help_panel="Training",
+    ),
+]
+VocabOption = Annotated[
+    str | None,
+    typer.Option(
+        "--vocab",
+        metavar="MODEL",
+        help="Take this model's vocabulary, where MODEL is a size such as mini.",
+        rich_help_panel="Checkpoints",
+    ),
+]
+NewHeadOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-head",
+        help="Reinitialise the head even if MODEL already has one.",
+        rich_help_panel="Checkpoints",
+    ),
+]
 
 
-@takes(read=ReadOptions, options=TaskOptions, arguments=TrainingArguments)
+@takes(*MOST_USED, read=ReadOptions, options=TaskOptions, arguments=TrainingArguments)
 def finetune(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
-    ],
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="As tidybert models lists.")],
+    task: TaskArgument,
+    model: flags.ModelArgument,
     *,
-    train: Annotated[str, typer.Option("--train", metavar="FILE", help="Labelled examples.")],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="New directory to write.")],
-    dev: Annotated[
-        str | None,
-        typer.Option("--dev", metavar="FILE", help="Examples to measure on, read as --train is."),
-    ] = None,
-    dev_fraction: Annotated[
-        float, typer.Option("--dev-fraction", help="Share of --train held out without --dev.")
-    ] = 0.1,
-    max_seq_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-seq-length", help="Tokens of a sequence; 384 for answer, else 128, if not set."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int,
-        typer.Option("--seeds", metavar="N", min=1, help="Runs from --seed on; the best stays."),
-    ] = 1,
-    search: Annotated[
-        bool,
-        typer.Option("--search", help="Try the paper's rates, batch sizes and epochs on dev."),
-    ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", metavar="MINUTES", help="Of training, for all of --search."),
-    ] = None,
-    vocab: Annotated[
-        str | None,
-        typer.Option("--vocab", metavar="MODEL", help="Whose vocabulary a size (mini) takes."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN.")
-    ] = False,
-    new_head: Annotated[
-        bool, typer.Option("--new-head", help="Draw a head though MODEL has one for this task.")
-    ] = False,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
-    ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of MODEL.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    train: TrainOption,
+    out: flags.RunOption,
+    dev: DevOption = None,
+    dev_fraction: DevFractionOption = 0.1,
+    max_seq_length: LengthOption = None,
+    seeds: SeedsOption = 1,
+    search: SearchOption = False,
+    time_limit: TimeLimitOption = None,
+    vocab: VocabOption = None,
+    resume: flags.ResumeOption = False,
+    new_head: NewHeadOption = False,
+    skip_bad_rows: flags.SkipBadRowsOption = False,
+    device: flags.DeviceOption = "auto",
+    allow_pickle: flags.AllowPickleOption = False,
+    json: flags.JsonOption = False,
     read: ReadOptions,
     options: TaskOptions,
     arguments: TrainingArguments,
 ) -> None:
-    """Fine-tune MODEL on labelled texts or pairs and write a RUN, which is a MODEL.
+    """Fine-tune MODEL on labelled examples and write a RUN, which is a MODEL.
 
-    The data are checked first. The weights that do best on dev are kept.
+    tidybert checks the data first, and keeps the weights that do best on dev.
     """
-    if not 0 < dev_fraction < 1:
-        raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
-    if search and seeds > 1:
-        raise UsageError("--search and --seeds go one after the other: search first, then seeds")
-    if time_limit is not None and not (search and time_limit > 0):
-        raise UsageError(
-            f"--time-limit is {time_limit:g}; expected minutes above 0, and only with --search"
-        )
+    _check_trials(dev_fraction, search, seeds, time_limit)
 
     from tidybert.cli.progress import shown_training
-    from tidybert.cli.results import print_metrics, print_trials
-    from tidybert.finetuning import (
-        FinetunedModel,
-        check_run,
-        check_search,
-        is_finished,
-        model_sources,
-        run_trials,
-        search_variants,
-        seed_variants,
-        shared_settings,
-    )
+    from tidybert.cli.results import print_trials
+    from tidybert.finetuning import check_run, is_finished
     from tidybert.finetuning import finetune as train_model
     from tidybert.tasks.registry import task_class
 
@@ -108,19 +143,18 @@ def finetune(
         return
     check_run(out, resume)
     length = chosen.default_max_seq_length if max_seq_length is None else max_seq_length
-    examples = labelled = _read(chosen, train, read, skip_bad_rows)
-    if dev:
+    examples = labelled = read_labelled(chosen, train, read, skip_bad_rows)
+    if dev is not None:
         job = chosen.from_examples(examples, options)
-        held_out = _read(job, dev, read, skip_bad_rows)
+        held_out = read_labelled(job, dev, read, skip_bad_rows)
     else:
         examples, held_out = chosen.hold_out(labelled, dev_fraction, arguments.seed)
         job = chosen.from_examples(examples, options)
         note(
-            f"no --dev: {len(held_out):,} of {len(examples) + len(held_out):,} examples are held "
-            "out to measure on"
+            f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on"
         )
 
-    def train_run(given: TrainingArguments, run: Path, resumed: bool) -> FinetunedModel:
+    def train_run(given: TrainingArguments, run: Path, resumed: bool) -> "FinetunedModel":
         with shown_training(job.metric, given.train_batch_size) as callbacks:
             return train_model(
                 job,
@@ -129,7 +163,7 @@ def finetune(
                 held_out,
                 given,
                 max_seq_length=length,
-                settings=_given(read, options),
+                settings={**asdict(read), **asdict(options)},
                 vocab=vocab,
                 run=run,
                 resume=resumed,
@@ -139,78 +173,74 @@ def finetune(
                 callbacks=callbacks,
             )
 
-    if search or seeds > 1:
-        if search:
-            check_search(arguments)
-        trials = run_trials(
-            train_run,
-            arguments,
-            search_variants(model_sources(model, vocab)[0])
-            if search
-            else seed_variants(arguments, seeds),
-            shared=shared_settings(
-                model,
-                vocab,
-                labelled,
-                held_out if dev else None,
-                task=task,
-                dev_fraction=None if dev else dev_fraction,
-                max_seq_length=length,
-                new_head=new_head,
-                search=search,
-                **_given(options, arguments),
-            ),
-            metric=job.metric,
-            run=out,
-            time_limit=None if time_limit is None else 60 * time_limit,
-            note=note,
-        )
-        print_trials(trials, job, str(out), as_json=json)
+    if not search and seeds == 1:
+        _show(train_run(arguments, out, resume), out, as_json=json)
         return
-    finished = train_run(arguments, out, resume)
-    result = finished.result
-    if json:
-        print_json(
-            {
-                **result.metrics,
-                "collapsed": finished.collapsed,
-                "best_step": result.best_step,
-                "num_steps": result.num_steps,
-                "seconds": result.seconds,
-                "run": str(out),
-            }
+
+    from tidybert.finetuning import run_trials, shared_settings
+
+    trials = run_trials(
+        train_run,
+        arguments,
+        _variants(arguments, model, vocab, seeds, search),
+        shared=shared_settings(
+            model,
+            vocab,
+            labelled,
+            None if dev is None else held_out,
+            task=task,
+            dev_fraction=dev_fraction if dev is None else None,
+            max_seq_length=length,
+            new_head=new_head,
+            search=search,
+            **asdict(options),
+            **asdict(arguments),
+        ),
+        metric=job.metric,
+        run=out,
+        time_limit=None if time_limit is None else 60 * time_limit,
+        note=note,
+    )
+    print_trials(trials, job, str(out), as_json=json)
+
+
+def _check_trials(dev_fraction: float, search: bool, seeds: int, time_limit: float | None) -> None:
+    if not 0 < dev_fraction < 1:
+        raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
+    if search and seeds > 1:
+        raise UsageError("give --search and --seeds one after the other: search first, then seeds")
+    if time_limit is not None and not (search and time_limit > 0):
+        raise UsageError(
+            f"--time-limit is {time_limit:g}; expected minutes above 0, and only with --search"
         )
+
+
+def _variants(
+    arguments: TrainingArguments, model: str, vocab: str | None, seeds: int, search: bool
+) -> Any:
+    """The arguments that the trials differ in."""
+    from tidybert.finetuning import check_search, model_sources, search_variants, seed_variants
+
+    if not search:
+        return seed_variants(arguments, seeds)
+    check_search(arguments)
+    return search_variants(model_sources(model, vocab)[0])
+
+
+def _show(finished: "FinetunedModel", out: Path, *, as_json: bool) -> None:
+    """Print the metrics, and say how the training went."""
+    from tidybert.cli.results import note_trained, print_metrics, trained_figures
+
+    result = finished.result
+    if as_json:
+        print_json({**trained_figures(result, out), "collapsed": finished.collapsed})
         return
     print_metrics(finished.task, result.metrics)
     if finished.collapsed is not None:
         note(
-            "warning: the model collapsed: every dev example is given the answer "
+            "warning: the model collapsed: it gives every dev example the answer "
             f"{finished.collapsed!r:.80}; try another --seed, a lower --learning-rate, or more "
             "--num-train-epochs"
         )
-    early = ", stopped early" if result.stopped_early else ""
-    rate = result.num_examples / result.seconds if result.seconds else 0.0
-    note(
-        f"{result.num_steps} steps in {result.seconds:.0f} s ({rate:.0f} examples/s){early}; the "
-        f"weights are those of step {result.best_step}"
-    )
+    note_trained(result, result.num_examples, "examples", stopped_early=result.stopped_early)
     note(f"the model is in {out}; next: tidybert predict {out} FILE")
-
-
-def _given(*groups: Any) -> dict[str, Any]:
-    """What was said of files, task and training, by the names of the flags."""
-    return {name: value for group in groups for name, value in asdict(group).items()}
-
-
-def _read(
-    task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
-) -> list[Any]:
-    from tidybert.files.text_examples import ReadReport
-
-    report = ReadReport()
-    examples = list(
-        task.read(path, options, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
-    )
-    for line in report.lines():
-        note(line)
-    return examples

@@ -1,7 +1,9 @@
-"""Flags made from the dataclasses that hold them: names, types, defaults and help stand once.
+"""Flags made from the dataclasses that hold them, and ``--help`` that shows them in panels.
 
 ``@takes(read=ReadOptions)`` gives a command one flag for each field of ReadOptions, with the text
 below the field as its help, and hands the command the built object as ``read``.
+
+A dataclass names the panel of its flags in ``PANEL``, and fields of other panels in ``PANELS``.
 """
 
 import ast
@@ -12,13 +14,55 @@ import typing
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache, wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
+
+PANELS: Final = (
+    "Arguments",
+    "Most used",
+    "Data",
+    "Task",
+    "Training",
+    "Checkpoints",
+    "Device",
+    "Other options",
+)
+"""The sections of a command's help, in their order."""
 
 
-def takes(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace each keyword parameter named in ``groups`` by the fields of its dataclass."""
+class PanelCommand(TyperCommand):
+    """A command whose help lists its flags in PANELS, as plain text: rich would make it slow."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel that has a flag."""
+        first = getattr(self.callback, "first_flags", ())
+        panels: dict[str, dict[str, tuple[str, str]]] = {title: {} for title in PANELS}
+        for each in self.get_params(ctx):
+            record = each.get_help_record(ctx)
+            if record is None or each.name is None:
+                continue
+            if each.param_type_name == "argument":
+                title = "Arguments"
+            elif each.name in first:
+                title = "Most used"
+            else:
+                title = getattr(each, "rich_help_panel", None) or "Other options"
+            panels[title][each.name] = record
+        used = panels["Most used"]
+        panels["Most used"] = {name: used[name] for name in first}
+        for title, records in panels.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(list(records.values()))
+
+
+def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace each keyword parameter named in ``groups`` by the fields of its dataclass.
+
+    ``first`` are the parameters that most people need: PanelCommand shows them first.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -36,6 +80,7 @@ def takes(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]
         made = [each for parameters in flags.values() for each in parameters]
         run.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in [*own, *made]}
+        run.first_flags = first  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -50,7 +95,12 @@ def _parameters(group: type) -> list[inspect.Parameter]:
         kind = str | None if types[each.name] == (str | int | None) else types[each.name]
         flag = "--" + each.name.replace("_", "-")
         names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]
-        option = typer.Option(*names, help=helps[each.name], show_default=each.default is not None)
+        option = typer.Option(
+            *names,
+            help=helps[each.name],
+            show_default=each.default is not None,
+            rich_help_panel=panel_of(group, each.name),
+        )
         parameters.append(
             inspect.Parameter(
                 each.name,
@@ -60,6 +110,13 @@ def _parameters(group: type) -> list[inspect.Parameter]:
             )
         )
     return parameters
+
+
+def panel_of(group: type, field: str) -> str | None:
+    """The section of the help that shows a field's flag; None: the last one."""
+    others: dict[str, tuple[str, ...]] = getattr(group, "PANELS", {})
+    found = [title for title, names in others.items() if field in names]
+    return found[0] if found else getattr(group, "PANEL", None)
 
 
 @cache

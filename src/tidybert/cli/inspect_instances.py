@@ -1,10 +1,11 @@
-"""``tidybert inspect CORPUS``: a pre-training instance in words, as training would meet it."""
+"""``tidybert inspect``: a pre-training instance in words, as training reads it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_table
 from tidybert.errors import UsageError
@@ -29,21 +30,26 @@ def inspect(
     ],
     *,
     index: Annotated[
-        int, typer.Option("--index", metavar="N", min=0, help="Its number in the epoch, from 0.")
+        int,
+        typer.Option("--index", metavar="N", min=0, help="Number of the instance, from 0."),
     ] = 0,
     epoch: Annotated[
-        int, typer.Option("--epoch", metavar="N", min=0, help="The epoch, from 0.")
+        int, typer.Option("--epoch", metavar="N", min=0, help="Number of the epoch, from 0.")
     ] = 0,
-    part: Annotated[str, typer.Option("--part", help="train or held-out.")] = "train",
-    seed: Annotated[int, typer.Option("--seed", help="Of all that is random.")] = 42,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    part: Annotated[
+        str, typer.Option("--part", help="Part of the corpus: train or held-out.")
+    ] = "train",
+    seed: Annotated[
+        int, typer.Option("--seed", help="Random seed for the instances and their masks.")
+    ] = 42,
+    json: flags.JsonOption = False,
     options: InstanceOptions,
     masking: MaskingOptions,
 ) -> None:
-    """Show an instance of a corpus: its segments, where they are from, and what was masked.
+    """Show an instance of a corpus: its segments, where they are from, and its masks.
 
-    Instances are made on the fly. The same seed, epoch and options give the same one as in
-    training.
+    Training makes instances as it goes. The same seed, epoch and options give the same instance
+    here.
     """
     check_seed(seed)
     if part not in PARTS:
@@ -64,7 +70,7 @@ def inspect(
 
 
 def describe(instances: "PretrainingInstances", position: "Position") -> dict[str, Any]:
-    """One instance as JSON can hold it: segments, tokens as the model reads them, predictions."""
+    """One instance for JSON: segments, tokens as the model reads them, predictions."""
     places, _ = instances.take(position, 1)
     batch = instances.build(places)
     tokenizer, ids = instances.tokenizer, batch.input_ids

@@ -28,21 +28,22 @@ from tidybert.cli import (
     quickstart,
     train_vocab,
 )
+from tidybert.cli.flags import PanelCommand
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
 
 # Plain help: rich would add a third of a second to --help.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("quickstart")(quickstart.quickstart)
-app.command("finetune")(finetune.finetune)
+app.command("finetune", cls=PanelCommand)(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("next-sentence")(next_sentence.next_sentence)
-app.command("embed")(embed.embed)
+app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
-app.command("pretrain")(pretrain.pretrain)
+app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
 app.command("train-vocab")(train_vocab.train_vocab)
 app.command("extend-vocab")(extend_vocab.extend_vocab)

