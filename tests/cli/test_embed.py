@@ -203,7 +203,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         patch.setattr(vector_files, "embedded_chunks", interrupted)
         assert shell(command) == 130
     err = capsys.readouterr().err
-    assert f"what was done of {out} is kept; the same command with --resume goes on" in err
+    assert f"the part of {out} that is done is kept; the same command with --resume goes on" in err
     assert "interrupted" in err
 
     assert shell([*command, "--resume"]) == 0
@@ -217,7 +217,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     ("total", "line"),
     [
         (None, "1,024 texts, 12.5/s"),
-        (2000, "1,024 of 2,000 texts, 12.5/s, 1:18 left"),
+        (2000, "1,024 of 2,000 texts, 12.5/s, 1:19 left"),
         (1024, "1,024 of 1,024 texts, 12.5/s, 0:00 left"),
     ],
 )

@@ -8,7 +8,7 @@ silently: a line that cannot be read is an error with file and line, or counted 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, ClassVar, Final, cast
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
 from tidybert.errors import DataError, param
@@ -33,12 +33,14 @@ Document = list[str]
 class CorpusOptions:
     """How a corpus is to be read; each field is the flag of the same name."""
 
+    PANEL: ClassVar = "Data"
+
     column: str = "text"
-    """``--column``: key (JSON lines) or column (Parquet) of the text."""
+    """``--column``: Key of the text in JSON lines, or its column in Parquet."""
     encoding: str = "utf-8"
-    """``--encoding``: the encoding of text and JSON lines."""
+    """``--encoding``: Encoding of text and JSON lines."""
     skip_bad_rows: bool = False
-    """``--skip-bad-rows``: leave out lines that cannot be read, and say how many and which."""
+    """``--skip-bad-rows``: Skip lines that cannot be read, and report how many and which."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import difflib
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import ClassVar, Final
 
 from tidybert.errors import UsageError, param
 
@@ -31,34 +31,34 @@ class ReadOptions:
     could be read with.
     """
 
+    PANEL: ClassVar = "Data"
+
     text: str | int | None = None
-    """``--text``: column of the text; guessed from common names when not given."""
+    """``--text``: Column of the text, by name or number from 0. If not set: guessed from common
+    names."""
     text_pair: str | int | None = None
-    """``--text-pair``: column of the second text of a pair; none when ``text`` is given alone."""
+    """``--text-pair``: Column of the second text of a pair. If not set: none if --text is set, else
+    guessed from common names."""
     label: str | int | None = None
-    """``--label``: column of the class or score, guessed from common names when not given; with
-    ``--multi-label`` also several columns of 0 and 1, as in toxic,insult."""
+    """``--label``: Column of the class or score. If not set: guessed from common names.
+    --multi-label takes several columns of 0 and 1, such as toxic,insult."""
     label_separator: str | None = None
-    """``--label-separator``: with ``--multi-label``, what stands between the labels of a text, such
-    as ; or semicolon; comma when not given.  JSON and Parquet may hold a list instead."""
+    """``--label-separator``: With --multi-label, the characters between a text's labels, such as ;
+    or semicolon. If not set: comma. JSON and Parquet may hold a list instead."""
     format: str | None = None
-    """``--format``: one of csv, tsv, jsonl (one object a line), json (one array of objects, or one
-    object of objects), parquet, text (one text a line), or label-text (the label, white space, and
-    the rest of the line is the text); by the file's suffix when not given, .gz apart.  For
-    questions with choices one of swag, codah, jsonl; by the first line when not given.  For tagged
-    sentences one of conll, jsonl, json, text."""
+    """``--format``: One of csv, tsv, jsonl, json, parquet, text (a text a line), label-text (label,
+    space, text), swag, codah or conll. If not set: by suffix or first line."""
     header: bool | None = None
-    """``--header/--no-header``: whether the first row of csv or tsv names the columns; when not
-    given, it does where the columns asked for are found in it, and columns given by number alone
-    need none."""
+    """``--header/--no-header``: Read column names from the first row of csv or tsv, or not. If not
+    set: tidybert looks for the columns there."""
     delimiter: str | None = None
-    """``--delimiter``: one character between cells, or tab, comma, semicolon, pipe; comma in csv
-    and tab in tsv when not given."""
+    """``--delimiter``: Character between cells, or tab, comma, semicolon or pipe. If not set: comma
+    in csv, tab in tsv."""
     quoting: bool | None = None
-    """``--quoting/--no-quoting``: whether "..." encloses a cell that holds delimiters or line ends;
-    when not given, it does except between tabs, where quotes are data, as in GLUE."""
+    """``--quoting/--no-quoting``: Read "..." as one cell that may hold delimiters and line ends, or
+    as plain text. If not set: plain text only between tabs."""
     encoding: str = "utf-8"
-    """``--encoding``: the encoding of text formats; utf-8 may begin with a byte-order mark."""
+    """``--encoding``: Encoding of the file; in utf-8, a byte-order mark may come first."""
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""

@@ -6,7 +6,7 @@ SpanBERT (Joshi et al. 2020, section 3.1) for spans.
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from tidybert.errors import UsageError, param
 
@@ -18,15 +18,16 @@ OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
 class InstanceOptions:
     """What an instance is made of.  Raises UsageError for a value that cannot be used."""
 
+    PANEL: ClassVar = "Task"
+
     objective: str = "mlm+nsp"
-    """Besides masked words: mlm+nsp, whether B follows A or is from another document; mlm+sop,
-    whether two segments stand in their order; mlm, nothing, with whole sentences of one document in
-    each sequence."""
+    """Beside masked words, mlm+nsp learns whether B follows A, mlm+sop whether A and B are in
+    order, and mlm nothing else."""
     max_seq_length: int = 128
     """Most tokens of a sequence, special tokens included."""
     short_seq_prob: float | None = None
-    """Share of the documents whose sequences aim at a random shorter length; 0.1, and 0 for mlm,
-    when not given."""
+    """Share of the documents whose sequences aim at a random shorter length. If not set: 0.1, or 0
+    for mlm."""
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -70,24 +71,26 @@ _PAPER_SHARE: Final = 0.15
 class MaskingOptions:
     """Which tokens are masked, and how.  Raises UsageError for a value that cannot be used."""
 
+    PANEL: ClassVar = "Task"
+
     masked_lm_prob: float | None = None
-    """Share of a sequence's tokens, special ones counted, that are to be predicted; 0.15 when not
-    given, and 0.3 in pretrain with --recipe fast."""
+    """Share of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
+    with --recipe fast."""
     max_predictions_per_seq: int | None = None
-    """Most predictions of a sequence; --masked-lm-prob of --max-seq-length, rounded up, when not
-    given."""
+    """Most predictions in a sequence. If not set: --masked-lm-prob times --max-seq-length, rounded
+    up."""
     mask_share: float = 0.8
     """Share of the predicted tokens that become [MASK]."""
     random_share: float = 0.1
-    """Share that become a random token; the rest stay as they are."""
+    """Share of the predicted tokens that become a random token; the rest keep theirs."""
     whole_word: bool = False
-    """Mask the pieces of a word together."""
+    """Mask all pieces of a word together."""
     span: bool = False
-    """Mask spans of whole words, which are replaced alike."""
+    """Mask spans of whole words, each replaced in one way."""
     max_span_length: int = 10
-    """Most words of a span."""
+    """Most words in a span."""
     span_length_p: float = 0.2
-    """Spans are of geometric length: after each word, the chance that the span ends."""
+    """Probability, after each word of a span, that the span ends there."""
 
     def __post_init__(self) -> None:
         for flag, share in (

@@ -1,7 +1,7 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from tidybert.errors import UsageError, param
 from tidybert.training.training_arguments import bad_value, check_seed, check_type
@@ -49,73 +49,89 @@ class PretrainingArguments:
     What is None is set by the recipe.
     """
 
+    PANEL: ClassVar = "Training"
+    PANELS: ClassVar = {
+        "Checkpoints": (
+            "eval_steps",
+            "eval_tokens",
+            "save_steps",
+            "save_minutes",
+            "save_total_limit",
+            "logging_steps",
+        ),
+        "Device": ("micro_batch", "precision", "sharding", "compile", "checkpoint_activations"),
+    }
+
     recipe: str = "bert"
-    """``bert``, the paper's settings, or ``fast``, for a small budget."""
-    start: str | None = None
-    """Of a size: random weights, or corpus: word embeddings from what stands near each word in it,
-    and heads that look at a token's neighbours; the recipe's where not set, as all that follows
+    """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
+    start: str | None = None
+    """Begin a size with random weights, or from the corpus: word embeddings from neighbouring
+    words, and heads that look at neighbours."""
     max_steps: int | None = None
     """Updates of the weights."""
     tokens_per_step: int | None = None
-    """Tokens of an update, over all processes; as many whole sequences as fit."""
+    """Tokens in each update, over all processes: as many whole sequences as fit."""
     ramp_share: float | None = None
-    """Share of the steps, the first ones, over which a step's tokens grow from a quarter to all."""
+    """Share of the steps, from the first, over which a step grows from a quarter of its tokens to
+    all."""
     optimizer: str | None = None
-    """``adamw``, or ``muon`` for the encoder's matrices with AdamW for the rest."""
+    """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
     micro_batch: str | int | None = None
-    """A step's sequences run in parts of at most so many tokens, gradients summed: bounds memory.
-    4,096 on a CPU and 32,768 on CUDA where not set; auto: as many as fit a CUDA device."""
+    """Split a step into parts of at most this many tokens and sum their gradients; auto: as many as
+    a CUDA device holds. If not set: 4,096 on CPU, 32,768 on CUDA."""
     learning_rate: float | None = None
-    """Peak of the schedule."""
+    """Highest learning rate of the schedule."""
     warmup_steps: int | None = None
-    """Steps over which the rate rises from 0; at most a tenth of all."""
+    """Steps over which the learning rate rises from 0; at most a tenth of all."""
     schedule: str | None = None
-    """After the warm-up: linear, down to 0, or trapezoid, level and then down to 0."""
+    """After the warm-up, linear falls to 0, and trapezoid stays level before it falls."""
     decay_share: float | None = None
-    """trapezoid: share of the steps, the last ones, over which the rate falls."""
+    """``trapezoid``: share of the steps, at the end, over which the learning rate falls."""
     adam_beta1: float = 0.9
-    """Adam's decay of the mean gradient."""
+    """Adam's decay rate of the mean gradient."""
     adam_beta2: float | None = None
-    """Adam's decay of the mean squared gradient."""
+    """Adam's decay rate of the mean squared gradient."""
     adam_epsilon: float = 1e-6
     """Adam's guard against division by zero."""
     weight_decay: float = 0.01
-    """Decoupled decay, on weight matrices and embeddings; never on biases and LayerNorm."""
+    """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Scale gradients down to at most this norm."""
     dropout: float | None = None
-    """Of hidden states and attention weights, while pre-training; config.json keeps the model's."""
+    """Dropout of hidden states and attention weights in pre-training; config.json keeps the model's
+    own."""
     long_share: float | None = None
-    """Share of the steps, the last ones, that train on sequences of --long-seq-length."""
+    """Share of the steps, at the end, that train on sequences of --long-seq-length."""
     long_seq_length: int = 512
-    """Most tokens of a sequence in those steps."""
+    """Most tokens of a sequence in the steps of --long-share."""
     seed: int = 42
-    """Of the initial weights, the instances, their masks, and dropout."""
+    """Random seed for initial weights, instances, masks and dropout."""
     eval_steps: int = 1000
-    """Measure on held-out documents every so many steps, and at the end."""
+    """Measure on held-out documents after every so many steps, and at the end."""
     eval_tokens: int = 65_536
-    """Tokens that are measured on, the same ones each time."""
+    """Tokens to measure on, the same ones each time."""
     save_steps: int = 1000
-    """Write a checkpoint every so many steps, and at the end."""
+    """Write a checkpoint after every so many steps, and at the end."""
     save_minutes: float = 30.0
-    """And whenever so many minutes have passed since the last one."""
+    """Also write a checkpoint after this many minutes."""
     save_total_limit: int = 2
-    """How many of the last checkpoints are kept; the best weights are kept besides."""
+    """Checkpoints to keep, besides the best weights."""
     logging_steps: int = 10
-    """Write a line of metrics.jsonl every so many steps."""
+    """Write a line of metrics.jsonl after every so many steps."""
     max_bad_steps: int = 10
-    """Stop after so many steps in a row whose loss or gradient was not finite; such steps update
+    """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""
     precision: str = "auto"
-    """``float32``, or ``bfloat16`` (autocast); ``auto``: bfloat16 on CUDA, float32 elsewhere."""
+    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
     sharding: str = "none"
-    """Of several processes: none, each has the whole model (DDP), or full, weights, gradients and
-    Adam's moments are shared out among them (FSDP)."""
+    """With several processes: none gives each the whole model (DDP), full divides weights,
+    gradients and moments among them (FSDP)."""
     compile: bool = False
-    """torch.compile the layers (CUDA), and fill micro-batches up to one shape."""
+    """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
     checkpoint_activations: bool = False
-    """Compute each layer again in the backward instead of keeping its activations."""
+    """Save memory: compute each layer again in the backward pass instead of keeping its
+    activations."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""

@@ -1,6 +1,7 @@
 """TaskOptions: what one task or another can be told beyond its data, one field a flag."""
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from tidybert.errors import UsageError, param
 
@@ -11,6 +12,8 @@ class TaskOptions:
 
     Raises UsageError for a value that fits no task.
     """
+
+    PANEL: ClassVar = "Task"
 
     multi_label: bool | None = None
     """classify: any number of classes a text, each with its own threshold."""

@@ -6,7 +6,7 @@ which the original left out and which makes small data sets stable (Mosbach et a
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from tidybert.errors import UsageError, param
 
@@ -15,46 +15,53 @@ from tidybert.errors import UsageError, param
 class TrainingArguments:
     """Arguments of a training run; the same names as flags, here and in arguments.json."""
 
+    PANEL: ClassVar = "Training"
+    PANELS: ClassVar = {
+        "Checkpoints": ("eval_steps", "save_steps", "save_total_limit", "logging_steps"),
+        "Device": ("precision", "tokens_per_batch"),
+    }
+
     num_train_epochs: float = 3.0
-    """Passes over the training data; a part of one is allowed."""
+    """Passes over the training data; 0.5 is half a pass."""
     max_steps: int | None = None
-    """At most so many steps, however many num_train_epochs makes."""
+    """Stop after this many steps, even before --num-train-epochs."""
     train_batch_size: int = 32
-    """Examples a step, that is, an update of the weights."""
+    """Examples in each step, that is, in each update of the weights."""
     tokens_per_batch: int = 4096
-    """A step's examples run in parts of at most so many tokens, gradients summed: bounds memory."""
+    """Split a step into parts of at most this many tokens and sum their gradients, to bound
+    memory."""
     learning_rate: float = 5e-5
-    """Peak of the schedule."""
+    """Highest learning rate of the schedule."""
     warmup_proportion: float = 0.1
-    """Share of the steps over which the rate rises from 0; it then falls linearly to 0."""
+    """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
     weight_decay: float = 0.01
-    """Decoupled decay, on weight matrices and embeddings; never on biases and LayerNorm."""
+    """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
     adam_beta1: float = 0.9
-    """AdamW's decay of the mean gradient."""
+    """AdamW's decay rate of the mean gradient."""
     adam_beta2: float = 0.999
-    """AdamW's decay of the mean squared gradient."""
+    """AdamW's decay rate of the mean squared gradient."""
     adam_epsilon: float = 1e-6
     """AdamW's guard against division by zero."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Scale gradients down to at most this norm."""
     seed: int = 42
-    """Of the head's initial weights, the order of the examples, and dropout."""
+    """Random seed for head weights, example order and dropout."""
     eval_steps: int | None = None
-    """Evaluate on dev every so many steps; at the end of each epoch where not given."""
+    """Evaluate on dev after every so many steps. If not set: at the end of each epoch."""
     save_steps: int | None = None
-    """Write a checkpoint every so many steps; at the end of each epoch where not given."""
+    """Write a checkpoint after every so many steps. If not set: at the end of each epoch."""
     save_total_limit: int = 1
-    """How many of the last checkpoints are kept; the best weights are kept besides."""
+    """Checkpoints to keep, besides the best weights."""
     early_stopping_patience: int | None = None
-    """Stop after so many evaluations without a better one; never where not given."""
+    """Stop after this many evaluations without a better one. If not set: never."""
     freeze_layers: int = 0
-    """The lowest so many layers, and the embeddings with them, stay as they are."""
+    """Do not train the embeddings and this many of the lowest layers."""
     freeze_embeddings: bool = False
-    """The embeddings stay as they are."""
+    """Do not train the embeddings."""
     precision: str = "auto"
-    """``float32``, or ``bfloat16`` (autocast); ``auto``: bfloat16 on CUDA, float32 elsewhere."""
+    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
     logging_steps: int = 10
-    """Write a line of metrics.jsonl every so many steps."""
+    """Write a line of metrics.jsonl after every so many steps."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
