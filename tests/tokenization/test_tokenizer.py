@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidybert.errors import TextError, UsageError, VocabularyError
 from tidybert.tokenization import BertTokenizer, Vocabulary
-from tidybert.tokenization import tokenizer as tokenizer_module
+from tidybert.tokenization.fast import batch_encoder
 
 Reference = Callable[..., Any]
 TEXT = "UNwantéd,running"
@@ -127,7 +127,7 @@ def test_a_batch_is_its_texts(
     expected = [
         tokenizer.encode(text, add_special_tokens=add_special_tokens).input_ids for text in batch
     ]
-    with mock.patch.object(tokenizer_module, "_FEW_CHARACTERS", few_characters):
+    with mock.patch.object(batch_encoder, "_FEW_CHARACTERS", few_characters):
         arrays = tokenizer.encode_batch(batch, add_special_tokens)
         flat, offsets = tokenizer.encode_flat(batch, add_special_tokens)
     assert [array.tolist() for array in arrays] == expected

@@ -34,7 +34,8 @@ def tokenized(documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
         for paragraph in document:
             sentences += split_sentences(paragraph)
         ends.append(len(sentences))
-    ids, lengths = tokenizer.encode_block(sentences, add_special_tokens=False)
+    ids, offsets = tokenizer.encode_flat(sentences, add_special_tokens=False)
+    lengths = np.diff(offsets)
     is_kept = lengths > 0
     kept = np.concatenate([[0], np.cumsum(is_kept)])
     return Block(ids, lengths[is_kept], np.diff(kept[ends], prepend=0))

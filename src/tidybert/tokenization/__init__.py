@@ -1,8 +1,9 @@
-"""Text to WordPiece ids and back; see ``tokenizer`` for the faces and ``basic`` for the rules."""
+"""Text to WordPiece ids and back: read ``basic``, ``wordpiece``, then ``tokenizer``."""
 
 from tidybert.tokenization.basic import BasicTokenizer
 from tidybert.tokenization.encoding import Encoding
-from tidybert.tokenization.tokenizer import BertTokenizer, IdArray
+from tidybert.tokenization.fast.batch_encoder import IdArray
+from tidybert.tokenization.tokenizer import BertTokenizer
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece
 

@@ -85,14 +85,9 @@ class BasicTokenizer:
     def normalize(self, text: str) -> str:
         """The text cleaned, spaced, stripped and lower-cased, as one string.
 
-        Raises TextError for a lone surrogate, which is no character.
+        Raises TextError for a lone surrogate, which is not a character.
         """
-        surrogate = _SURROGATE.search(text)
-        if surrogate:
-            raise TextError(
-                f"lone surrogate U+{ord(surrogate[0]):04X} at position {surrogate.start()}: "
-                "this is no Unicode text"
-            )
+        check_text(text, "the text")
         text = _SPACE.sub(" ", _REMOVED.sub("", text))
         if self.tokenize_chinese_chars:
             text = _IDEOGRAPH.sub(r" \g<0> ", text)
@@ -142,6 +137,22 @@ class BasicTokenizer:
         if self.strip_accents and _CANONICAL.match(character):
             return unicodedata.normalize("NFD", character)
         return character
+
+
+def check_text(text: object, name: str) -> None:
+    """Raise TextError, which calls the text ``name``, for no string and for a lone surrogate."""
+    if not isinstance(text, str):
+        raise TextError(
+            f"{name} is {text!r:.80}, of type {type(text).__name__}: expected a string; "
+            "convert it, or drop missing values, first"
+        )
+    surrogate = _SURROGATE.search(text)
+    if surrogate:
+        raise TextError(
+            f"{name} has the lone surrogate U+{ord(surrogate[0]):04X} at position "
+            f"{surrogate.start()}: expected Unicode text; decode the source as what it is, or "
+            'replace surrogates with text.encode("utf-8", "replace").decode("utf-8")'
+        )
 
 
 def _decompose(match: re.Match[str]) -> str:

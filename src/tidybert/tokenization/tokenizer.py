@@ -1,14 +1,13 @@
 """BertTokenizer: text to WordPiece ids and back, in the ways that the rest of the package needs.
 
-``encode`` serves one input and keeps everything (tokens, offsets, truncation); ``encode_batch`` and
-``encode_flat`` give ids alone and are fast, through ``block_encoder``, or ``chunk_cache`` for a few
-short texts.  All give the same ids as Hugging Face's BertTokenizer does on text without special
-tokens in it.
+``encode`` serves one input and keeps everything (tokens, offsets, truncation): ``basic`` splits the
+text into words, ``wordpiece`` cuts words into pieces.  ``encode_batch`` and ``encode_flat`` give
+the same ids alone, many times faster, through ``fast``.  On text without special tokens in it, all
+three agree with Hugging Face's BertTokenizer.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -19,11 +18,11 @@ import numpy.typing as npt
 from tidybert.catalog import find_model
 from tidybert.errors import TextError, UsageError
 from tidybert.tokenization import huggingface
-from tidybert.tokenization.basic import BasicTokenizer
+from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.decoding import join_pieces
 from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
-from tidybert.tokenization.fast.block_encoder import BlockEncoder
-from tidybert.tokenization.fast.chunk_cache import ChunkCache, chunks
+from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray
+from tidybert.tokenization.fast.worker_processes import encode_blocks
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     MASK_TOKEN,
@@ -34,16 +33,8 @@ from tidybert.tokenization.vocabulary import (
     Vocabulary,
 )
 from tidybert.tokenization.wordpiece import WordPiece, piece_ends
-from tidybert.tokenization.workers import encode_blocks
-
-IdArray = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
 
 _SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-# Of fewer characters in one call the dictionary makes ids sooner than the arrays (measured on
-# Wikipedia: at 8,000 if every chunk was met before, at 30,000 if not).
-_FEW_CHARACTERS = 2**14
 
 
 class BertTokenizer:
@@ -78,11 +69,11 @@ class BertTokenizer:
         self.cls_token_id = self.vocabulary.token_to_id(CLS_TOKEN)
         self.sep_token_id = self.vocabulary.token_to_id(SEP_TOKEN)
         self.mask_token_id = self.vocabulary.token_to_id(MASK_TOKEN)
-        #: dtype of the arrays that encode_batch and encode_flat return.
-        self.dtype: np.dtype[Any] = np.dtype(np.uint16 if self.vocab_size <= 2**16 else np.int32)
         self._basic = BasicTokenizer(do_lower_case, strip_accents, tokenize_chinese_chars)
         self._wordpiece = WordPiece(self.vocabulary, range(self.vocab_size))
-        self._cache = ChunkCache(self._basic, self.vocabulary, self.dtype)
+        self._batch = BatchEncoder(self._basic, self.vocabulary)
+        #: dtype of the arrays that encode_batch and encode_flat return.
+        self.dtype = self._batch.dtype
 
     @classmethod
     def from_pretrained(cls, model: str | Path, *, do_lower_case: bool | None = None) -> Self:
@@ -214,64 +205,14 @@ class BertTokenizer:
         if num_workers < 0:
             raise UsageError(f"num_workers is {num_workers}: expected 0 (none) or more processes")
         if num_workers:
-            blocks = list(encode_blocks(self, texts, add_special_tokens, num_workers))
+            blocks = list(encode_blocks(self._batch, texts, add_special_tokens, num_workers))
             flat: IdArray = np.concatenate([ids for ids, _ in blocks] or [np.empty(0, self.dtype)])
             lengths = np.concatenate([part for _, part in blocks] or [np.empty(0, np.int64)])
         else:
-            flat, lengths = self.encode_block(texts, add_special_tokens)
+            flat, lengths = self._batch.encode(texts, add_special_tokens)
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return flat, offsets
-
-    def encode_block(
-        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
-    ) -> tuple[IdArray, npt.NDArray[np.int64]]:
-        """Ids laid end to end and the length of each text; errors count texts from ``first``."""
-        texts = list(texts)
-        try:
-            if sum(map(len, texts)) < _FEW_CHARACTERS:
-                return self._encode_few(texts, add_special_tokens)
-            ids, lengths = self._block_encoder.encode(texts)
-        except (TextError, TypeError, AttributeError, UnicodeEncodeError):
-            # Looking at every text beforehand would cost more than the error is worth.
-            for index, text in enumerate(texts, first):
-                _check_text(text, f"text {index}")
-            raise
-        return self._enclosed(ids, lengths) if add_special_tokens else (ids, lengths)
-
-    @cached_property
-    def _block_encoder(self) -> BlockEncoder:
-        # Not before it is needed: its trie of the vocabulary takes 10 to 50 ms.
-        return BlockEncoder(self._basic, self.vocabulary, self.dtype)
-
-    def _encode_few(
-        self, texts: list[str], add_special_tokens: bool
-    ) -> tuple[IdArray, npt.NDArray[np.int64]]:
-        ids_of = self._cache.__getitem__
-        if add_special_tokens:
-            head = self.dtype.type(self.cls_token_id).tobytes()
-            tail = self.dtype.type(self.sep_token_id).tobytes()
-            parts = [b"".join([head, *map(ids_of, chunks(text)), tail]) for text in texts]
-        else:
-            parts = [b"".join(map(ids_of, chunks(text))) for text in texts]
-        # A bytearray makes the arrays writable, as torch.from_numpy wants them.
-        flat: IdArray = np.frombuffer(bytearray().join(parts), self.dtype)
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // self.dtype.itemsize
-        return flat, lengths
-
-    def _enclosed(
-        self, ids: IdArray, lengths: npt.NDArray[np.int64]
-    ) -> tuple[IdArray, npt.NDArray[np.int64]]:
-        """Ids laid end to end and the length of each text, with [CLS] and [SEP] around each."""
-        lengths = lengths + 2
-        ends = np.cumsum(lengths)
-        enclosed = np.empty(len(ids) + 2 * len(lengths), self.dtype)
-        is_text = np.ones(len(enclosed), np.bool_)
-        for places, index in ((ends - lengths, self.cls_token_id), (ends - 1, self.sep_token_id)):
-            enclosed[places] = index
-            is_text[places] = False
-        enclosed[is_text] = ids
-        return enclosed, lengths
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """Readable text for ids: pieces joined, punctuation set without stray spaces.
@@ -294,7 +235,7 @@ class BertTokenizer:
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"
     ) -> tuple[list[int], list[Span]]:
-        _check_text(text, name)
+        check_text(text, name)
         if not special_tokens_in_text:
             return self._plain_pieces(text)
         ids: list[int] = []
@@ -333,18 +274,3 @@ class BertTokenizer:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
-
-
-def _check_text(text: object, name: str) -> None:
-    if not isinstance(text, str):
-        raise TextError(
-            f"{name} is {text!r:.80}, of type {type(text).__name__}: expected a string; "
-            "convert it, or drop missing values, first"
-        )
-    surrogate = _SURROGATE.search(text)
-    if surrogate:
-        raise TextError(
-            f"{name} has the lone surrogate U+{ord(surrogate[0]):04X} at position "
-            f"{surrogate.start()}: expected Unicode text; decode the source as what it is, or "
-            'replace surrogates with text.encode("utf-8", "replace").decode("utf-8")'
-        )
