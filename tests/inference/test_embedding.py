@@ -244,7 +244,7 @@ def test_layers_are_counted_as_the_paper_does(layers: Any, expected: tuple[int, 
     [
         (13, r"no layer 13; the model has 0 \(the embeddings' output\), 1 to 12, or .* -1 to -13"),
         ("-14", "no layer -14"),
-        ("last13", "last13: the model has 12 layers"),
+        ("last13", "last13'?: the model has 12 layers"),
         ("last0", "the model has 12 layers"),
         ("1,-12", "named twice"),
         ("last", "'last': expected a number such as -1, several as in -2,-1, lastN"),
