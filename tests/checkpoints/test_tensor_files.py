@@ -217,25 +217,25 @@ def test_an_empty_or_missing_directory(tmp_path: Path) -> None:
         read_tensors(tmp_path / "absent")
 
 
-def write_shards(directory: Path, weight_map: dict[str, Any] | None = None) -> Path:
-    """TENSORS in two shards and their index, whose map may be replaced."""
+def write_parts(directory: Path, weight_map: dict[str, Any] | None = None) -> Path:
+    """TENSORS in two parts and their index, whose map may be replaced."""
     names = list(TENSORS)
-    shards = {"one.safetensors": names[:2], "two.safetensors": names[2:]}
-    for shard, its_names in shards.items():
-        save_file({name: TENSORS[name] for name in its_names}, directory / shard)
-    true_map = {name: shard for shard, its_names in shards.items() for name in its_names}
+    parts = {"one.safetensors": names[:2], "two.safetensors": names[2:]}
+    for part, its_names in parts.items():
+        save_file({name: TENSORS[name] for name in its_names}, directory / part)
+    true_map = {name: part for part, its_names in parts.items() for name in its_names}
     index = directory / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": true_map if weight_map is None else weight_map}))
     return index
 
 
-def test_shards_are_read_as_one(tmp_path: Path, same_state: Same) -> None:
-    index = write_shards(tmp_path)
+def test_parts_are_read_as_one(tmp_path: Path, same_state: Same) -> None:
+    index = write_parts(tmp_path)
     assert same_state(read_tensors(tmp_path), TENSORS)
     assert same_state(read_tensors(index), TENSORS)
 
 
-def test_shards_as_transformers_writes_them(
+def test_parts_as_transformers_writes_them(
     make_reference: Callable[..., Any], tmp_path: Path, same_state: Same
 ) -> None:
     model = make_reference("BertModel")
@@ -254,7 +254,7 @@ def test_shards_as_transformers_writes_them(
         ({"a.weight": "x\x00.safetensors"}, "missing"),
         ({"a.weight": "three.safetensors"}, "missing"),
         ({"a.weight": 3}, "missing"),
-        ({"other": "one.safetensors"}, "'other' is not in its shard 'one.safetensors'"),
+        ({"other": "one.safetensors"}, "'other' is not in its part 'one.safetensors'"),
         (
             {"a.weight": "two.safetensors", "a.bias": "one.safetensors"},
             "holds 'a.weight', which model.safetensors.index.json places in 'two.safetensors'",
@@ -264,20 +264,20 @@ def test_shards_as_transformers_writes_them(
     ],
 )
 def test_a_hostile_index(tmp_path: Path, weight_map: Any, said: str) -> None:
-    write_shards(tmp_path, weight_map)
+    write_parts(tmp_path, weight_map)
     with pytest.raises(WeightsError, match=said):
         read_tensors(tmp_path)
 
 
-def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
-    write_shards(tmp_path, {"a.bias": "one.safetensors", "count": "two.safetensors"})
+def test_a_tensor_in_two_parts(tmp_path: Path) -> None:
+    write_parts(tmp_path, {"a.bias": "one.safetensors", "count": "two.safetensors"})
     save_file({"a.weight": torch.ones(2), "count": torch.tensor(3)}, tmp_path / "two.safetensors")
-    with pytest.raises(WeightsError, match=r"'a\.weight' stands in another shard too"):
+    with pytest.raises(WeightsError, match=r"'a\.weight' is in another part too"):
         read_tensors(tmp_path)
 
 
 def test_a_damaged_index(tmp_path: Path) -> None:
-    write_shards(tmp_path).write_text("{")
+    write_parts(tmp_path).write_text("{")
     with pytest.raises(WeightsError, match="no valid JSON"):
         read_tensors(tmp_path)
 
@@ -289,7 +289,7 @@ def test_a_pickle_is_read_only_on_request(tmp_path: Path, same_state: Same) -> N
     assert same_state(read_tensors(tmp_path, allow_pickle=True), TENSORS)
 
 
-def test_pickled_shards(tmp_path: Path, same_state: Same) -> None:
+def test_pickled_parts(tmp_path: Path, same_state: Same) -> None:
     torch.save(TENSORS, tmp_path / "pytorch_model-00001-of-00001.bin")
     weight_map = dict.fromkeys(TENSORS, "pytorch_model-00001-of-00001.bin")
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))

@@ -79,7 +79,7 @@ def test_weights_that_this_tidybert_lacks_are_no_model_and_not_listed(capsys) ->
         assert run(command) == 1
         out, err = capsys.readouterr()
         assert out == ""
-        assert "this installation carries none" in err
+        assert "this installation has none" in err
         assert "installing" not in err
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidybert.atomic_files import rename_synced
 from tidybert.errors import DataError, UsageError
 from tidybert.inference import part_file
-from tidybert.inference.part_file import PartFile, check_target, has_part, rename_finished
+from tidybert.inference.part_file import PartFile, check_target, has_part
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 
@@ -45,7 +46,7 @@ def test_only_a_finished_file_has_the_name(target: Path) -> None:
         assert not target.exists()
         assert has_part(target)
         part.append(b"two", {"done": 2})
-        part.finish(rename_finished)
+        part.finish(rename_synced)
 
     assert target.read_bytes() == b"HEADonetwo"
     assert list(target.parent.iterdir()) == [target]
@@ -57,7 +58,7 @@ def test_it_goes_on_after_the_last_whole_part(target: Path) -> None:
     with opened(target, resume=True) as part:
         assert part.progress == {"done": 2}
         part.append(b"three", {"done": 3})
-        part.finish(rename_finished)
+        part.finish(rename_synced)
 
     assert target.read_bytes() == b"HEADonetwothree"
 
@@ -76,7 +77,7 @@ def test_any_number_of_stops_makes_the_same_file(
             for number in range(begin, min(begin + stop, len(contents))):
                 part.append(contents[number], {"done": number + 1})
             if begin + stop > len(contents):
-                part.finish(rename_finished)
+                part.finish(rename_synced)
 
     assert target.read_bytes() == b"HEAD" + b"".join(contents)
 
@@ -112,7 +113,7 @@ def test_a_file_that_cannot_be_made_keeps_its_parts(target: Path) -> None:
     assert has_part(target)
     with opened(target, resume=True) as part:
         assert part.progress == {"done": 1}
-        part.finish(rename_finished)
+        part.finish(rename_synced)
     assert target.read_bytes() == b"HEADone"
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from tidybert.atomic_files import remove_tree, sync, sync_tree
+from tidybert.atomic_files import files_together
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import check_finite, write_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.model_files import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from tidybert.tokenization import BertTokenizer
 
 _CLASSIFIERS = ("BertForSequenceClassification", "BertForTokenClassification")
@@ -31,13 +31,13 @@ def save_model_directory(
 ) -> ModelMetadata:
     """Write a model that tidybert and transformers open, into a new or an existing directory.
 
-    Everything is written and synced aside before the first file moves into place, so that a full
-    disk costs nothing that was there.  tidybert.json moves first and the weights last: a kill in
-    between leaves a directory that ``verify`` refuses.  Other files in it stay.
+    A full disk leaves the directory as it was: all files are written before the first one moves
+    into place.  A kill between the moves leaves a directory that ``ModelDirectory.verify`` refuses.
+    Other files in the directory stay.
 
     Args:
-        model_state: our state dict, finite; stored with the dtypes it has.
-        metadata: its label_names go into config.json too; its hashes are set here.
+        model_state: our state dict; its tensors are finite and keep their dtypes.
+        metadata: its label_names go into config.json too; this function sets its hashes.
         architecture: transformers' name of the class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
 
@@ -52,24 +52,15 @@ def save_model_directory(
     check_finite(model_state, str(directory))
     tensors = to_huggingface(model_state, config)
     description = _config_json(config, model_state, metadata, architecture, problem_type)
-    partial = directory / ".saving.partial"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        remove_tree(partial)
-        partial.mkdir()
-        (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
-        tokenizer.save(partial)
-        if not (partial / VOCABULARY_FILE).is_file():
-            raise AssertionError(f"the tokenizer saved no {VOCABULARY_FILE}")
-        write_tensors(partial, tensors)
-        sealed = metadata.sealed(partial)
-        (partial / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
-        sync_tree(partial)
-        _move_into_place(partial, directory)
+        with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
+            (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
+            tokenizer.save(partial)
+            write_tensors(partial, tensors)
+            sealed = metadata.sealed(partial)
+            (partial / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
     except OSError as error:
         raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
-    finally:
-        remove_tree(partial)
     return sealed
 
 
@@ -98,14 +89,3 @@ def _config_json(
     if problem_type is not None:
         values["problem_type"] = problem_type
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _move_into_place(partial: Path, directory: Path) -> None:
-    names = sorted(path.name for path in partial.iterdir())
-    middle = [name for name in names if name not in (METADATA_FILE, WEIGHTS_FILE)]
-    for name in (METADATA_FILE, *middle, WEIGHTS_FILE):
-        (partial / name).replace(directory / name)
-        # The new hashes must be on the disk before any file that they tell from an old one.
-        if name == METADATA_FILE:
-            sync(directory)
-    sync(directory)

@@ -1,9 +1,9 @@
-"""Tensors by name in files: safetensors, one or in shards, and a pickle only on request.
+"""Tensors by name in files: one safetensors file or several parts, and a pickle only on request.
 
-A file of weights is untrusted input: nothing in it is run, and one that is truncated, lies about
+A file of weights is untrusted input.  Nothing in it is run.  A file that is truncated, lies about
 its offsets, points outside its directory or holds values that are not finite is a WeightsError.
-The formats are those of Hugging Face: model.safetensors, model.safetensors.index.json, and
-pytorch_model.bin with its own index.
+The formats are Hugging Face's: model.safetensors, or parts and a model.safetensors.index.json, and
+the same for pytorch_model.bin.
 """
 
 import os
@@ -38,12 +38,12 @@ def read_tensors(
 
     Raises:
         WeightsError: no weights there, or only a pickle without ``allow_pickle``; a file that is
-            missing, truncated or malformed; a shard outside the directory; a tensor in two shards
+            missing, truncated or malformed; a part outside the directory; a tensor in two parts
             or in none; values that are not finite.
     """
     source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
-        tensors = _read_shards(source, allow_pickle=allow_pickle)
+        tensors = _read_parts(source, allow_pickle=allow_pickle)
     else:
         tensors = _read_file(source, allow_pickle=allow_pickle)
     check_finite(tensors, str(source))
@@ -118,7 +118,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
 
 
 def _weights_file(path: Path) -> Path:
-    """The file that holds the weights at ``path``, or the index of its shards."""
+    """The file that holds the weights at ``path``, or the index of its parts."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -133,32 +133,32 @@ def _weights_file(path: Path) -> Path:
     )
 
 
-def _read_shards(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
+def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     try:
         weight_map = read_json_object(index).get("weight_map")
     except ConfigError as error:
         raise WeightsError(str(error)) from None
     if not isinstance(weight_map, dict) or not weight_map:
-        raise WeightsError(f"{index}: no 'weight_map' from tensor names to shard files")
+        raise WeightsError(f"{index}: no 'weight_map' from tensor names to files")
     tensors: dict[str, Tensor] = {}
-    for shard in sorted(set(map(str, weight_map.values()))):
+    for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(shard).name != shard or "\\" in shard:
-            raise WeightsError(f"{index}: shard {shard!r} is not a plain file name")
-        path = index.parent / shard
+        if Path(part).name != part or "\\" in part:
+            raise WeightsError(f"{index}: part {part!r} is not a plain file name")
+        path = index.parent / part
         if not path.is_file():
-            raise WeightsError(f"{index}: shard {shard!r} is missing")
+            raise WeightsError(f"{index}: part {part!r} is missing")
         for name, tensor in _read_file(path, allow_pickle=allow_pickle).items():
             if name in tensors:
-                raise WeightsError(f"{path}: tensor {name!r} stands in another shard too")
-            if weight_map.get(name, shard) != shard:
+                raise WeightsError(f"{path}: tensor {name!r} is in another part too")
+            if weight_map.get(name, part) != part:
                 raise WeightsError(
                     f"{path}: holds {name!r}, which {index.name} places in {weight_map[name]!r}"
                 )
             tensors[name] = tensor
-    for name, shard in weight_map.items():
+    for name, part in weight_map.items():
         if name not in tensors:
-            raise WeightsError(f"{index}: tensor {name!r} is not in its shard {shard!r}")
+            raise WeightsError(f"{index}: tensor {name!r} is not in its part {part!r}")
     return tensors
 
 

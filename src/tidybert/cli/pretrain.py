@@ -11,6 +11,7 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.errors import UsageError
+from tidybert.model_files import CURVES_FILE
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
@@ -129,7 +130,7 @@ def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bo
         note(f"{result.num_bad_steps} steps were not finite and updated nothing: bad_steps.jsonl")
     note_trained(result, result.num_tokens, "tokens")
     if is_drawn:
-        note(f"the losses are drawn in {out / 'curves.svg'}")
+        note(f"the losses are drawn in {out / CURVES_FILE}")
     note(f"the model is in {out}; next: tidybert finetune classify {out} --train FILE --out RUN")
 
 
@@ -178,7 +179,6 @@ def _shown(
 
 def _draw_curves(run: Path) -> bool:
     """Whether RUN/curves.svg could be written; a full disk for it does not end the run."""
-    from tidybert.model_files import CURVES_FILE
     from tidybert.reporting.pretraining_curves import write_curves
 
     try:

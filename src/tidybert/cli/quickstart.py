@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidybert.atomic_files import atomic_write_bytes
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
@@ -139,7 +140,7 @@ def _copy_tickets(folder: Path) -> None:
     """Put the tickets beside the model, as an example of a file to train on and to try things."""
     folder.mkdir(exist_ok=True)
     for name in TICKETS:
-        (folder / name).write_bytes(_bundled(name).read_bytes())
+        atomic_write_bytes(folder / name, _bundled(name).read_bytes())
 
 
 def _next_commands(out: Path) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_text, file_sha256
+from tidybert.atomic_files import atomic_write_json, file_sha256
 from tidybert.catalog import find_model, is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
@@ -284,7 +284,7 @@ def _read(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
 def _write(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"shared": dict(shared), "trials": [asdict(each) for each in trials]}
-    atomic_write_text(path, json.dumps(content, indent=2) + "\n")
+    atomic_write_json(path, content)
 
 
 def _difference(name: str, before: Any, now: Any) -> str:

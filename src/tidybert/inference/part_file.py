@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
-from tidybert.atomic_files import atomic_write_text, sync
+from tidybert.atomic_files import atomic_write_json
 from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, DataError, UsageError, param
 
@@ -114,7 +114,7 @@ class PartFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         state = {"bytes": self._size, "progress": self.progress, "settings": self._settings}
-        atomic_write_text(self._journal, json.dumps(state, indent=2) + "\n")
+        atomic_write_json(self._journal, state)
         self._saved = time.monotonic()
 
     def _read_journal(self) -> int:
@@ -137,13 +137,6 @@ class PartFile:
                 f"{self.part} has lost bytes, {size} were written: remove it to begin anew"
             )
         return int(size)
-
-
-def rename_finished(part: Path, target: Path) -> None:
-    """Give the part its name, once it is on the disk."""
-    sync(part)
-    part.replace(target)
-    sync(target.parent)
 
 
 def _part_of(target: Path) -> Path:

@@ -13,10 +13,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_file
+from tidybert.atomic_files import atomic_file, rename_synced
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.part_file import rename_finished
 from tidybert.tokenization.encoding import Encoding
 
 DTYPES: Final = ("float32", "float16")
@@ -95,7 +94,7 @@ class NpyVectors:
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
         with part.open("r+b") as file:
             file.write(self._header(size // vector))
-        rename_finished(part, target)
+        rename_synced(part, target)
 
     def _header(self, num_rows: int) -> bytes:
         header = {
@@ -135,7 +134,7 @@ class JsonLines:
         return "".join(lines).encode()
 
     def make(self, part: Path, target: Path) -> None:
-        rename_finished(part, target)
+        rename_synced(part, target)
 
 
 class ParquetVectors:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tidybert.atomic_files import atomic_write_text
 from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
@@ -206,4 +207,4 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _write_object(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    atomic_write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import VocabularyError
 
 PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = (
@@ -72,7 +73,7 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the tokens as a vocab.txt."""
-        Path(path).write_bytes("".join(f"{token}\n" for token in self.tokens).encode("utf-8"))
+        atomic_write_text(path, "".join(f"{token}\n" for token in self.tokens))
 
     def __len__(self) -> int:
         return len(self.tokens)

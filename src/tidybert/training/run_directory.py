@@ -1,12 +1,11 @@
 """A RUN as a directory: whether it may be written to, is finished, and with what it was begun."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidybert.atomic_files import atomic_write_text
+from tidybert.atomic_files import atomic_write_json
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import TrainingError, UsageError, WeightsError, param
 from tidybert.model_files import ARGUMENTS_FILE, TRIALS_FOLDER
@@ -52,6 +51,6 @@ def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
     """Write arguments.json, the same names as the flags; TrainingError where it cannot be."""
     try:
         run.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(run / ARGUMENTS_FILE, json.dumps(dict(values), indent=2) + "\n")
+        atomic_write_json(run / ARGUMENTS_FILE, dict(values))
     except OSError as error:
         raise TrainingError(f"{param('out', run)} cannot be written: {error}") from error
