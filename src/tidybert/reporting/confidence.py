@@ -1,5 +1,6 @@
-"""How far confidence can be trusted: calibration, and what answering only when sure would gain."""
+"""How far to trust confidence: calibration, and the accuracy of the surest answers alone."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def calibration(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Whether answers of 80 % confidence are right 80 times of 100; None without confidence."""
+    """Whether answers of 80 % confidence are right in 80 % of cases; None without confidence."""
     confidence, correct = _answered(evaluation)
     if not len(confidence):
         return None
@@ -36,22 +37,14 @@ def calibration(evaluation: Evaluation) -> dict[str, Any] | None:
         "equal_mass_calibration_error": expected_calibration_error(equal),
         "brier_score": None if p is None else brier_score(p, evaluation.labels()),
         "bins": [
-            {
-                "lower": each.lower,
-                "upper": each.upper,
-                "count": each.count,
-                "confidence": each.confidence,
-                "accuracy": each.accuracy,
-                "low": proportion_interval(each.accuracy, each.count).low,
-                "high": proportion_interval(each.accuracy, each.count).high,
-            }
+            {**asdict(each), **asdict(proportion_interval(each.accuracy, each.count))}
             for each in bins
         ],
     }
 
 
 def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Accuracy among the surest answers, by how many are given; None without confidence."""
+    """Accuracy of the surest answers, for each share of them; None without confidence."""
     confidence, correct = _answered(evaluation)
     if not len(confidence):
         return None
@@ -65,7 +58,7 @@ def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
         }
 
     places = np.unique(np.linspace(0, len(curve.risk) - 1, MAX_POINTS).round().astype(int))
-    # The first threshold that still answers the share; several shares may have the same.
+    # The highest threshold that still answers each share; several shares may have the same one.
     firsts = np.unique(np.searchsorted(curve.coverage, np.array(_SHARES) - 1e-9))[::-1]
     return {
         "num_examples": len(confidence),
@@ -76,7 +69,7 @@ def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _answered(evaluation: Evaluation) -> tuple[Floats, Floats]:
-    """Confidence and correctness, (N,) each, of the judgements that have both."""
+    """Confidence and correctness, (N,) each, of the judgements with both."""
     pairs = [
         (one.confidence, one.correct)
         for one in evaluation.judgements

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,28 +10,8 @@ import numpy.typing as npt
 from tidybert.metrics.bootstrap import Intervals
 from tidybert.reporting.training_history import TrainingHistory
 
-
-class Judgement(Protocol):
-    """How one example was answered; see ``tidybert.tasks.task.Judgement``."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def expected(self) -> str: ...
-    @property
-    def predicted(self) -> str: ...
-    @property
-    def correct(self) -> float | None: ...
-    @property
-    def confidence(self) -> float | None: ...
-    @property
-    def expected_probability(self) -> float | None: ...
-    @property
-    def num_tokens(self) -> int: ...
-    @property
-    def row(self) -> int: ...
-    @property
-    def id(self) -> str | None: ...
+if TYPE_CHECKING:
+    from tidybert.tasks.task import Judgement
 
 
 @dataclass(frozen=True)
@@ -40,21 +20,21 @@ class Evaluation:
 
     Args:
         task: its name, such as "classify".
-        model: the RUN, as it was named.
-        data: the file, as it was named.
-        date: when it was measured, as it is to be shown.
-        metrics: as the task gives them, numbers and tables, with the counts of an Examination.
-        judgements: one an example.  Those without ``correct`` are of scores, and their expected
-            and predicted spell numbers in full.
-        max_seq_length: tokens that a sequence may have.
-        truncation: what happened to the examples that lost a part, after "3 of 9 examples".
-        meanings: what the metrics say, in the order they are shown.
-        metric: the one that picked the model's weights.
-        label_names: the classes in the order of their ids, where each example has one of them.
-        probabilities: (N, C), of the classes; None where an answer is no class.
-        temperature: the logits were divided by it; None where there is none.
+        model: the RUN, as the user named it.
+        data: the file, as the user named it.
+        date: the time of the measurement, as the report shows it.
+        metrics: numbers and tables as the task gives them, with the counts of an Examination.
+        judgements: one for each example. For scores ``correct`` is None, and expected and
+            predicted are numbers with all their digits.
+        max_seq_length: the most tokens a sequence may have.
+        truncation: what happened to examples that lost a part, after "3 of 9 examples".
+        meanings: an explanation of each metric, in the order in which the report shows them.
+        metric: the metric that picked the model's weights.
+        label_names: the classes by id, where each example has one class; otherwise None.
+        probabilities: (N, C), of the classes; None where an answer is not a class.
+        temperature: the number that divided the logits; None without one.
         intervals: around the metrics.
-        training: how the model came about.
+        training: the history of the model's training.
     """
 
     task: str
@@ -62,7 +42,7 @@ class Evaluation:
     data: str
     date: str
     metrics: Mapping[str, Any]
-    judgements: Sequence[Judgement]
+    judgements: Sequence["Judgement"]
     max_seq_length: int
     truncation: str
     meanings: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +55,7 @@ class Evaluation:
 
     @property
     def of_scores(self) -> bool:
-        """Whether the answers are numbers that are more or less near, not right or wrong."""
+        """Whether the answers are scores, which are near or far and not right or wrong."""
         return all(one.correct is None for one in self.judgements)
 
     def labels(self) -> npt.NDArray[np.int64]:

@@ -1,6 +1,7 @@
-"""Examples in groups: by their length in tokens, and for scores by how far off they are."""
+"""Examples in groups: by their length in tokens, and scores by how far off they are."""
 
 import math
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -20,10 +21,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def lengths(evaluation: Evaluation) -> list[dict[str, Any]] | None:
-    """Examples by number of tokens in groups of about equal size; None for a single group.
+    """Examples by number of tokens, in groups of about equal size; None for a single group.
 
-    Each with from, to, count, and mean, low and high: of accuracy, or for scores of the absolute
-    error.
+    A group has from, to, count, and the mean, low and high of accuracy, or of the absolute error
+    of scores.
     """
     tokens = np.array([one.num_tokens for one in evaluation.judgements])
     count = min(MAX_GROUPS, len(tokens) // FEWEST_IN_GROUP)
@@ -39,24 +40,22 @@ def lengths(evaluation: Evaluation) -> list[dict[str, Any]] | None:
     else:
         values = np.array([one.correct or 0.0 for one in evaluation.judgements]).clip(0, 1)
     groups = [places == place for place in np.unique(places)]
-    return (
-        [
-            {
-                "from": int(tokens[group].min()),
-                "to": int(tokens[group].max()),
-                "count": int(group.sum()),
-                "mean": float(values[group].mean()),
-                **_interval(values[group], is_share=not evaluation.of_scores),
-            }
-            for group in groups
-        ]
-        if len(groups) > 1
-        else None
-    )
+    if len(groups) < 2:
+        return None
+    return [
+        {
+            "from": int(tokens[group].min()),
+            "to": int(tokens[group].max()),
+            "count": int(group.sum()),
+            "mean": float(values[group].mean()),
+            **_interval(values[group], is_share=not evaluation.of_scores),
+        }
+        for group in groups
+    ]
 
 
 def scores(evaluation: Evaluation) -> dict[str, Any]:
-    """Predicted scores against the true ones, and the residuals (predicted less true)."""
+    """Predicted scores against the true ones, and the residuals (predicted minus true)."""
     expected, predicted = _scores(evaluation)
     residuals = predicted - expected
     counts, edges = np.histogram(residuals, _residual_edges(residuals))
@@ -77,7 +76,7 @@ def _scores(evaluation: Evaluation) -> tuple[Floats, Floats]:
 
 
 def _residual_edges(residuals: Floats) -> Floats:
-    """Bins about 0, so that too high and too low are told apart."""
+    """Bins on both sides of 0, so that none holds scores that are too high and too low."""
     largest = float(np.abs(residuals).max()) or 1.0
     return np.linspace(-largest, largest, NUM_RESIDUAL_BINS + 1)
 
@@ -85,7 +84,6 @@ def _residual_edges(residuals: Floats) -> Floats:
 def _interval(values: Floats, *, is_share: bool) -> dict[str, float]:
     mean = float(values.mean())
     if is_share:
-        found = proportion_interval(mean, len(values))
-        return {"low": found.low, "high": found.high}
+        return asdict(proportion_interval(mean, len(values)))
     half = _NORMAL_QUANTILE * float(values.std()) / math.sqrt(len(values))
     return {"low": max(0.0, mean - half), "high": mean + half}

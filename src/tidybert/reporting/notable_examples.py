@@ -1,30 +1,38 @@
 """Examples worth reading: the surest errors, the closest calls, and labels that look wrong."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tidybert.metrics.label_errors import suspected_label_errors
-from tidybert.reporting.evaluation import Evaluation, Judgement
+from tidybert.reporting.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from tidybert.tasks.task import Judgement
 
 SHOWN_EXAMPLES: Final = 25
+_SHOWN_FIELDS: Final = (
+    *("row", "id", "text", "expected", "predicted", "correct", "confidence"),
+    *("expected_probability", "num_tokens"),
+)
 
 
 def surest_errors(evaluation: Evaluation) -> dict[str, Any]:
-    """Answers that are wrong, or not wholly right, those first that were given with confidence."""
+    """Answers that are wrong, in part or whole; the wrongest and surest come first."""
 
-    def weight(one: Judgement) -> float:
-        assert one.correct is not None
-        return (1 - one.correct) * (1.0 if one.confidence is None else one.confidence)
-
-    wrong = [one for one in evaluation.judgements if one.correct is not None and one.correct < 1]
-    wrong.sort(key=weight, reverse=True)
-    return {"total": len(wrong), "shown": [_example(one) for one in wrong[:SHOWN_EXAMPLES]]}
+    wrong = [
+        ((1 - one.correct) * (1.0 if one.confidence is None else one.confidence), one)
+        for one in evaluation.judgements
+        if one.correct is not None and one.correct < 1
+    ]
+    wrong.sort(key=itemgetter(0), reverse=True)
+    return {"total": len(wrong), "shown": [_example(one) for _, one in wrong[:SHOWN_EXAMPLES]]}
 
 
 def largest_errors(evaluation: Evaluation) -> dict[str, Any]:
-    """Scores by their distance from the true ones, the largest first."""
+    """The scores that are the farthest from the true ones."""
     errors = [float(one.predicted) - float(one.expected) for one in evaluation.judgements]
     order = np.argsort(-np.abs(errors), kind="stable")[:SHOWN_EXAMPLES]
     return {
@@ -36,9 +44,9 @@ def largest_errors(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The closest calls: the lowest margin of the likeliest class over the next one.
+    """The closest calls: the lowest margins of the likeliest class over the next one.
 
-    Without the probabilities of classes, the lowest confidence; None where there is none either.
+    Without probabilities of classes they are the lowest confidences; None without confidence.
     """
     judgements, p = evaluation.judgements, evaluation.probabilities
     if p is not None and evaluation.label_names is not None and p.shape[1] > 1:
@@ -63,7 +71,7 @@ def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Labels that may be wrong, the largest margin first; None where an answer is no class."""
+    """Labels that may be wrong, by margin; None where an answer is not a class."""
     names: Sequence[str] | None = evaluation.label_names
     if evaluation.probabilities is None or names is None:
         return None
@@ -81,15 +89,5 @@ def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
     }
 
 
-def _example(one: Judgement) -> dict[str, Any]:
-    return {
-        "row": one.row,
-        "id": one.id,
-        "text": one.text,
-        "expected": one.expected,
-        "predicted": one.predicted,
-        "correct": one.correct,
-        "confidence": one.confidence,
-        "expected_probability": one.expected_probability,
-        "num_tokens": one.num_tokens,
-    }
+def _example(one: "Judgement") -> dict[str, Any]:
+    return {name: getattr(one, name) for name in _SHOWN_FIELDS}
