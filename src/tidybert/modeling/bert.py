@@ -13,7 +13,7 @@ from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder, LowerStates
 from tidybert.modeling.kernels.linear import Linear
-from tidybert.modeling.rows import Rows
+from tidybert.modeling.rows import Rows, pad
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,9 @@ class BertModel(nn.Module):
             raise ValueError(
                 "lower_states leaves layers out: it cannot go with output_hidden_states"
             )
-        lower = lower_states or LowerStates(self.embeddings(rows), num_layers=0)
         last = self.encoder(
-            lower.hidden_states,
+            lower_states or LowerStates(self.embeddings(rows), num_layers=0),
             rows,
-            first_layer=lower.num_layers,
             output_rows=output_rows,
             causal=causal,
             hidden_states=hidden_states,
@@ -184,24 +182,20 @@ def initialize_part(part: nn.Module, initializer_range: float) -> None:
 
 
 def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertModelOutput:
-    size, length = shape
-
-    def pad(hidden: Tensor) -> Tensor:
-        flat = hidden.new_zeros(size * length, hidden.shape[1]).index_copy(0, cells, hidden)
-        return flat.view(size, length, -1)
-
+    states, attentions = output.hidden_states, output.attentions
     return BertModelOutput(
-        pad(output.last_hidden_state),
+        pad(output.last_hidden_state, cells, shape),
         output.pooler_output,
-        None if output.hidden_states is None else tuple(map(pad, output.hidden_states)),
+        None if states is None else tuple(pad(each, cells, shape) for each in states),
         None
-        if output.attentions is None
-        else tuple(_padded_probs(probs, cells, size, length) for probs in output.attentions),
+        if attentions is None
+        else tuple(_pad_probs(each, cells, shape) for each in attentions),
     )
 
 
-def _padded_probs(probs: Tensor, cells: Tensor, size: int, length: int) -> Tensor:
+def _pad_probs(probs: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
     """(B, N, S', S') over each sequence's tokens to (B, N, S, S) over the columns given."""
+    size, length = shape
     result = probs.new_zeros(size, probs.shape[1], length, length)
     for sequence in range(size):
         columns = cells[cells // length == sequence] % length

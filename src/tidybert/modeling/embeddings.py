@@ -1,14 +1,13 @@
 """Token, position and segment embeddings.
 
-Paper section 3, figure 2; original code: modeling.py, embedding_postprocessor.
+Paper section 3, figure 2; original code: modeling.py, embedding_postprocessor.  T tokens, H width.
 """
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.kernels.dropout import dropout
+from tidybert.modeling.kernels.small_table import small_table_embedding
 from tidybert.modeling.rows import Rows
 
 
@@ -26,15 +25,9 @@ class BertEmbeddings(nn.Module):
 
     def forward(self, rows: Rows) -> Tensor:
         """(T, H)."""
-        hidden = self.word_embeddings(rows.input_ids)
-        hidden = hidden + self.position_embeddings(rows.position_ids)
-        weight = self.token_type_embeddings.weight
-        if hidden.device.type == "cpu":
-            # A product with a one-hot matrix: the lookup's backward would add T rows one by one.
-            types = functional.one_hot(rows.token_type_ids, weight.shape[0])
-            # Autocast would round a product, and with it the sum, to half precision.
-            with torch.autocast("cpu", enabled=False):
-                hidden = torch.addmm(hidden, types.to(hidden.dtype), weight)
-        else:
-            hidden = hidden + functional.embedding(rows.token_type_ids, weight)
+        hidden = (
+            self.word_embeddings(rows.input_ids)
+            + self.position_embeddings(rows.position_ids)
+            + small_table_embedding(rows.token_type_ids, self.token_type_embeddings.weight)
+        )
         return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)

@@ -18,7 +18,7 @@ from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
-from tidybert.modeling.rows import Rows
+from tidybert.modeling.rows import Rows, pad
 
 
 class BertForSequenceClassification(nn.Module):
@@ -295,6 +295,4 @@ def _as_given(logits: Tensor, input_ids: Rows | Tensor, cells: Tensor | None) ->
     """(T, C) as it is over rows; (B, S, C), 0 where there is no token, over padded tensors."""
     if isinstance(input_ids, Rows) or cells is None or len(logits) != len(cells):
         return logits
-    size, length = input_ids.shape
-    flat = logits.new_zeros(size * length, logits.shape[1]).index_copy(0, cells, logits)
-    return flat.view(size, length, -1)
+    return pad(logits, cells, input_ids.shape)

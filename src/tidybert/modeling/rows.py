@@ -16,28 +16,6 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Group:
-    """Sequences of similar length that attention computes together, as one dense block.
-
-    ``members`` (b,) int64 are the sequences' numbers in the batch.
-    ``gather`` (b * s,) int64 names the row of each cell of the (b, s) block, row 0 where a sequence
-    is shorter than s.  ``cells`` (t,) int64 names the cells that hold a token, in the order of the
-    group's rows ``rows`` (t,) int64.  ``key_bias`` is None where all lengths are equal, else
-    (b, 1, s) float32: 0 for a token, -inf past a sequence's end.  ``start`` is the first row where
-    lengths are equal and the rows follow each other, else None.
-    """
-
-    size: int
-    length: int
-    members: Tensor
-    gather: Tensor
-    cells: Tensor
-    rows: Tensor
-    key_bias: Tensor | None
-    start: int | None
-
-
-@dataclass(frozen=True)
 class Rows:
     """Token rows of B sequences.
 
@@ -186,76 +164,14 @@ class Rows:
             self.lengths,
         )
 
-    def groups(self, cost: int) -> tuple[Group, ...]:
-        """The sequences by similar length, for attention on dense blocks.
-
-        A group ends where its padding would be more than ``cost`` cells of one head's scores.
-        """
-        if cost not in self._groups:
-            starts = np.concatenate([[0], np.cumsum(self.lengths)])
-            lengths = np.array(self.lengths)
-            # They are kept, and what is made in inference mode could not serve a backward later.
-            with torch.inference_mode(False):
-                self._groups[cost] = tuple(
-                    _group(starts, lengths, members, self.input_ids.device)
-                    for members in _similar_lengths(lengths, cost)
-                )
-        return self._groups[cost]
-
     @cached_property
-    def _groups(self) -> dict[int, tuple[Group, ...]]:
+    def derived(self) -> dict[Any, Any]:
+        """What kernels made of the lengths, kept here for the layers that follow."""
         return {}
 
-    @cached_property
-    def groups_in_order(self) -> bool:
-        """Whether the groups' rows, one group after the other, are the rows in their order."""
-        return list(self.lengths) == sorted(self.lengths, reverse=True)
 
-
-def _similar_lengths(lengths: npt.NDArray[np.int64], cost: int) -> list[npt.NDArray[np.int64]]:
-    """Cut the sequences, sorted by length, where the padding would exceed ``cost`` cells."""
-    order = np.argsort(-lengths, kind="stable")
-    groups: list[npt.NDArray[np.int64]] = []
-    start = 0
-    waste = 0
-    for place, member in enumerate(order):
-        longest = int(lengths[order[start]])
-        waste += longest**2 - int(lengths[member]) ** 2
-        if waste > cost:
-            groups.append(order[start:place])
-            start, waste = place, 0
-    groups.append(order[start:])
-    return groups
-
-
-def _group(
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-    members: npt.NDArray[np.int64],
-    device: torch.device,
-) -> Group:
-    member_lengths = lengths[members]
-    longest = int(member_lengths.max())
-    columns = np.arange(longest)
-    is_token = columns < member_lengths[:, None]
-    gather = np.where(is_token, starts[members][:, None] + columns, 0)
-    cells = is_token.reshape(-1).nonzero()[0]
-    key_bias = None
-    start: int | None = None
-    if is_token.all():
-        begins = starts[members]
-        if (np.diff(begins) == longest).all():
-            start = int(begins[0])
-    else:
-        bias = np.where(is_token, 0.0, -np.inf).astype(np.float32)[:, None, :]
-        key_bias = torch.from_numpy(bias).to(device)
-    return Group(
-        size=len(members),
-        length=longest,
-        members=torch.from_numpy(members).to(device),
-        gather=torch.from_numpy(gather.reshape(-1)).to(device),
-        cells=torch.from_numpy(cells).to(device),
-        rows=torch.from_numpy(gather.reshape(-1)[cells]).to(device),
-        key_bias=key_bias,
-        start=start,
-    )
+def pad(hidden: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
+    """(T, C) to (B, S, C) with zeros where there is no token: what ``from_padded`` undid."""
+    size, length = shape
+    flat = hidden.new_zeros(size * length, hidden.shape[1]).index_copy(0, cells, hidden)
+    return flat.view(size, length, -1)
