@@ -1,4 +1,4 @@
-"""Rows: laid end to end, unpadded, grouped by length; and what is refused."""
+"""Rows: laid end to end, unpadded; and what is refused."""
 
 import numpy as np
 import pytest
@@ -81,30 +81,6 @@ def test_padded_and_laid_out_sequences_are_the_same_rows(lengths: list[int], see
         assert torch.equal(getattr(rows, name), getattr(expected, name))
     back = torch.zeros(padded.numel(), dtype=torch.int64).index_copy(0, cells, rows.input_ids)
     assert torch.equal(back.view_as(padded), padded)
-
-
-@given(lengths_of_a_batch)
-def test_every_token_is_in_one_group_in_a_cell_of_its_sequence(lengths: list[int]) -> None:
-    rows = Rows.from_lists([[1] * length for length in lengths])
-    sequence_of = torch.repeat_interleave(torch.tensor(lengths))
-
-    seen = []
-    for group in rows.groups(cost=512):
-        assert torch.equal(group.gather[group.cells], group.rows)
-        is_token = torch.zeros(group.size * group.length, dtype=torch.bool)
-        is_token[group.cells] = True
-        is_token = is_token.view(group.size, group.length)
-        if group.key_bias is None:
-            assert is_token.all()
-        else:
-            assert torch.equal(group.key_bias[:, 0] == 0, is_token)
-        blocks = group.gather.view(group.size, group.length)
-        for block, tokens in zip(blocks, is_token, strict=True):
-            (member,) = set(sequence_of[block[tokens]].tolist())
-            start = int(rows.cu_seqlens[member])
-            assert block[tokens].tolist() == list(range(start, start + lengths[member]))
-        seen += group.rows.tolist()
-    assert sorted(seen) == list(range(sum(lengths)))
 
 
 @pytest.mark.parametrize(

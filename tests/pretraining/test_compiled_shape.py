@@ -15,7 +15,8 @@ import torch
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
 from tidybert.modeling import BertForPreTraining
-from tidybert.modeling.encoder import BertEncoder
+from tidybert.pretraining import pretraining_run
+from tidybert.pretraining.compiled_layers import compile_rows
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
@@ -35,7 +36,7 @@ def instances_of(corpus: Path, **options: Any) -> PretrainingInstances:
 
 @pytest.fixture
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BertEncoder, "compile_rows", lambda self: None)
+    monkeypatch.setattr(pretraining_run, "compile_rows", lambda layers: None)
 
 
 @pytest.mark.parametrize("options", [{}, {"whole_word": True}, {"masked_lm_prob": 0.05}])
@@ -148,7 +149,7 @@ def test_the_compiler_sees_a_number_of_rows_for_each_kind_of_layer_and_no_more(
     counter = CompileCounter()
     torch._dynamo.reset()
 
-    model.bert.encoder.compile_rows(counter)
+    compile_rows(model.bert.layers, counter)
     found = [loss_parts(model, batch)["mlm"].total.item() for batch in taken.batches]
 
     assert len(taken.batches) > 3

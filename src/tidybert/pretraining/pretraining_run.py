@@ -21,6 +21,7 @@ from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.inference.loading import to_device
 from tidybert.model_files import BEST_FOLDER
+from tidybert.pretraining.compiled_layers import compile_rows
 from tidybert.pretraining.held_out_metrics import HeldOut
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer
@@ -34,6 +35,7 @@ from tidybert.pretraining.pretraining_arguments import (
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.step_reports import PretrainingReport, PretrainingResult
 from tidybert.pretraining.throughput import flops_per_token, micro_batch_tokens, peak_flops
+from tidybert.training.activation_checkpoints import checkpoint_activations
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.precision import note_slow_bfloat16
@@ -98,12 +100,13 @@ def pretrain(
     # Sharding and compiling change the network in place.
     unchanged = deepcopy(network) if has_corpus_start else None
     chosen = to_device(network, device if processes.size == 1 else _local(device, processes))
-    network.bert.encoder.checkpoint_activations = arguments.checkpoint_activations
+    if arguments.checkpoint_activations:
+        checkpoint_activations(network.bert.layers)
     micro = micro_batch_tokens(
         network, instances, masking, arguments, processes, chosen, callbacks.note
     )
     if arguments.compile:
-        network.bert.encoder.compile_rows()
+        compile_rows(network.bert.layers)
     stream = Phases(corpus, instances, masking, arguments, micro, processes)
     for each in stream.streams:
         if each.shape is not None:

@@ -1,0 +1,73 @@
+"""Each fast function and its plain body give the same results and gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tidybert.modeling.kernels import dropout, linear, masked_lm_loss, plain, small_table
+from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape))).requires_grad_()
+
+
+LABELS = torch.arange(9) % 7
+LABELS[::4] = IGNORED
+CASES: list[Any] = [
+    pytest.param(fast, plain_body, given, id=name)
+    for name, fast, plain_body, given in [
+        ("dropout", dropout.dropout, plain.dropout, [random(9, 8), 0.25, True]),
+        ("no dropout", dropout.dropout, plain.dropout, [random(9, 8), 0.25, False]),
+        (
+            "dropout_add",
+            dropout.dropout_add,
+            plain.dropout_add,
+            [random(9, 8), random(9, 8), 0.25, True],
+        ),
+        (
+            "add alone",
+            dropout.dropout_add,
+            plain.dropout_add,
+            [random(9, 8), random(9, 8), 0.25, False],
+        ),
+        ("linear", linear.linear, plain.linear, [random(9, 8), random(5, 8), random(5)]),
+        ("linear without bias", linear.linear, plain.linear, [random(9, 8), random(5, 8), None]),
+        (
+            "small_table_embedding",
+            small_table.small_table_embedding,
+            plain.small_table_embedding,
+            [torch.arange(9) % 2, random(2, 8)],
+        ),
+        (
+            "masked_lm_loss",
+            masked_lm_loss.masked_lm_loss,
+            plain.masked_lm_loss,
+            [random(9, 8), random(7, 8), random(7), LABELS],
+        ),
+    ]
+]
+
+
+@pytest.mark.parametrize(("fast", "plain_body", "given"), CASES)
+def test_both_bodies_give_the_same_result_and_gradients(
+    fast: Callable[..., Any], plain_body: Callable[..., Any], given: list[Any]
+) -> None:
+    trained = [each for each in given if isinstance(each, Tensor) and each.requires_grad]
+    results, gradients = [], []
+    for body in (fast, plain_body):
+        torch.manual_seed(0)
+        found = body(*given)
+        if isinstance(found, SummedLoss):
+            results.append((found.total, found.correct))
+            found = found.total
+        else:
+            results.append((found,))
+        upstream = torch.linspace(-1.0, 1.0, found.numel()).view_as(found) + 0.5
+        gradients.append(torch.autograd.grad(found, trained, upstream))
+
+    torch.testing.assert_close(results[0], results[1])
+    torch.testing.assert_close(gradients[0], gradients[1])

@@ -1,0 +1,132 @@
+"""Variable-length flash attention: what it is given, and when it is chosen."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.torch_version import TorchVersion
+
+from tidybert.modeling.attention import plain_attention
+from tidybert.modeling.kernels import varlen_attention as module
+from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
+from tidybert.modeling.kernels.varlen_attention import fits
+from tidybert.modeling.rows import Rows
+
+# Lengths that make one even block, one block with room left over, and several blocks.
+BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
+HEADS, HEAD_SIZE = 3, 4
+WIDTH = HEADS * HEAD_SIZE
+
+
+def make_rows(lengths: tuple[int, ...]) -> Rows:
+    return Rows.from_lists([[1] * length for length in lengths])
+
+
+def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(lengths))
+    values = torch.randn(sum(lengths), 3 * WIDTH, generator=generator, dtype=dtype)
+    return values.requires_grad_()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("causal", [False, True])
+def test_variable_length_flash_attention_is_the_plain_body_in_half_precision(causal: bool) -> None:
+    lengths = (120, 3, 70, 1)
+    heads, width = 4, 4 * 32
+    query_key_value = torch.randn(sum(lengths), 3 * width, device="cuda", dtype=torch.bfloat16)
+    rows = make_rows(lengths).to("cuda")
+
+    context = attention(query_key_value, rows, heads, 0.0, causal)
+    expected, _ = plain_attention(query_key_value.float(), rows, heads, 0.0, causal)
+
+    assert context.dtype == torch.bfloat16
+    # bfloat16 keeps 8 bits of mantissa.
+    torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
+
+
+def varlen_by_hand(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    window_size: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """What torch.nn.attention.varlen.varlen_attn is documented to compute."""
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
+    parts = []
+    for sequence in range(len(cu_seq_q) - 1):
+        asked = slice(int(cu_seq_q[sequence]), int(cu_seq_q[sequence + 1]))
+        seen = slice(int(cu_seq_k[sequence]), int(cu_seq_k[sequence + 1]))
+        heads = (query[asked], key[seen], value[seen])
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *(each.transpose(0, 1) for each in heads), is_causal=window_size == (-1, 0)
+        )
+        parts.append(found.transpose(0, 1))
+    return torch.cat(parts)
+
+
+def varlen_of_2_10(*given: Any, is_causal: bool = False) -> Tensor:
+    """The same with the arguments that PyTorch 2.10 gives it."""
+    return varlen_by_hand(*given, window_size=(-1, 0) if is_causal else (-1, -1))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version"), [(varlen_by_hand, "2.13.0"), (varlen_of_2_10, "2.10.1")]
+)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", BATCHES)
+def test_the_variable_length_kernel_is_given_what_it_documents(
+    lengths: tuple[int, ...],
+    causal: bool,
+    kernel: Callable[..., Tensor],
+    version: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setattr(module, "fits", lambda *_: True)
+    rows = make_rows(lengths)
+    query_key_value = make_query_key_value(lengths)
+
+    context = attention(query_key_value, rows, HEADS, 0.0, causal)
+
+    expected = plain_attention(query_key_value, rows, HEADS, 0.0, causal)[0]
+    torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
+    if not causal:
+        query, key_value = query_key_value[rows.first_rows, :WIDTH], query_key_value[:, WIDTH:]
+        first = first_row_attention(query, key_value, rows, HEADS, 0.0)
+        torch.testing.assert_close(first, expected[rows.first_rows], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "probability", "capability", "expected"),
+    [
+        (torch.bfloat16, 64, 0.0, (8, 0), True),
+        (torch.float16, 32, 0.0, (9, 0), True),
+        (torch.float32, 64, 0.0, (9, 0), False),
+        (torch.bfloat16, 64, 0.1, (9, 0), False),
+        (torch.bfloat16, 12, 0.0, (9, 0), False),
+        (torch.bfloat16, 320, 0.0, (9, 0), False),
+        (torch.float16, 64, 0.0, (7, 5), False),
+    ],
+)
+def test_the_variable_length_kernel_is_asked_for_what_it_can_do(
+    dtype: torch.dtype,
+    width: int,
+    probability: float,
+    capability: tuple[int, int],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: capability)
+    on_cuda: Any = SimpleNamespace(is_cuda=True, dtype=dtype, device=None)
+
+    assert fits(on_cuda, width, probability) is expected
