@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.configuration import (
-    HIDDEN_ACTS,
-    MAX_PARAMETERS,
-    PUBLISHED,
-    SIZES,
-    BertConfig,
-    read_json_object,
-)
+from tidybert.configuration import HIDDEN_ACTS, MAX_PARAMETERS, PUBLISHED, SIZES, BertConfig
 from tidybert.errors import ConfigError
 
 # config.json of bert-base-uncased as an old version of transformers wrote it.
@@ -313,30 +306,6 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
         BertConfig.from_name("minni")
     with pytest.raises(ConfigError, match="did you mean 'hidden_size'"):
         BertConfig.from_name("mini", hidden_sise=3)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "no valid JSON"),
-        (b'{"vocab_size": 3', "no valid JSON"),
-        (b"\xff\xfe{}", "no valid JSON"),
-        (b"[1, 2]", "a JSON object was expected, not list"),
-        (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' stands twice"),
-        (b'{"id2label": {"0": "\\ud83d"}}', "no valid JSON: .* surrogates not allowed"),
-        (b'{"a":' * 200_000, "nested too deeply"),
-        (b'{"vocab_size": ' + b"9" * 5000 + b"}", "no valid JSON"),
-        (b" " * (16 * 2**20 + 1), "at most"),
-    ],
-)
-def test_a_damaged_file_is_an_error_that_names_it(
-    tmp_path: Path, content: bytes, said: str
-) -> None:
-    path = tmp_path / "config.json"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=said) as caught:
-        read_json_object(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_and_a_byte_order_mark(tmp_path: Path) -> None:

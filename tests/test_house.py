@@ -12,7 +12,7 @@ import tidybert
 
 PACKAGE = Path(tidybert.__file__).parent
 FLOORS = (
-    {"configuration", "errors", "catalog", "atomic_files", "model_files"},
+    {"configuration", "errors", "catalog", "atomic_files", "model_files", "json_objects"},
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},
     {"data"},

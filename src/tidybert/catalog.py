@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tidybert.atomic_files import file_sha256
-from tidybert.configuration import PUBLISHED, SIZES, suggestion
-from tidybert.errors import ModelNotFoundError, WeightsError
+from tidybert.configuration import PUBLISHED, SIZES
+from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.model_files import CONFIG_FILE, WEIGHTS_FILE
 
 

@@ -5,14 +5,13 @@ modeling.py, BertConfig) and of Hugging Face's config.json; the sizes are those 
 2018, section 3, and of Turc et al. 2019 (arXiv 1908.08962), table 1.
 """
 
-import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidybert.errors import ConfigError
+from tidybert.errors import ConfigError, suggestion
+from tidybert.json_objects import read_json_object
 
 HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
@@ -21,7 +20,6 @@ HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 MAX_PARAMETERS = 5_000_000_000
 MAX_LAYERS = 1_000
 MAX_SIZE = 2**31 - 1
-MAX_FILE_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ class BertConfig:
         try:
             return cls(**_encoder_values(values))
         except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
+            raise ConfigError(f"{source}: {error.message}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, ready for JSON; ``from_dict`` takes them back unchanged."""
@@ -280,51 +278,6 @@ def _number(key: str, value: Any) -> float:
 def _check_probability(key: str, value: Any) -> None:
     if not 0.0 <= _number(key, value) < 1.0:
         raise ConfigError(f"{key} is {value}; a probability must be at least 0 and below 1")
-
-
-def suggestion(name: str, known: Any) -> str:
-    """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def read_json_object(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a small untrusted file.
-
-    Raises:
-        ConfigError: the file is missing, above 16 MiB, not UTF-8, no JSON object, nested beyond
-            reason, names a key twice, or holds half of a surrogate pair.
-    """
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: {size} bytes; at most {MAX_FILE_BYTES} are read")
-        text = path.read_text(encoding="utf-8-sig")
-        value = json.loads(text, object_pairs_hook=_no_duplicates)
-        if "\\ud" in text or "\\uD" in text:
-            # JSON can spell half of a surrogate pair, which nobody could write or print.
-            json.dumps(value, ensure_ascii=False).encode()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: no valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: a JSON object was expected, not {type(value).__name__}")
-    return value
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ConfigError(f"the key {repeated!r} stands twice")
-    return values
 
 
 def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:

@@ -1,15 +1,17 @@
-"""What a user can get wrong, each with what was given, what was expected and what to do.
+"""The errors that a user can cause: each says what was given, what was expected and what to do.
 
-Every error that a user can cause derives from TidyBertError, itself a ValueError.  The shell prints
-its message without a traceback and leaves with ``exit_status``: 1 for work that failed, 2 for wrong
-usage.  A mistake of our own is an AssertionError and keeps its traceback.
+They derive from TidyBertError, itself a ValueError.  The shell prints the message without a
+traceback and exits with ``exit_status``: 1 for work that failed, 2 for wrong usage.  A mistake of
+our own is an AssertionError and keeps its traceback.
 
 A message names parameters by ``param`` and the rows of examples by ``LINE``.  Each face spells them
 its own way: ``in_shell`` writes --max-seq-length 128, ``in_python`` writes max_seq_length=128.
 """
 
+import difflib
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Final
 
 LINE: Final = "\ue003ine"
@@ -43,8 +45,14 @@ def in_shell(message: str) -> str:
 
 
 def in_python(message: str, *, rows: str = "line") -> str:
-    """A message with parameters as Python spells them; ``rows`` stands in for "line"."""
+    """A message with parameters as Python spells them, and ``rows`` in place of "line"."""
     return _PARAMETER.sub(_keyword, message).replace(LINE, rows)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _flag(found: re.Match[str]) -> str:
@@ -58,14 +66,14 @@ def _keyword(found: re.Match[str]) -> str:
     name, value = found.groups()
     if value is None:
         return str(name)
-    is_plain = re.fullmatch(r"True|False|-?[0-9][0-9.e+-]*", value) is not None
+    is_plain = re.fullmatch(r"True|False|-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", value)
     return f"{name}={value if is_plain else repr(value)}"
 
 
 class TidyBertError(ValueError):
-    """Base of every error that a user can cause; the message is written for that user.
+    """Base of every error that a user can cause; its message is written for that user.
 
-    ``str`` gives the message in Python's words.  ``message`` gives it with its marks, for
+    ``str(error)`` spells parameters as Python does.  ``error.message`` keeps the marks, for
     ``in_shell`` and for other messages that quote it.
     """
 
@@ -94,11 +102,11 @@ class VocabularyError(TidyBertError):
 
 
 class TextError(TidyBertError):
-    """A text cannot be tokenised: it is no string, or holds a lone surrogate."""
+    """A text cannot be tokenised: it is not a string, or holds a lone surrogate."""
 
 
 class ModelNotFoundError(TidyBertError):
-    """A MODEL names neither installed weights, nor a published size, nor a directory."""
+    """A MODEL names neither installed weights, nor a published size nor a directory."""
 
 
 class WeightsError(TidyBertError):
@@ -106,7 +114,7 @@ class WeightsError(TidyBertError):
 
 
 class DeviceMemoryError(TidyBertError):
-    """A device has too little memory for a model and what it is to work on at once."""
+    """A device has too little memory for a model and one batch."""
 
 
 class DataError(TidyBertError):
@@ -114,8 +122,8 @@ class DataError(TidyBertError):
 
 
 class TrainingError(TidyBertError):
-    """Training cannot start, go on or resume; the message says from where it can go on."""
+    """Training cannot start, continue or resume; the message says from where it can."""
 
 
 class DivergedError(TrainingError):
-    """The loss or the gradient is not finite; with other arguments it may be."""
+    """The loss or the gradient is not finite; other arguments may help."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.atomic_files import file_sha256
-from tidybert.configuration import read_json_object, suggestion
-from tidybert.errors import ConfigError, WeightsError
+from tidybert.errors import ConfigError, WeightsError, suggestion
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 
 FORMAT_VERSION = 1

@@ -16,8 +16,9 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.weight_loading import LoadReport, load_weights
-from tidybert.configuration import BertConfig, read_json_object
+from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, VocabularyError
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import CONFIG_FILE, VOCABULARY_FILE
 from tidybert.modeling.bert import initialize_part
 from tidybert.tokenization import BertTokenizer

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tidybert.atomic_files import atomic_file
-from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, WeightsError, param
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix

@@ -20,7 +20,7 @@ from torch import nn
 
 from tidybert.atomic_files import atomic_write_text
 from tidybert.catalog import find_model
-from tidybert.configuration import BertConfig, read_json_object
+from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, WeightsError
@@ -29,6 +29,7 @@ from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from tidybert.atomic_files import atomic_write_json
-from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, DataError, UsageError, param
+from tidybert.json_objects import read_json_object
 
 SECONDS_BETWEEN_SAVES: Final = 1.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.atomic_files import atomic_write_text
-from tidybert.configuration import read_json_object
 from tidybert.errors import ConfigError, VocabularyError
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
