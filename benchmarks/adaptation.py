@@ -101,8 +101,9 @@ def adapted(
 ) -> Path:
     """The RUN of so many steps of pre-training on books; what is there is gone on with."""
     from tidybert.corpus.building import build_corpus
+    from tidybert.pretraining.loop import PretrainingCallbacks
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-    from tidybert.pretraining.pretraining_run import PretrainingCallbacks, pretrain
+    from tidybert.pretraining.pretraining_run import pretrain
     from tidybert.tokenization import BertTokenizer
     from tidybert.training.run_directory import is_finished
 

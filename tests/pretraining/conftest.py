@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tidybert.corpus.building import build_corpus
+from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.pretraining_run import PretrainingCallbacks, pretrain
+from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.tokenization import BertTokenizer
 
 COLOURS = ("red", "green", "blue", "white")

@@ -19,8 +19,8 @@ from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.compiled_layers import compile_rows
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.pretraining_run import PretrainingCallbacks
 from tidybert.pretraining.stream import InstanceStream
 
 Small = Callable[..., Any]

@@ -1,21 +1,22 @@
 """The search for the largest micro-batch, with a device that stands for one of little memory."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tidybert.errors import TrainingError
-from tidybert.pretraining.micro_batch import largest_micro_batch
+from tidybert.errors import TrainingError, UsageError, in_python
+from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.loop import PretrainingCallbacks
+from tidybert.pretraining.micro_batch import largest_micro_batch, micro_batch_tokens
+from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.training.distributed import Processes
-
-
-@dataclass(frozen=True)
-class FakePart:
-    total: Tensor
-    correct: Tensor
 
 
 class Device:
@@ -35,12 +36,12 @@ class Device:
         if tokens > self.limit:
             raise torch.cuda.OutOfMemoryError("out of memory")
 
-    def loss(self, model: nn.Module, batch: Tensor) -> dict[str, FakePart]:
+    def loss(self, model: nn.Module, batch: Tensor) -> dict[str, SummedLoss]:
         if not self.in_backward:
             self.check(len(batch))
         total = model(batch).sum()
         total.register_hook(lambda _gradient: self.check(len(batch)))
-        return {"mlm": FakePart(total, torch.zeros(()))}
+        return {"mlm": SummedLoss(total, torch.zeros(()))}
 
     def search(self, **changes: Any) -> int:
         given = {"start": 1000, "least": 100, "most": 100_000, "processes": Processes(), **changes}
@@ -93,3 +94,79 @@ class OfTwo(Processes):
 
 def test_all_processes_take_the_smallest() -> None:
     assert Device(10_000).search(processes=OfTwo(0, 2)) == 500
+
+
+def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
+    tiny_config: Callable[..., Any],
+) -> None:
+    with pytest.raises(UsageError, match="sharding='full' is for models that do not fit"):
+        micro_batch_tokens(
+            build_pretraining_model("mlm")(tiny_config()),
+            InstanceOptions(),
+            MaskingOptions(),
+            PretrainingArguments(micro_batch="auto", sharding="full"),
+            Processes(size=2),
+            torch.device("cuda"),
+            print,
+        )
+
+
+def test_on_a_cpu_auto_is_the_default_and_is_told(
+    small: Callable[..., Any], tmp_path: Path
+) -> None:
+    notes: list[str] = []
+
+    small(
+        tmp_path / "run",
+        micro_batch="auto",
+        max_steps=1,
+        callbacks=PretrainingCallbacks(note=notes.append),
+    )
+
+    assert "micro_batch='auto': 4,096, for the device is cpu" in map(in_python, notes)
+    written = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert written["micro_batch"] == "auto"
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
+def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
+    objective: str, tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = build_pretraining_model(objective)
+    model = build(tiny_config())
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    tried: list[tuple[int, ...]] = []
+
+    def loss_of(given: nn.Module, batch: Any) -> Any:
+        tried.append(batch.rows.lengths)
+        if batch.rows.num_tokens > 700:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+        return loss_parts(given, batch)
+
+    monkeypatch.setattr("tidybert.pretraining.micro_batch.loss_parts", loss_of)
+    notes: list[str] = []
+    # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
+    found = micro_batch_tokens(
+        model,
+        InstanceOptions(max_seq_length=16, objective=objective),
+        MaskingOptions(),
+        PretrainingArguments(
+            micro_batch="auto",
+            tokens_per_step=2048,
+            long_share=0.1,
+            long_seq_length=32,
+            precision="float32",
+        ),
+        Processes(),
+        torch.device("cuda"),
+        notes.append,
+    )
+
+    # 2,080 and 1,040 do not fit with a quarter more, 520 do.
+    assert found == 520
+    assert [*map(in_python, notes)] == ["micro_batch='auto': 520 at once fit, with a margin"]
+    assert [sum(each) for each in tried] == [2592, 1280, 640]
+    assert {length for each in tried for length in each} == {32}
+    assert all(each.grad is None for each in model.parameters())
+    for name, each in model.state_dict().items():
+        assert torch.equal(each, before[name])

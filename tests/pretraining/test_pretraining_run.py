@@ -19,14 +19,12 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
-from tidybert.pretraining import loop as pretrainer
-from tidybert.pretraining import stream as task
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
+from tidybert.pretraining.masked_rows import masked_rows
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
-from tidybert.pretraining.pretraining_run import PretrainingCallbacks
-from tidybert.pretraining.step_reports import PretrainingReport
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
@@ -98,7 +96,7 @@ def test_the_loss_is_transformers(
     ours = copy_weights(theirs, BertForPreTraining(config))
     instances = PretrainingInstances(TokenCorpus(corpus), InstanceOptions(max_seq_length=32))
     places, _ = instances.take(Position(), 6)
-    batch = task.masked_rows(instances.build(places))
+    batch = masked_rows(instances.build(places))
     shape = (6, 32)
     ids, mask = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
     types, labels = torch.zeros_like(ids), torch.full(shape, -100)
@@ -278,7 +276,7 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = BadLoss({5, 8})
-    monkeypatch.setattr("tidybert.pretraining.pretraining_run.loss_parts", bad)
+    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
     updated = []
 
     def report(done: PretrainingReport) -> None:
@@ -299,7 +297,7 @@ def test_a_bad_step_that_is_done_again_is_noted_once(
 ) -> None:
     run, given = tmp_path / "run", {"save_steps": 6, "save_total_limit": 2}
     bad = BadLoss({5, 8})
-    monkeypatch.setattr("tidybert.pretraining.pretraining_run.loss_parts", bad)
+    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
 
     def report(done: PretrainingReport) -> None:
         bad.report(done)
@@ -320,7 +318,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = BadLoss(set(range(5, 99)))
-    monkeypatch.setattr("tidybert.pretraining.pretraining_run.loss_parts", bad)
+    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
 
     with pytest.raises(TrainingError, match="not finite in 3 steps in a row, up to step 7 of 12"):
         small(tmp_path / "run", max_bad_steps=3, callbacks=PretrainingCallbacks(step=bad.report))
@@ -448,13 +446,13 @@ def test_an_error_of_the_background_writer_is_not_lost(
     def full(*_: Any) -> None:
         raise TrainingError("the disk is full")
 
-    monkeypatch.setattr(pretrainer, "write_checkpoint", full)
+    monkeypatch.setattr("tidybert.training.run_record.write_checkpoint", full)
 
     with pytest.raises(TrainingError, match="the disk is full"):
         small(tmp_path / "run")
 
 
-LOSS = "tidybert.pretraining.pretraining_run.loss_parts"
+LOSS = "tidybert.pretraining.loop.loss_parts"
 CHECKPOINTED = {"checkpoint_activations": True}
 SMALLER = r"micro_batch=\d+"
 

@@ -11,7 +11,7 @@ import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.pretraining_run import PretrainingCallbacks
+from tidybert.pretraining.loop import PretrainingCallbacks
 
 Small = Callable[..., Any]
 

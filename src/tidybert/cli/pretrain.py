@@ -16,8 +16,7 @@ from tidybert.pretraining.instance_options import InstanceOptions, MaskingOption
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.pretraining.pretraining_run import PretrainingCallbacks
-    from tidybert.pretraining.step_reports import PretrainingReport, PretrainingResult
+    from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport, PretrainingResult
 
 _LINE_SECONDS: Final = 30.0
 _MEANINGS: Final = {
@@ -139,7 +138,7 @@ def _shown(
     run: Path, tensorboard: Callable[[str, float, int], None] | None
 ) -> "Iterator[PretrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
-    from tidybert.pretraining.pretraining_run import PretrainingCallbacks
+    from tidybert.pretraining.loop import PretrainingCallbacks
 
     steps, tokens, seconds, told = 0, 0, 0.0, 0.0
 

@@ -11,7 +11,7 @@ from tidybert.cli.output import clock, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tidybert.finetuning import Trial, Trials
-    from tidybert.pretraining.step_reports import PretrainingResult
+    from tidybert.pretraining.loop import PretrainingResult
     from tidybert.tasks.registry import AnyTask
     from tidybert.training.trainer import TrainingResult
 

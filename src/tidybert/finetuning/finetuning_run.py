@@ -3,10 +3,8 @@
 The shell and the scikit-learn estimators both end up here.  config, then build, then train.
 """
 
-import hashlib
 import json
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +22,12 @@ from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import read_finished, to_device
-from tidybert.model_files import BEST_FOLDER
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.task import Outputs
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.run_checkpoints import checkpoints_directory
+from tidybert.training.fingerprint import deciding, fingerprint
+from tidybert.training.run_checkpoints import remove_best
 from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.trainer import StepReport, Trainer, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
@@ -70,7 +68,7 @@ def finetune(
     dev: Sequence[Any] | None,
     arguments: TrainingArguments,
     *,
-    max_seq_length: int = 128,
+    max_seq_length: int | None = None,
     vocab: str | Path | None = None,
     run: Path | None = None,
     resume: bool = False,
@@ -85,67 +83,38 @@ def finetune(
 
     Args:
         model: a MODEL.  A size (``mini``) has random weights and needs ``vocab``.
-        dev: None trains without looking: the last weights are kept.
-        max_seq_length: tokens an example is cut to, special tokens counted.
+        dev: None trains without evaluations: the last weights are kept.
+        max_seq_length: tokens an example is cut to, special tokens counted; the task's default
+            where not given.
         vocab: a MODEL whose vocabulary is used; only with a size.
         run: the directory to write; None keeps everything in memory.
         resume: go on from the last checkpoint in ``run``.
-        new_head: draw the head's weights though ``model`` was trained for this task and these
-            labels; without it such a model's head is trained further.
+        new_head: reinitialise the head even if ``model`` has one for this task and these labels;
+            without it that head is trained further.
         example_weights: one a training example, its share in the loss.
-        settings: what else arguments.json is to hold.
+        settings: further entries of arguments.json.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
     callbacks = callbacks or Callbacks()
+    if max_seq_length is None:
+        max_seq_length = task.default_max_seq_length
     if run is not None:
         check_run(run, resume)
     # A new head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
-    if max_seq_length > config.max_position_embeddings:
-        raise UsageError(
-            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
-            f"{config.max_position_embeddings} tokens"
-        )
-    if arguments.early_stopping_patience is not None and not dev:
-        raise UsageError(
-            f"{param('early_stopping_patience')} needs examples that tell when to stop: give "
-            f"{param('dev')}"
-        )
-    head_labels = (
-        _labels_of_head(origin, task, callbacks.note)
-        if origin is not None and not new_head
-        else None
-    )
-    keep_head = head_labels is not None
+    _check(config, max_seq_length, arguments, dev)
     if origin is None:
-        network = task.build_model(config)
+        network, has_head = task.build_model(config), False
         callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
-        network, report = origin.build(
-            task.build_model, new_head=not keep_head, allow_pickle=allow_pickle
-        )
-        callbacks.note(report.summary())
-        keep_head = keep_head and not report.new
-        if keep_head and head_labels:
-            reorder_labels(network, [head_labels.index(name) for name in task.label_names or ()])
-    train_features = task.features(train, tokenizer, max_seq_length)
-    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
-    checked = task.check(train, dev, train_features, dev_features, max_seq_length)
-    checked.raise_on_errors()
-    for line in checked.lines():
-        callbacks.note(line)
-    callbacks.data(checked)
-    task.add_labels(train_features, train)
-    task.add_labels(dev_features, dev or ())
+        network, has_head = _build(task, origin, new_head, allow_pickle, callbacks.note)
+    train_features, dev_features = _features(task, tokenizer, max_seq_length, train, dev, callbacks)
     if example_weights is not None:
-        if len(example_weights) != len(train):
-            raise ValueError(f"{len(example_weights)} weights were given for {len(train)} examples")
-        for one in train_features:
-            one.weight *= float(example_weights[one.example])
-    if not keep_head:
+        _weigh(train_features, example_weights, len(train))
+    if not has_head:
         task.start(network, train_features)
     to_device(network, device)
     trainer = Trainer(
@@ -165,26 +134,11 @@ def finetune(
         report_metrics=callbacks.metrics,
         note=callbacks.note,
     )
-    if resume and run is not None:
-        for line in trainer.resume():
-            callbacks.note(line)
-        step = trainer.state.step
-        callbacks.note(
-            f"resuming after step {step} of {trainer.num_steps}"
-            if step
-            else f"no checkpoint to resume from in {run}: starting at step 1"
-        )
     if run is not None:
-        write_arguments(
-            run,
-            {
-                "task": task.name,
-                "model": str(model),
-                "max_seq_length": max_seq_length,
-                **(settings or {}),
-                **arguments.to_dict(),
-            },
-        )
+        if resume:
+            trainer.resume()
+        given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
+        write_arguments(run, {**given, **(settings or {}), **arguments.to_dict()})
     result = trainer.train()
     collapsed = None
     if dev:
@@ -196,9 +150,74 @@ def finetune(
     finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, collapsed)
     if run is not None:
         save(finished, run)
-        # The best weights now stand at the RUN's root.
-        shutil.rmtree(checkpoints_directory(run) / BEST_FOLDER, ignore_errors=True)
+        remove_best(run)
     return finished
+
+
+def _check(
+    config: BertConfig,
+    max_seq_length: int,
+    arguments: TrainingArguments,
+    dev: Sequence[Any] | None,
+) -> None:
+    """Raise UsageError for arguments that the model or the data do not allow."""
+    if max_seq_length > config.max_position_embeddings:
+        raise UsageError(
+            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
+            f"{config.max_position_embeddings} tokens"
+        )
+    if arguments.early_stopping_patience is not None and not dev:
+        raise UsageError(
+            f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
+        )
+
+
+def _build(
+    task: AnyTask,
+    origin: ModelDirectory,
+    new_head: bool,
+    allow_pickle: bool,
+    note: Callable[[str], None],
+) -> tuple[nn.Module, bool]:
+    """The task's model with the weights of a MODEL, and whether its head is trained further."""
+    labels = None if new_head else _labels_of_head(origin, task, note)
+    network, report = origin.build(
+        task.build_model, new_head=labels is None, allow_pickle=allow_pickle
+    )
+    note(report.summary())
+    has_head = labels is not None and not report.new
+    if has_head and labels:
+        reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
+    return network, has_head
+
+
+def _features(
+    task: AnyTask,
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
+    callbacks: Callbacks,
+) -> tuple[list[Features], list[Features]]:
+    """The checked and labelled features of train and dev.  Raises DataError."""
+    train_features = task.features(train, tokenizer, max_seq_length)
+    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
+    checked = task.check(train, dev, train_features, dev_features, max_seq_length)
+    checked.raise_on_errors()
+    for line in checked.lines():
+        callbacks.note(line)
+    callbacks.data(checked)
+    task.add_labels(train_features, train)
+    task.add_labels(dev_features, dev or ())
+    return train_features, dev_features
+
+
+def _weigh(features: Sequence[Features], weights: Sequence[float], num_examples: int) -> None:
+    """Multiply each feature's weight by its example's.  Raises ValueError."""
+    if len(weights) != num_examples:
+        raise ValueError(f"{len(weights)} weights were given for {num_examples} examples")
+    for one in features:
+        one.weight *= float(weights[one.example])
 
 
 def collapsed_to(
@@ -290,24 +309,13 @@ def _fingerprint(
     dev: Sequence[Features],
     arguments: TrainingArguments,
 ) -> str:
-    """A hash of all that decides a run's course: arguments, data and the first weights.
+    def data() -> Iterator[bytes]:
+        for features in (train, dev):
+            yield f"{len(features)} examples".encode()
+            for one in features:
+                yield one.input_ids.tobytes()
+                rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
+                yield repr(rest).encode()
 
-    How often it is saved and logged is left out.
-    """
-    course = {
-        name: value
-        for name, value in arguments.to_dict().items()
-        if not name.startswith(("save_", "logging_"))
-    }
-    digest = hashlib.sha256(json.dumps([task.name, task.label_names, course]).encode())
-    for features in (train, dev):
-        digest.update(f"{len(features)} examples".encode())
-        for one in features:
-            digest.update(one.input_ids.tobytes())
-            digest.update(
-                repr((one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)).encode()
-            )
-    for name, tensor in model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    settings = json.dumps([task.name, task.label_names, deciding(arguments.to_dict())])
+    return fingerprint(settings, model, data())

@@ -1,58 +1,97 @@
-"""The loop of pre-training: steps without end in sight, over a stream that knows its place.
+"""The loop of pre-training: steps over a stream of instances that knows its place.
 
-It is handed a model, a stream of batches, and a loss in parts, each a sum with its count.  A step's
-micro-batches add up to the mean over all that the step predicts, on all processes together.  What
-is random follows from (seed, step, process), and where the stream stands is in each checkpoint, so
-a run that was killed goes on with the same bits.
+A step's micro-batches add up to the mean over all that the step predicts, on all processes
+together.  Random numbers follow from (seed, step, process), and each checkpoint has the stream's
+position, so a run that was killed goes on with the same bits.
 """
 
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from tidybert.errors import TrainingError, param
 from tidybert.model_files import BAD_STEPS_FILE
-from tidybert.pretraining.pretraining_arguments import (
-    PretrainingArguments,
-    least_micro_batch,
-    rate_at,
-)
-from tidybert.pretraining.step_reports import (
-    Part,
-    PretrainingReport,
-    PretrainingResult,
-    Stream,
-    StreamStep,
-)
+from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
+from tidybert.pretraining.masked_rows import MaskedRows
+from tidybert.pretraining.micro_batch import memory_advice
+from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.pretraining.stream import StepBatches
 from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.metrics_log import MetricsLog
-from tidybert.training.optimization import adamw, muon
-from tidybert.training.precision import autocast, is_mixed
+from tidybert.training.optimization import adamw, begin_step, muon
+from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
     load_optimizer,
     optimizer_tensors,
-    read_best,
-    read_checkpoint,
-    remove_unfinished,
-    write_best,
-    write_checkpoint,
 )
+from tidybert.training.run_record import RunRecord
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
+
+Take = Callable[[int, Any], StepBatches]
+"""This process's share of a step, by its number and its position in the data."""
+
+
+@dataclass(frozen=True)
+class PretrainingReport:
+    """What a step did.
+
+    losses, accuracies: means over the step's predictions, by objective.  updated: whether the loss
+    and the gradient were finite.  mfu: the share of the devices' peak that the step reached, None
+    where the peak is not known.  padding_share: the padding among all rows.
+    """
+
+    step: int
+    num_steps: int
+    loss: float
+    losses: dict[str, float]
+    accuracies: dict[str, float]
+    learning_rate: float
+    gradient_norm: float
+    num_tokens: int
+    seconds: float
+    updated: bool
+    mfu: float | None = None
+    padding_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class PretrainingResult:
+    """How a run ended; ``metrics`` are those of ``best_step``, whose weights the model holds."""
+
+    num_steps: int
+    best_step: int
+    metrics: dict[str, Any]
+    seconds: float
+    num_tokens: int
+    num_bad_steps: int
+
+
+@dataclass(frozen=True)
+class PretrainingCallbacks:
+    """Functions that get lines of text, each step, each evaluation's metrics, and each figure.
+
+    tensorboard: called with a name, a value and a step for each figure that is logged.
+    """
+
+    note: Callable[[str], None] = lambda _line: None
+    step: Callable[[PretrainingReport], None] | None = None
+    metrics: Callable[[int, dict[str, Any]], None] | None = None
+    tensorboard: Callable[[str, float, int], None] | None = None
 
 
 class Pretrainer:
@@ -60,12 +99,11 @@ class Pretrainer:
 
     Args:
         model: already on its device, the same on every process.
-        stream: this process's share of each step.
-        loss: the parts of a batch's loss, by name.
-        evaluate: the metrics of held-out text; "loss" decides which weights are the best.
+        take: see Take.
+        evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
         run: directory for checkpoints and metrics.jsonl, written by the first process.
-        first_position: where the stream begins.
-        tensorboard: called with a name, a value and a step for each figure that is logged.
+        first_position: where the data begin.
+        fingerprint: a hash of all that a resumed run must share with this one.
         mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
             None where the peak is not known.
     """
@@ -73,44 +111,53 @@ class Pretrainer:
     def __init__(
         self,
         model: nn.Module,
-        stream: Stream,
-        loss: Callable[[nn.Module, Any], Mapping[str, Part]],
+        take: Take,
         arguments: PretrainingArguments,
         *,
         evaluate: Callable[[nn.Module], dict[str, Any]],
         run: Path,
-        first_position: Any,
+        first_position: Sequence[int],
         fingerprint: str,
         processes: Processes | None = None,
-        report: Callable[[PretrainingReport], None] | None = None,
-        report_metrics: Callable[[int, dict[str, Any]], None] | None = None,
-        tensorboard: Callable[[str, float, int], None] | None = None,
+        callbacks: PretrainingCallbacks | None = None,
         mfu: Callable[[int, float], float] | None = None,
     ) -> None:
         self.model = model
-        self.stream = stream
-        self.loss = loss
+        self.take = take
         self.arguments = arguments
         self.evaluate = evaluate
         self.run = run
         self.processes = processes or Processes()
-        self.report = report
-        self.report_metrics = report_metrics
-        self.tensorboard = tensorboard
+        self.callbacks = callbacks or PretrainingCallbacks()
+        self.mfu = mfu
         self.num_steps: int = arguments.setting("max_steps")
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
-        self.mfu = mfu
-        # Before the optimizer, which is to hold the shards.
+        note_slow_bfloat16(self.device, self.is_mixed, self.callbacks.note)
+        # Before the optimizer, which must hold the shards.
         self.shared = self.processes.shared(model, arguments.sharding, self.is_mixed)
         self.optimizer = self._optimizer()
         self.trained = [each for each in model.parameters() if each.requires_grad]
+        self.writer = BackgroundWriter()
         counted = {"num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
-        self.state = TrainingState(fingerprint, progress={"position": first_position, **counted})
-        self.log = MetricsLog(run if self.processes.is_first else None)
+        progress = {"position": list(first_position), **counted}
+        self.record = RunRecord(
+            run,
+            self.num_steps,
+            TrainingState(fingerprint, progress=progress),
+            arguments.save_total_limit,
+            note=self.callbacks.note,
+            processes=self.processes,
+            write=self.writer.start,
+        )
         self.bad_steps = MetricsLog(run if self.processes.is_first else None, BAD_STEPS_FILE)
         self._bad_in_a_row = 0
         self._saved_at = time.perf_counter()
+
+    @property
+    def state(self) -> TrainingState:
+        """Where the run is."""
+        return self.record.state
 
     def _optimizer(self) -> torch.optim.Optimizer:
         arguments = self.arguments
@@ -127,19 +174,14 @@ class Pretrainer:
             weight_decay=arguments.weight_decay,
         )
 
-    def resume(self) -> list[str]:
-        """Go on from the last valid checkpoint; returns notes on any that was passed over."""
-        if self.processes.is_first:
-            remove_unfinished(self.run)
-        self.processes.wait()
-        found, notes = read_checkpoint(self.run, self.state.fingerprint)
-        if found is not None:
-            load_optimizer(self.model, self.optimizer, found.moments)
-            load_weights(self.model, found.weights)
-            self.state = found.state
-        self.log.rewind(self.state.step)
+    def resume(self) -> None:
+        """Go on from the last valid checkpoint, and note where that is."""
+        self.record.resume(self._load)
         self.bad_steps.rewind(self.state.step)
-        return notes
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        load_optimizer(self.model, self.optimizer, checkpoint.moments)
+        load_weights(self.model, checkpoint.weights)
 
     def train(self) -> PretrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
@@ -147,16 +189,16 @@ class Pretrainer:
         Raises TrainingError after ``max_bad_steps`` steps in a row that were not finite, and
         TrainingInterrupted after a signal, once a checkpoint is written.
         """
-        writer = BackgroundWriter()
+        forwarded = self.processes.size > 1
         try:
-            forwarded = self.processes.size > 1
             with stop_requests(forwarded=forwarded) as request, ThreadPoolExecutor(1) as ahead:
-                self._train_steps(writer, request, ahead)
+                self._train_steps(request, ahead)
         finally:
-            writer.close()
+            self.writer.close()
         self.processes.wait()
-        if self.state.best_step not in (0, self.state.step):
-            load_weights(self.model, read_best(self.run))
+        best = self.record.best_weights()
+        if best is not None:
+            load_weights(self.model, best)
         self.model.eval()
         progress = self.state.progress
         return PretrainingResult(
@@ -168,78 +210,45 @@ class Pretrainer:
             num_bad_steps=progress["num_bad_steps"],
         )
 
-    def _train_steps(
-        self,
-        writer: BackgroundWriter,
-        request: StopRequest,
-        ahead: ThreadPoolExecutor,
-    ) -> None:
-        following: Future[StreamStep] | None = None
-        while self.state.step < self.num_steps:
+    def _train_steps(self, request: StopRequest, ahead: ThreadPoolExecutor) -> None:
+        following: Future[StepBatches] | None = None
+        while not self.record.is_over:
             begin = time.perf_counter()
             step = self.state.step
-            taken = (
-                following.result()
-                if following
-                else self.stream.take(step, self.state.progress["position"])
-            )
+            position = self.state.progress["position"]
+            taken = following.result() if following else self.take(step, position)
             if self.device.type == "cuda" and step + 1 < self.num_steps:
                 # A GPU would wait for the next instances; a CPU has no core to spare for them.
-                following = ahead.submit(self.stream.take, step + 1, taken.position)
-            with self._told_of_memory(taken):
+                following = ahead.submit(self.take, step + 1, taken.position)
+            with memory_advice(taken.batches, self.arguments):
                 done = self._step(taken, begin)
-            if self.report is not None:
-                self.report(done)
+            if self.callbacks.step is not None:
+                self.callbacks.step(done)
             stopping = self.processes.any(bool(request.signal_number), self.device)
-            is_last = self.state.step == self.num_steps
-            if is_last or self.state.step % self.arguments.eval_steps == 0:
-                with self._told_of_memory(taken):
-                    self._evaluate(writer)
-            if is_last or stopping or self._save_is_due():
-                self._save(writer)
-            if stopping and not is_last:
-                writer.wait()
+            if self.record.is_due(self.arguments.eval_steps):
+                with memory_advice(taken.batches, self.arguments):
+                    self._evaluate()
+            if self.record.is_due(self.arguments.save_steps) or stopping or self._is_late():
+                self._save()
+            if stopping and not self.record.is_over:
+                self.writer.wait()
                 raise self._interrupted(request.signal_number)
 
-    def _step(self, taken: StreamStep, begin: float) -> PretrainingReport:
+    def _step(self, taken: StepBatches, begin: float) -> PretrainingReport:
         """One update, or none where the loss or the gradient is not finite."""
         step, arguments = self.state.step, self.arguments
         rate = rate_at(step, arguments)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        words = [arguments.seed, step, self.processes.rank]
-        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1)[0]))
-        self.model.train()
-        counts = self.processes.totals(taken.counts, self.device)
-        sums = {name: torch.zeros((), device=self.device) for name in counts}
-        correct = {name: torch.zeros((), device=self.device) for name in counts}
-        for number, batch in enumerate(taken.batches, start=1):
-            is_last = number == len(taken.batches)
-            with nullcontext() if is_last else self.processes.apart(self.shared):
-                parts = self._forward_backward(batch, counts)
-            for name, each in parts.items():
-                sums[name] += each.total.detach()
-                correct[name] += each.correct
-        figures = self.processes.sum(torch.stack([*sums.values(), *correct.values()])).tolist()
-        losses = {n: v / counts[n] for n, v in zip(sums, figures, strict=False)}
-        rights = figures[len(sums) :]
-        accuracies = {n: v / counts[n] for n, v in zip(sums, rights, strict=True)}
+        begin_step(self.model, self.optimizer, rate, arguments.seed, step, self.processes.rank)
+        losses, accuracies = self._add_gradients(taken)
         loss = sum(losses.values())
         norm = whole(torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm)).item()
         is_finite = math.isfinite(loss) and math.isfinite(norm)
         if is_finite:
             self.optimizer.step()
         self.optimizer.zero_grad()
-        before = self.state.progress["position"]
-        self.state.step += 1
-        progress = self.state.progress
-        progress["position"] = taken.position
-        progress["num_tokens"] += taken.num_tokens
         seconds = time.perf_counter() - begin
-        progress["seconds"] += seconds
-        self._bad_in_a_row = 0 if is_finite else self._bad_in_a_row + 1
         done = PretrainingReport(
-            step=self.state.step,
+            step=step + 1,
             num_steps=self.num_steps,
             loss=loss,
             losses=losses,
@@ -252,83 +261,77 @@ class Pretrainer:
             mfu=self.mfu(step, taken.num_tokens / seconds) if self.mfu else None,
             padding_share=1 - taken.num_tokens / taken.num_rows,
         )
-        if not is_finite:
-            progress["num_bad_steps"] += 1
-            self._note_bad_step(done, before, taken)
-        if self.state.step % arguments.logging_steps == 0 or self.state.step == self.num_steps:
+        self._count(done, taken)
+        if self.record.is_due(arguments.logging_steps):
             self._log_step(done)
         return done
 
-    def _forward_backward(self, batch: Any, counts: Mapping[str, int]) -> Mapping[str, Part]:
-        """Add a batch's gradients."""
+    def _add_gradients(self, taken: StepBatches) -> tuple[dict[str, float], dict[str, float]]:
+        """Add the gradient of the step's loss; return losses and accuracies by objective."""
+        counts = self.processes.totals(taken.counts, self.device)
+        sums = {name: torch.zeros((), device=self.device) for name in counts}
+        correct = {name: torch.zeros((), device=self.device) for name in counts}
+        for number, batch in enumerate(taken.batches, start=1):
+            is_last = number == len(taken.batches)
+            with nullcontext() if is_last else self.processes.apart(self.shared):
+                parts = self._forward_backward(batch, counts)
+            for name, each in parts.items():
+                sums[name] += each.total.detach()
+                correct[name] += each.correct
+        figures = self.processes.sum(torch.stack([*sums.values(), *correct.values()])).tolist()
+        means = [each / count for each, count in zip(figures, [*counts.values()] * 2, strict=True)]
+        losses, accuracies = means[: len(counts)], means[len(counts) :]
+        return dict(zip(counts, losses, strict=True)), dict(zip(counts, accuracies, strict=True))
+
+    def _forward_backward(self, batch: MaskedRows, counts: dict[str, int]) -> dict[str, SummedLoss]:
+        """Add the gradient of one batch."""
         with autocast(self.device, self.is_mixed):
-            parts = self.loss(self.shared, batch.to(self.device))
+            parts = loss_parts(self.shared, batch.to(self.device))
         # DDP and FSDP divide the sum of the gradients by the number of processes.
         scaled = [each.total * (self.processes.size / counts[name]) for name, each in parts.items()]
         torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
         return parts
 
-    @contextmanager
-    def _told_of_memory(self, taken: StreamStep) -> Iterator[None]:
-        """TrainingError with what to try where the device's memory is too small."""
-        try:
-            yield
-        except torch.cuda.OutOfMemoryError as error:
-            tokens = max(batch.rows.num_tokens for batch in taken.batches)
-            longest = max(batch.rows.max_seqlen for batch in taken.batches)
-            smaller = max(tokens // 2, least_micro_batch(self.arguments, longest))
-            advice = []
-            if smaller < tokens:
-                advice.append(param("micro_batch", smaller))
-            if not self.arguments.checkpoint_activations:
-                advice.append(param("checkpoint_activations"))
-            raise TrainingError(
-                f"the device's memory is too small for {tokens:,} tokens at once; try "
-                + (
-                    f"{', or '.join(advice)}. The result is the same but for rounding and dropout"
-                    if advice
-                    else "a smaller model"
-                )
-            ) from error
+    def _count(self, done: PretrainingReport, taken: StepBatches) -> None:
+        """Advance the run's state by a step; write down a bad one."""
+        progress = self.state.progress
+        before = progress["position"]
+        self.state.step = done.step
+        progress["position"] = taken.position
+        progress["num_tokens"] += taken.num_tokens
+        progress["seconds"] += done.seconds
+        self._bad_in_a_row = 0 if done.updated else self._bad_in_a_row + 1
+        if not done.updated:
+            progress["num_bad_steps"] += 1
+            self._note_bad_step(done, before, taken)
 
-    def _save_is_due(self) -> bool:
-        if self.state.step % self.arguments.save_steps == 0:
-            return True
+    def _is_late(self) -> bool:
+        """Whether ``save_minutes`` have passed since the last checkpoint."""
         late = time.perf_counter() - self._saved_at > 60 * self.arguments.save_minutes
-        # All processes must agree, for each has to stop here for the same step.
-        return self.processes.any(late, self.device) if self.processes.size > 1 else late
+        # All processes must agree, because each has to stop here for the same step.
+        return self.processes.any(late, self.device)
 
-    def _save(self, writer: BackgroundWriter) -> None:
+    def _save(self) -> None:
         self._saved_at = time.perf_counter()
         is_first = self.processes.is_first
         weights = snapshot(self.model.state_dict(), is_first)
         moments = snapshot(optimizer_tensors(self.model, self.optimizer), is_first)
-        if not is_first:
-            return
-        state = replace(self.state, progress=dict(self.state.progress))
-        checkpoint = Checkpoint(state, weights, moments)
-        keep = self.arguments.save_total_limit
-        writer.start(partial(write_checkpoint, self.run, checkpoint, keep))
+        self.record.save(weights, moments)
 
-    def _evaluate(self, writer: BackgroundWriter) -> None:
+    def _evaluate(self) -> None:
         """Measure held-out text; every process does, and the first one keeps the best weights."""
         self.model.eval()
         metrics = self.evaluate(self.model)
         give_up_gathered(self.model)
-        step = self.state.step
-        figures = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
-        self.log.write({"step": step, **{f"eval_{name}": each for name, each in figures.items()}})
+        step, best, is_first = self.state.step, self.state.best_metrics, self.processes.is_first
+        figures = self.record.log_evaluation(metrics)
         self._tell_tensorboard({f"eval/{name}": each for name, each in figures.items()}, step)
-        if self.report_metrics is not None:
-            self.report_metrics(step, metrics)
-        best, is_first = self.state.best_metrics, self.processes.is_first
+        if self.callbacks.metrics is not None:
+            self.callbacks.metrics(step, metrics)
         is_best = best is None or metrics["loss"] < best["loss"]
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
         if self.processes.any(is_best and is_first, self.device):
-            self.state.best_metrics, self.state.best_step = metrics, step
-            weights = snapshot(self.model.state_dict(), is_first)
-            if is_first:
-                writer.start(partial(write_best, self.run, weights))
+            self.record.keep_best(metrics, snapshot(self.model.state_dict(), is_first))
 
     def _log_step(self, done: PretrainingReport) -> None:
         figures = {
@@ -344,17 +347,17 @@ class Pretrainer:
         if self.arguments.compile:
             figures["padding_share"] = round(done.padding_share, 4)
         finite = {name: each for name, each in figures.items() if math.isfinite(each)}
-        self.log.write(
+        self.record.log.write(
             {"step": done.step, "num_tokens": self.state.progress["num_tokens"], **finite}
         )
         self._tell_tensorboard({f"train/{name}": each for name, each in finite.items()}, done.step)
 
     def _tell_tensorboard(self, figures: dict[str, float], step: int) -> None:
-        if self.tensorboard is not None and self.processes.is_first:
+        if self.callbacks.tensorboard is not None and self.processes.is_first:
             for name, value in figures.items():
-                self.tensorboard(name, value, step)
+                self.callbacks.tensorboard(name, value, step)
 
-    def _note_bad_step(self, done: PretrainingReport, before: Any, taken: StreamStep) -> None:
+    def _note_bad_step(self, done: PretrainingReport, before: Any, taken: StepBatches) -> None:
         """Write down where the batch was, and stop where too many were bad."""
         where = {
             **asdict(done),
@@ -376,12 +379,8 @@ class Pretrainer:
             )
 
     def _interrupted(self, signal_number: int) -> TrainingInterrupted:
-        error = TrainingInterrupted(
-            f"stopped after step {self.state.step} of {self.num_steps}; the same command with "
-            f"{param('resume')} goes on from there in {self.run}",
-            signal_number,
-        )
+        error = self.record.interrupted(signal_number)
         if signal_number != signal.SIGINT:
-            # A scheduler that takes the machine away requeues what ended well.
+            # A scheduler that takes the machine away requeues a job that ended well.
             error.exit_status = 0
         return error

@@ -1,21 +1,27 @@
-"""``--micro-batch auto``: the largest micro-batch that the device's memory holds.
+"""How many tokens a micro-batch has, and what to do where they are too many for the memory.
 
-It is found by trying: forward and backward of a batch, twice as large while it fits, half as large
-while it does not.  Each process tries alone, before the model is shared, so that none waits for one
-that has run out of memory; then all take the smallest answer.
+``auto`` finds the largest by trying: forward and backward of a batch, twice as large while it fits,
+half as large while it does not.  Each process tries alone, before the model is shared, so that none
+waits for one that has run out of memory; then all take the smallest answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
 from torch import nn
 
-from tidybert.errors import TrainingError, param
-from tidybert.pretraining.step_reports import Part
+from tidybert.errors import TrainingError, UsageError, param
+from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.masked_rows import MaskedRows, longest_batch
+from tidybert.pretraining.objectives import PretrainingModel, loss_parts
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, least_micro_batch
 from tidybert.training.distributed import Processes
-from tidybert.training.precision import autocast
+from tidybert.training.precision import autocast, is_mixed
 
+_MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
 # What a batch may need beyond the one that was tried: other shapes, a fragmented memory.
 _MARGIN: Final = 1.25
 # Values that a parameter has besides itself and its gradient: Adam's moments, and with several
@@ -23,9 +29,54 @@ _MARGIN: Final = 1.25
 _MOMENTS: Final = 2
 
 
+def micro_batch_tokens(
+    model: PretrainingModel,
+    instances: InstanceOptions,
+    masking: MaskingOptions,
+    arguments: PretrainingArguments,
+    processes: Processes,
+    device: torch.device,
+    note: Callable[[str], None],
+) -> int:
+    """micro_batch, its default, or as many tokens as fit the memory of every process's device."""
+    on_cuda = device.type == "cuda"
+    given, default = arguments.micro_batch, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
+    if isinstance(given, int):
+        return given
+    if given is None or not on_cuda:
+        if given is not None:
+            note(f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}")
+        return default
+    if arguments.sharding == "full" and processes.size > 1:
+        raise UsageError(
+            f"{param('micro_batch', 'auto')} tries the whole model on each device, and "
+            f"{param('sharding', 'full')} is for models that do not fit one: give a number of "
+            "tokens"
+        )
+    longest = instances.max_seq_length
+    if arguments.setting("long_share"):
+        longest = max(longest, arguments.long_seq_length)
+    least = least_micro_batch(arguments, longest)
+    found = largest_micro_batch(
+        model,
+        loss_parts,
+        lambda tokens: longest_batch(
+            tokens, longest, masking.num_predictions(longest), instances.pairs
+        ),
+        start=default,
+        least=least,
+        # A process has no more of a step, but for the last sequence.
+        most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
+        mixed=is_mixed(arguments.precision, device),
+        processes=processes,
+    )
+    note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
+    return found
+
+
 def largest_micro_batch(
     model: nn.Module,
-    loss: Callable[[nn.Module, Any], Mapping[str, Part]],
+    loss: Callable[[nn.Module, Any], Mapping[str, SummedLoss]],
     make_batch: Callable[[int], Any],
     *,
     start: int,
@@ -82,3 +133,25 @@ def _largest(fits: Callable[[int], bool], start: int, least: int, most: int) -> 
         if fits(tokens):
             return tokens
     return 0
+
+
+@contextmanager
+def memory_advice(batches: Sequence[MaskedRows], arguments: PretrainingArguments) -> Iterator[None]:
+    """Raise TrainingError with what to try where the batches need too much memory."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        tokens = max(batch.rows.num_tokens for batch in batches)
+        longest = max(batch.rows.max_seqlen for batch in batches)
+        smaller = max(tokens // 2, least_micro_batch(arguments, longest))
+        advice = [param("micro_batch", smaller)] if smaller < tokens else []
+        if not arguments.checkpoint_activations:
+            advice.append(param("checkpoint_activations"))
+        raise TrainingError(
+            f"the device's memory is too small for {tokens:,} tokens at once; try "
+            + (
+                f"{', or '.join(advice)}. The result is the same but for rounding and dropout"
+                if advice
+                else "a smaller model"
+            )
+        ) from error

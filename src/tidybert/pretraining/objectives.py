@@ -4,21 +4,18 @@ The loss of a micro-batch comes in parts, the masked words' and the pairs', each
 count, so that the parts of a step add up however the step was cut.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tidybert.configuration import BertConfig
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
-from tidybert.pretraining.stream import MaskedRows
+from tidybert.pretraining.masked_rows import MaskedRows
 
 PretrainingModel = BertForPreTraining | BertForMaskedLM
 
 
-def build_pretraining_model(objective: str) -> Callable[[BertConfig], PretrainingModel]:
+def build_pretraining_model(objective: str) -> type[PretrainingModel]:
     """The class that has the heads of an objective."""
     return BertForMaskedLM if objective == "mlm" else BertForPreTraining
 

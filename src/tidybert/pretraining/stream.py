@@ -1,49 +1,22 @@
-"""A step's instances as micro-batches of rows, each process its share.
+"""Which instances a step takes, and how they are cut into micro-batches for each process."""
 
-T tokens, B sequences, M masked positions.
-"""
-
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.data.batching import cut_by_tokens
-from tidybert.modeling.kernels.masked_lm_loss import IGNORED
-from tidybert.modeling.rows import Rows
 from tidybert.pretraining.constant_shape import Array, BatchShape, shape_for
-from tidybert.pretraining.instances import Places, Position, PretrainingBatch, PretrainingInstances
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instances import Places, Position, PretrainingInstances
+from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, tokens_at
+from tidybert.training.distributed import Processes
 
 # Instances by which the shape of batches is chosen.
 _SAMPLE: Final = 1024
-
-
-@dataclass(frozen=True)
-class MaskedRows:
-    """A micro-batch.
-
-    rows: T tokens of B sequences.  masked_lm_positions (M,) int64: the rows to predict,
-    masked_lm_labels (M,) int64: what stood there.  next_sentence_label (B,) int64, or None for mlm.
-    A label of -100 is padding's, and no loss reads it.
-    """
-
-    rows: Rows
-    masked_lm_positions: Tensor
-    masked_lm_labels: Tensor
-    next_sentence_label: Tensor | None
-
-    def to(self, device: torch.device | str) -> "MaskedRows":
-        """The same on another device."""
-        label = self.next_sentence_label
-        return MaskedRows(
-            self.rows.to(device),
-            self.masked_lm_positions.to(device, non_blocking=True),
-            self.masked_lm_labels.to(device, non_blocking=True),
-            None if label is None else label.to(device, non_blocking=True),
-        )
 
 
 @dataclass(frozen=True)
@@ -61,6 +34,66 @@ class StepBatches:
     num_rows: int
     num_sequences: int
     position: Any
+
+
+class PhasedStream:
+    """The steps of a run: on sequences of one length, and the last share of them on longer ones.
+
+    A position is [phase, epoch, group, offset], which JSON can hold.  ``lengths`` are those of the
+    phases, and ``switch`` is the first step of the second phase.
+    """
+
+    first_position: Final = (0, 0, 0, 0)
+
+    def __init__(
+        self,
+        corpus: TokenCorpus,
+        options: InstanceOptions,
+        masking: MaskingOptions,
+        arguments: PretrainingArguments,
+        micro_batch_tokens: int,
+        processes: Processes,
+    ) -> None:
+        self.arguments = arguments
+        num_steps = arguments.setting("max_steps")
+        self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
+        self.lengths = [options.max_seq_length]
+        if self.switch < num_steps:
+            self.lengths.append(arguments.long_seq_length)
+        self.streams = [
+            InstanceStream(
+                PretrainingInstances(
+                    corpus, replace(options, max_seq_length=length), masking, arguments.seed
+                ),
+                arguments.setting("tokens_per_step"),
+                micro_batch_tokens,
+                processes.rank,
+                processes.size,
+                arguments.compile,
+            )
+            for length in self.lengths
+        ]
+
+    def note_shapes(self, note: Callable[[str], None]) -> None:
+        """Say which constant shape the micro-batches of each phase have, if any."""
+        for each in self.streams:
+            if each.shape is not None:
+                note(
+                    f"micro-batches of {each.shape.num_rows:,} rows, "
+                    f"{each.shape.num_sequences:,} sequences and "
+                    f"{each.shape.num_predictions:,} predictions, filled up with padding"
+                )
+
+    def take(self, step: int, position: Sequence[int]) -> StepBatches:
+        """The batches of a step."""
+        phase = int(step >= self.switch)
+        place = Position(*position[1:])
+        if phase != position[0]:
+            # Longer sequences begin with a new order of the documents.
+            place = Position(epoch=place.epoch + 1)
+        taken = self.streams[phase].take(place, tokens_at(step, self.arguments))
+        after = taken.position
+        return replace(taken, position=[phase, after.epoch, after.group, after.offset])
 
 
 class InstanceStream:
@@ -149,62 +182,3 @@ class InstanceStream:
         # A process without a sequence would have no gradient to share.
         fitting = max(fitting, self.num_processes)
         return self.instances.take(position, fitting)
-
-
-def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> MaskedRows:
-    """Instances as tensors, filled up to the shape where one is given."""
-    lengths = tuple(batch.lengths.tolist())
-    ids, types = batch.input_ids, batch.token_type_ids
-    positions, labels = batch.masked_lm_positions, batch.masked_lm_labels.astype(np.int64)
-    label = batch.next_sentence_label
-    if shape is not None:
-        more = shape.padding_lengths(len(ids), len(lengths))
-        ids, types = _filled(ids, shape.num_rows, 0), _filled(types, shape.num_rows, 0)
-        positions = _filled(positions, shape.num_predictions, 0)
-        labels = _filled(labels, shape.num_predictions, IGNORED)
-        lengths += more
-        if label is not None:
-            label = _filled(label, shape.num_sequences, IGNORED)
-    return MaskedRows(
-        Rows.from_flat(ids, types, lengths),
-        torch.from_numpy(positions),
-        torch.from_numpy(labels),
-        None if label is None else torch.from_numpy(label),
-    )
-
-
-def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
-    """A batch of padding alone: of the shape, or of one row."""
-    nothing = np.zeros(0, np.int64)
-    empty = PretrainingBatch(
-        nothing.astype(np.int32),
-        nothing.astype(np.uint8),
-        nothing,
-        nothing,
-        nothing.astype(np.int32),
-        nothing if is_pair else None,
-    )
-    return masked_rows(empty, shape or BatchShape(1, 1, 1, 1))
-
-
-def longest_batch(num_tokens: int, longest: int, num_predictions: int, is_pair: bool) -> MaskedRows:
-    """As many sequences of the longest kind as so many tokens hold, and all that they predict.
-
-    The ids are 0, for what a batch costs follows from its shape.
-    """
-    count = max(1, num_tokens // longest)
-    positions = np.arange(num_predictions) % longest
-    batch = PretrainingBatch(
-        np.zeros(count * longest, np.int32),
-        np.zeros(count * longest, np.uint8),
-        np.full(count, longest),
-        (positions + longest * np.arange(count)[:, None]).reshape(-1),
-        np.zeros(count * num_predictions, np.int32),
-        np.zeros(count, np.int64) if is_pair else None,
-    )
-    return masked_rows(batch)
-
-
-def _filled(values: npt.NDArray[Any], size: int, filling: int) -> npt.NDArray[Any]:
-    assert len(values) <= size
-    return np.concatenate([values, np.full(size - len(values), filling, values.dtype)])

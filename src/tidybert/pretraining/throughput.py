@@ -1,21 +1,13 @@
-"""How much work a token is, what a device can do, and how many tokens fit it at once."""
+"""How much work a token is, and how much of a device's peak a run reaches."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, param
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.micro_batch import largest_micro_batch
-from tidybert.pretraining.objectives import PretrainingModel, loss_parts
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments, least_micro_batch
-from tidybert.pretraining.stream import longest_batch
-from tidybert.training.distributed import Processes
-from tidybert.training.precision import is_mixed
 
-_MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
 # Dense bfloat16 operations a second, as NVIDIA states them; the first name that fits counts.
 _PEAK_FLOPS: Final = {
     "H200 NVL": 835e12,
@@ -51,46 +43,25 @@ def peak_flops(device: torch.device) -> float | None:
     return next((peak for known, peak in _PEAK_FLOPS.items() if known in name), None)
 
 
-def micro_batch_tokens(
-    model: PretrainingModel,
-    instances: InstanceOptions,
-    masking: MaskingOptions,
-    arguments: PretrainingArguments,
-    processes: Processes,
-    device: torch.device,
-    note: Callable[[str], None],
-) -> int:
-    """--micro-batch, its default, or what fits the memory of every process's device."""
-    on_cuda = device.type == "cuda"
-    given, default = arguments.micro_batch, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
-    if isinstance(given, int):
-        return given
-    if given is None or not on_cuda:
-        if given is not None:
-            note(f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}")
-        return default
-    if arguments.sharding == "full" and processes.size > 1:
-        raise UsageError(
-            f"{param('micro_batch', 'auto')} tries the whole model on each device, and "
-            f"{param('sharding', 'full')} is for models that do not fit one: give a number of "
-            "tokens"
-        )
-    longest = instances.max_seq_length
-    if arguments.setting("long_share"):
-        longest = max(longest, arguments.long_seq_length)
-    least = least_micro_batch(arguments, longest)
-    found = largest_micro_batch(
-        model,
-        loss_parts,
-        lambda tokens: longest_batch(
-            tokens, longest, masking.num_predictions(longest), instances.pairs
-        ),
-        start=default,
-        least=least,
-        # A process has no more of a step, but for the last sequence.
-        most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
-        mixed=is_mixed(arguments.precision, device),
-        processes=processes,
-    )
-    note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
-    return found
+@dataclass(frozen=True)
+class Utilization:
+    """The share that a run reaches of its devices' peak.
+
+    flops: operations of a token in each phase.  switch: the first step of the second phase.
+    peak: operations a second of one of the ``num_devices``.
+    """
+
+    flops: Sequence[float]
+    switch: int
+    peak: float
+    num_devices: int
+
+    def of_step(self, step: int, tokens_per_second: float) -> float:
+        """The share in one step, counted from 0."""
+        return tokens_per_second * self.flops[step >= self.switch] / (self.peak * self.num_devices)
+
+    def of_run(self, num_steps: int, num_tokens: int, seconds: float) -> float:
+        """The share in a run of so many steps."""
+        is_long = 1 - self.switch / num_steps
+        per_token = (1 - is_long) * self.flops[0] + is_long * self.flops[-1]
+        return per_token * num_tokens / seconds / (self.peak * self.num_devices)

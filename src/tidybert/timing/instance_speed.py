@@ -121,20 +121,13 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
 
     from tidybert.configuration import BertConfig
     from tidybert.pretraining.instances import Position
-    from tidybert.pretraining.loop import Pretrainer
-    from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
-    from tidybert.pretraining.stream import StepBatches
+    from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks
+    from tidybert.pretraining.objectives import build_pretraining_model
 
     position, steps = Position(), []
     for _ in range(work.steps):
         steps.append(stream.take(position))
         position = steps[-1].position
-
-    class Prepared:
-        """The steps that lie ready."""
-
-        def take(self, step: int, position: Any) -> StepBatches:
-            return steps[step]
 
     corpus = stream.instances.corpus
     config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
@@ -144,14 +137,13 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         Pretrainer(
             model,
-            Prepared(),
-            loss_parts,
+            lambda step, _position: steps[step],
             arguments_of(work),
             evaluate=lambda _model: {"loss": 0.0},
             run=Path(folder),
             first_position=[],
             fingerprint="",
-            report=lambda _done: ends.append(time.perf_counter()),
+            callbacks=PretrainingCallbacks(step=lambda _done: ends.append(time.perf_counter())),
         ).train()
     timed = steps[UNTIMED_STEPS:]
     seconds = ends[-1] - ends[UNTIMED_STEPS - 1]

@@ -196,8 +196,8 @@ def arguments_of(work: PretrainingWork) -> "PretrainingArguments":
 
 def _run_ours(work: PretrainingWork) -> dict[str, Any]:
     from tidybert.pretraining.instance_options import InstanceOptions
-    from tidybert.pretraining.pretraining_run import PretrainingCallbacks, pretrain
-    from tidybert.pretraining.step_reports import PretrainingReport
+    from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
+    from tidybert.pretraining.pretraining_run import pretrain
 
     ends: list[float] = []
     losses: list[float] = []

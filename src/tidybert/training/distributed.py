@@ -26,6 +26,10 @@ class Processes:
         """Whether this one writes files and tells of progress."""
         return self.rank == 0
 
+    def own_device(self, device: str) -> str:
+        """The device that ``device`` means to this process: each of several has a CUDA device."""
+        return f"cuda:{self.local_rank}" if self.size > 1 and _on_cuda(device) else device
+
     def sum(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
         if self.size > 1:
@@ -106,7 +110,7 @@ def processes(device: str) -> Iterator[Processes]:
         yield Processes()
         return
     local_rank = int(os.environ["LOCAL_RANK"])
-    on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    on_cuda = _on_cuda(device)
     if on_cuda:
         if local_rank >= torch.cuda.device_count():
             raise UsageError(
@@ -119,3 +123,7 @@ def processes(device: str) -> Iterator[Processes]:
         yield Processes(distributed.get_rank(), size, local_rank)
     finally:
         distributed.destroy_process_group()
+
+
+def _on_cuda(device: str) -> bool:
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())

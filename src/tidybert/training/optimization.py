@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -76,6 +77,20 @@ def _adamw_over(
         eps=epsilon,
         fused=True,
     )
+
+
+def begin_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, learning_rate: float, *seed: int
+) -> None:
+    """Put the model into training mode and set the learning rate.
+
+    PyTorch's generator follows from ``seed``, the run's seed and the step, so that a run can resume
+    with the same dropout.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    model.train()
 
 
 def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) -> float:

@@ -149,6 +149,11 @@ def read_best(run: Path) -> dict[str, Tensor]:
     return read_tensors(checkpoints_directory(run) / BEST_FOLDER / WEIGHTS_FILE)
 
 
+def remove_best(run: Path) -> None:
+    """Remove checkpoints/best once the RUN itself has those weights."""
+    shutil.rmtree(checkpoints_directory(run) / BEST_FOLDER, ignore_errors=True)
+
+
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's state as tensors named PARAMETER/exp_avg, PARAMETER/exp_avg_sq, PARAMETER/step."""
     tensors = {}

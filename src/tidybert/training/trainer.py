@@ -30,21 +30,21 @@ from tidybert.errors import (
 from tidybert.modeling.architectures import encoder_of
 from tidybert.training.frozen_states import FrozenStates
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
-from tidybert.training.interruption import TrainingInterrupted, stop_requests
-from tidybert.training.metrics_log import MetricsLog
-from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
+from tidybert.training.interruption import stop_requests
+from tidybert.training.optimization import (
+    begin_step,
+    build_optimizer,
+    decay_until,
+    learning_rate_at,
+)
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
     load_optimizer,
     optimizer_tensors,
-    read_best,
-    read_checkpoint,
-    remove_unfinished,
-    write_best,
-    write_checkpoint,
 )
+from tidybert.training.run_record import RunRecord
 from tidybert.training.training_arguments import TrainingArguments
 from tidybert.training.used_vocabulary import UsedVocabulary
 
@@ -123,7 +123,6 @@ class Trainer:
         self.arguments = arguments
         self.evaluate = evaluate
         self.metric = metric
-        self.run = run
         self.report = report
         self.report_metrics = report_metrics
         self.note = note
@@ -139,26 +138,31 @@ class Trainer:
         self.frozen_states = _frozen_states(model, features, arguments, note)
         self.optimizer = build_optimizer(model, arguments)
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
-        self.state = TrainingState(fingerprint)
-        self.log = MetricsLog(run)
+        self.record = RunRecord(
+            run,
+            self.num_steps,
+            TrainingState(fingerprint),
+            arguments.save_total_limit,
+            note=note,
+        )
         self._lengths = np.array([len(one.input_ids) for one in features])
-        self._best: dict[str, Tensor] | None = None
         self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
-    def resume(self) -> list[str]:
-        """Go on from the last valid checkpoint; returns notes on any that was passed over."""
-        assert self.run is not None
-        remove_unfinished(self.run)
-        found, notes = read_checkpoint(self.run, self.state.fingerprint)
-        if found is not None:
-            load_optimizer(self.model, self.optimizer, found.moments)
-            with self._whole_model():
-                self.model.load_state_dict(found.weights)
-            self.state = found.state
-        self.log.rewind(self.state.step)
-        return notes
+    @property
+    def state(self) -> TrainingState:
+        """Where the run is."""
+        return self.record.state
+
+    def resume(self) -> None:
+        """Go on from the last valid checkpoint, and note where that is."""
+        self.record.resume(self._load)
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        load_optimizer(self.model, self.optimizer, checkpoint.moments)
+        with self._whole_model():
+            self.model.load_state_dict(checkpoint.weights)
 
     def train(self) -> TrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
@@ -176,8 +180,9 @@ class Trainer:
         finally:
             if self.vocabulary is not None:
                 self.vocabulary.restore(self._unused_factor())
-        if self.state.best_step not in (0, self.state.step):
-            self._restore_best()
+        best = self.record.best_weights()
+        if best is not None:
+            self.model.load_state_dict(best)
         self.model.eval()
         return TrainingResult(
             num_steps=self.state.step,
@@ -194,7 +199,7 @@ class Trainer:
         """The steps that are left; returns how many examples and tokens they saw."""
         examples = tokens = 0
         with stop_requests() as request:
-            while self.state.step < self.num_steps and not self._has_patience_ended():
+            while not (self.record.is_over or self._has_patience_ended()):
                 try:
                     done = self._step()
                 except torch.OutOfMemoryError as error:
@@ -207,8 +212,8 @@ class Trainer:
                     self._evaluate_and_keep_best(self.evaluate)
                 if self._is_due(self.arguments.save_steps) or request.signal_number:
                     self._save()
-                if request.signal_number and self.state.step < self.num_steps:
-                    raise TrainingInterrupted(self._how_to_go_on(), request.signal_number)
+                if request.signal_number and not self.record.is_over:
+                    raise self.record.interrupted(request.signal_number)
         return examples, tokens
 
     def _step(self) -> StepReport:
@@ -216,12 +221,7 @@ class Trainer:
         begin = time.perf_counter()
         step = self.state.step
         learning_rate = learning_rate_at(step, self.num_steps, self.arguments)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        torch.manual_seed(
-            int(np.random.SeedSequence([self.arguments.seed, step]).generate_state(1)[0])
-        )
-        self.model.train()
+        begin_step(self.model, self.optimizer, learning_rate, self.arguments.seed, step)
         for module in self.frozen:
             module.eval()
         chosen = self._examples_of(step)
@@ -247,7 +247,7 @@ class Trainer:
             num_tokens=int(self._lengths[chosen].sum()),
             seconds=time.perf_counter() - begin,
         )
-        if self.state.step % self.arguments.logging_steps == 0 or self.state.step == self.num_steps:
+        if self.record.is_due(self.arguments.logging_steps):
             self._log_step(done)
         return done
 
@@ -289,8 +289,7 @@ class Trainer:
         return self._order[place * size : (place + 1) * size]
 
     def _is_due(self, every: int | None) -> bool:
-        step = self.state.step
-        return step % (every or self.steps_per_epoch) == 0 or step == self.num_steps
+        return self.record.is_due(every or self.steps_per_epoch)
 
     def _has_patience_ended(self) -> bool:
         patience = self.arguments.early_stopping_patience
@@ -303,42 +302,20 @@ class Trainer:
                 metrics = evaluate(self.model)
         except WeightsError as error:
             raise DivergedError(self._too_large()) from error
-        best = self.state.best_metrics
-        self.log.write(
-            {
-                "step": self.state.step,
-                **{
-                    f"eval_{key}": value
-                    for key, value in metrics.items()
-                    if isinstance(value, int | float)
-                },
-            }
-        )
+        self.record.log_evaluation(metrics)
         if self.report_metrics is not None:
             self.report_metrics(self.state.step, metrics)
+        best = self.state.best_metrics
         if best is None or metrics[self.metric] > best[self.metric]:
-            self.state.best_metrics, self.state.best_step = metrics, self.state.step
-            self.state.evaluations_since_best = 0
             with self._whole_model():
-                weights = self.model.state_dict()
-                if self.run is not None:
-                    write_best(self.run, weights)
-                else:
-                    self._best = {key: each.clone() for key, each in weights.items()}
+                self.record.keep_best(metrics, self.model.state_dict())
         else:
             self.state.evaluations_since_best += 1
 
-    def _restore_best(self) -> None:
-        best = read_best(self.run) if self.run is not None else self._best
-        assert best is not None
-        self.model.load_state_dict(best)
-
     def _save(self) -> None:
-        if self.run is not None:
-            moments = optimizer_tensors(self.model, self.optimizer)
-            with self._whole_model():
-                checkpoint = Checkpoint(self.state, self.model.state_dict(), moments)
-                write_checkpoint(self.run, checkpoint, self.arguments.save_total_limit)
+        moments = optimizer_tensors(self.model, self.optimizer)
+        with self._whole_model():
+            self.record.save(self.model.state_dict(), moments)
 
     def _unused_factor(self) -> float:
         return decay_until(self.state.step, self.num_steps, self.arguments)
@@ -350,7 +327,7 @@ class Trainer:
         return self.vocabulary.whole(self._unused_factor())
 
     def _log_step(self, done: StepReport) -> None:
-        self.log.write(
+        self.record.log.write(
             {
                 "step": done.step,
                 "epoch": round(done.epoch, 4),
@@ -359,15 +336,6 @@ class Trainer:
                 "gradient_norm": done.gradient_norm,
                 "tokens_per_second": round(done.num_tokens / done.seconds),
             }
-        )
-
-    def _how_to_go_on(self) -> str:
-        where = f"after step {self.state.step} of {self.num_steps}"
-        if self.run is None:
-            return f"stopped {where}"
-        return (
-            f"stopped {where}; the same command with {param('resume')} goes on from there in "
-            f"{self.run}"
         )
 
     def _out_of_memory(self) -> str:

@@ -1,0 +1,101 @@
+"""Pre-training instances as tensors: rows of tokens, some of them to be predicted.
+
+T tokens, B sequences, M masked positions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tidybert.modeling.kernels.masked_lm_loss import IGNORED
+from tidybert.modeling.rows import Rows
+from tidybert.pretraining.constant_shape import BatchShape
+from tidybert.pretraining.instances import PretrainingBatch
+
+
+@dataclass(frozen=True)
+class MaskedRows:
+    """A micro-batch.
+
+    rows: T tokens of B sequences.  masked_lm_positions (M,) int64: the rows to predict,
+    masked_lm_labels (M,) int64: what stood there.  next_sentence_label (B,) int64, or None for mlm.
+    A label of -100 is padding's, and no loss reads it.
+    """
+
+    rows: Rows
+    masked_lm_positions: Tensor
+    masked_lm_labels: Tensor
+    next_sentence_label: Tensor | None
+
+    def to(self, device: torch.device | str) -> "MaskedRows":
+        """The same on another device."""
+        label = self.next_sentence_label
+        return MaskedRows(
+            self.rows.to(device),
+            self.masked_lm_positions.to(device, non_blocking=True),
+            self.masked_lm_labels.to(device, non_blocking=True),
+            None if label is None else label.to(device, non_blocking=True),
+        )
+
+
+def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> MaskedRows:
+    """Instances as tensors, filled up to the shape where one is given."""
+    lengths = tuple(batch.lengths.tolist())
+    ids, types = batch.input_ids, batch.token_type_ids
+    positions, labels = batch.masked_lm_positions, batch.masked_lm_labels.astype(np.int64)
+    label = batch.next_sentence_label
+    if shape is not None:
+        more = shape.padding_lengths(len(ids), len(lengths))
+        ids, types = _filled(ids, shape.num_rows, 0), _filled(types, shape.num_rows, 0)
+        positions = _filled(positions, shape.num_predictions, 0)
+        labels = _filled(labels, shape.num_predictions, IGNORED)
+        lengths += more
+        if label is not None:
+            label = _filled(label, shape.num_sequences, IGNORED)
+    return MaskedRows(
+        Rows.from_flat(ids, types, lengths),
+        torch.from_numpy(positions),
+        torch.from_numpy(labels),
+        None if label is None else torch.from_numpy(label),
+    )
+
+
+def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
+    """A batch of padding alone: of the shape, or of one row."""
+    nothing = np.zeros(0, np.int64)
+    empty = PretrainingBatch(
+        nothing.astype(np.int32),
+        nothing.astype(np.uint8),
+        nothing,
+        nothing,
+        nothing.astype(np.int32),
+        nothing if is_pair else None,
+    )
+    return masked_rows(empty, shape or BatchShape(1, 1, 1, 1))
+
+
+def longest_batch(num_tokens: int, longest: int, num_predictions: int, is_pair: bool) -> MaskedRows:
+    """As many sequences of the longest kind as so many tokens hold, and all that they predict.
+
+    The ids are 0, for what a batch costs follows from its shape.
+    """
+    count = max(1, num_tokens // longest)
+    positions = np.arange(num_predictions) % longest
+    batch = PretrainingBatch(
+        np.zeros(count * longest, np.int32),
+        np.zeros(count * longest, np.uint8),
+        np.full(count, longest),
+        (positions + longest * np.arange(count)[:, None]).reshape(-1),
+        np.zeros(count * num_predictions, np.int32),
+        np.zeros(count, np.int64) if is_pair else None,
+    )
+    return masked_rows(batch)
+
+
+def _filled(values: npt.NDArray[Any], size: int, filling: int) -> npt.NDArray[Any]:
+    assert len(values) <= size
+    return np.concatenate([values, np.full(size - len(values), filling, values.dtype)])

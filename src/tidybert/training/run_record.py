@@ -1,0 +1,132 @@
+"""Where a run is and what it leaves on disk: both loops, of fine-tuning and pre-training, call it.
+
+The first of several processes writes; all of them hold the same state.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tidybert.errors import param
+from tidybert.training.distributed import Processes
+from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.metrics_log import MetricsLog
+from tidybert.training.run_checkpoints import (
+    Checkpoint,
+    TrainingState,
+    read_best,
+    read_checkpoint,
+    remove_unfinished,
+    write_best,
+    write_checkpoint,
+)
+
+Write = Callable[[Callable[[], object]], object]
+"""Calls a function that writes a file: at once, or in a thread of its own."""
+
+
+class RunRecord:
+    """The state of a run, its checkpoints, its best weights and its metrics.jsonl.
+
+    Args:
+        run: the RUN; None keeps the best weights in memory, and nothing else.
+        num_steps: the steps of the whole run.
+        state: where it begins; ``resume`` replaces it.
+        save_total_limit: how many checkpoints stay.
+        note: called with lines of text.
+        processes: those that share the run.
+        write: see Write.
+    """
+
+    def __init__(
+        self,
+        run: Path | None,
+        num_steps: int,
+        state: TrainingState,
+        save_total_limit: int,
+        *,
+        note: Callable[[str], None] = lambda _line: None,
+        processes: Processes | None = None,
+        write: Write = lambda write: write(),
+    ) -> None:
+        self.run = run
+        self.num_steps = num_steps
+        self.state = state
+        self.save_total_limit = save_total_limit
+        self.note = note
+        self.processes = processes or Processes()
+        self.write = write
+        self.log = MetricsLog(run if self.processes.is_first else None)
+        self._best: dict[str, Tensor] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last step is done."""
+        return self.state.step >= self.num_steps
+
+    def is_due(self, every: int) -> bool:
+        """Whether what is done every so many steps, and at the end, is due after this one."""
+        return self.is_over or self.state.step % every == 0
+
+    def resume(self, load: Callable[[Checkpoint], None]) -> None:
+        """Go on from the last valid checkpoint, given to ``load``; note where that is.
+
+        Raises TrainingError for a checkpoint of another fingerprint.
+        """
+        assert self.run is not None
+        if self.processes.is_first:
+            remove_unfinished(self.run)
+        self.processes.wait()
+        found, passed_over = read_checkpoint(self.run, self.state.fingerprint)
+        if found is not None:
+            load(found)
+            self.state = found.state
+        self.log.rewind(self.state.step)
+        for line in passed_over:
+            self.note(line)
+        self.note(
+            f"resuming after step {self.state.step} of {self.num_steps}"
+            if self.state.step
+            else f"no checkpoint to resume from in {self.run}: starting at step 1"
+        )
+
+    def save(self, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
+        """Write a checkpoint, unless there is no RUN.  Raises TrainingError."""
+        if self.run is None or not self.processes.is_first:
+            return
+        state = replace(self.state, progress=dict(self.state.progress))
+        checkpoint = Checkpoint(state, weights, moments)
+        self.write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
+
+    def log_evaluation(self, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """Write the metrics that are numbers to metrics.jsonl, and return them."""
+        figures = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
+        named = {f"eval_{name}": each for name, each in figures.items()}
+        self.log.write({"step": self.state.step, **named})
+        return figures
+
+    def keep_best(self, metrics: dict[str, Any], weights: Mapping[str, Tensor]) -> None:
+        """This step is the best so far: keep its metrics and weights."""
+        self.state.best_metrics, self.state.best_step = metrics, self.state.step
+        self.state.evaluations_since_best = 0
+        if self.run is None:
+            self._best = {name: each.clone() for name, each in weights.items()}
+        elif self.processes.is_first:
+            self.write(partial(write_best, self.run, weights))
+
+    def best_weights(self) -> dict[str, Tensor] | None:
+        """The weights of the best step; None where these are the last ones."""
+        if self.state.best_step in (0, self.state.step):
+            return None
+        return self._best if self.run is None else read_best(self.run)
+
+    def interrupted(self, signal_number: int) -> TrainingInterrupted:
+        """The error that ends a run after a signal, once its checkpoint is written."""
+        message = f"stopped after step {self.state.step} of {self.num_steps}"
+        if self.run is not None:
+            message += f"; the same command with {param('resume')} goes on from there in {self.run}"
+        return TrainingInterrupted(message, signal_number)
