@@ -116,19 +116,19 @@ def test_what_was_cut_is_told_in_the_words_of_the_task(answered) -> None:
 
 def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
     notes = "\n".join(report_contents(four)["notes"])
-    assert "1 of 4 examples were cut to --max-seq-length: of these" in notes
+    assert "1 of 4 examples were cut to --max-seq-length: the model saw only a part" in notes
     assert "4 examples are few" in notes
 
     flat = Intervals({"accuracy": Interval(1.0, 1.0)}, 0.95, 1000, 0)
     sure = report_contents(replace(four, intervals=flat, temperature=20.0))["notes"]
-    assert any("every resample scored the same in accuracy" in note for note in sure)
+    assert any("every resample has the same accuracy" in note for note in sure)
     assert any("upper bound" in note for note in sure)
 
 
 @pytest.mark.parametrize(
     ("drawn", "by_name", "note"),
     [
-        (12, {}, "time for 12 resamples, too few"),
+        (12, {}, "time ran out after 12 resamples, too few"),
         (400, {"accuracy": Interval(0.1, 0.9)}, "come from 400 resamples"),
     ],
 )

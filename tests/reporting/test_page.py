@@ -191,9 +191,9 @@ def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
         return {text_of(each.find("dt")): text_of(each.find("dd")) for each in head}
 
     cut = facts(answered())
-    assert cut["cut short"] == "1, which had their question cut to --max-query-length"
+    assert cut["cut short"] == "1 of 50 examples had their question cut to --max-query-length"
     assert cut["--max-seq-length"] == "384 tokens"
-    assert facts(scored())["cut short"] == "0"
+    assert facts(scored())["cut short"] == "none"
 
 
 def test_scores_are_measured_in_full_and_shown_short(scored) -> None:
@@ -218,8 +218,8 @@ def test_scores_are_measured_in_full_and_shown_short(scored) -> None:
 
 
 def test_the_dev_part_is_named_where_the_temperature_was_fitted_on_it(classified) -> None:
-    assert "calibration is flattered" in page_of(classified())
-    assert "calibration is flattered" not in page_of(classified(temperature=None))
+    assert "calibration looks better than it is" in page_of(classified())
+    assert "calibration looks better than it is" not in page_of(classified(temperature=None))
 
 
 @pytest.mark.parametrize(

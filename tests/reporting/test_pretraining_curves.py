@@ -104,7 +104,7 @@ def test_tokens_stand_below_their_steps() -> None:
         ["400", "400 k"],
         ["500", "500 k"],
     ]
-    assert "step, and tokens up to there" in texts(root)
+    assert "step, and tokens so far" in texts(root)
 
 
 def test_without_tokens_steps_stand_alone() -> None:

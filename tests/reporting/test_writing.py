@@ -48,8 +48,8 @@ def test_the_directory_a_link_leads_to_is_written(classified, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"notes.txt": ""}, "holds 'notes.txt', which is no part of a report"),
-        ({"a": "", "b": "", "report.html": ""}, "holds 'a' and 1 more that are no part"),
+        ({"notes.txt": ""}, "holds 'notes.txt', which is not part of a report"),
+        ({"a": "", "b": "", "report.html": ""}, "holds 'a' and 1 more that are not part"),
         ({"report.html": "<p>mine</p>"}, "report.html of another program"),
         ({"report.json": "{}"}, "report.json of another program"),
         ({"report.json": "7"}, "report.json of another program"),

@@ -1,4 +1,4 @@
 """The evaluation report: what a model gets right, how sure it is, and where it fails.
 
-An Evaluation, which needs no torch, becomes the contents of report.json, and these become the page.
+An Evaluation, plain values without torch, becomes report.json, and report.json becomes the page.
 """

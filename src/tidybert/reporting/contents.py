@@ -1,6 +1,6 @@
-"""The contents of report.json: an Evaluation, measured from every side.
+"""The contents of report.json: all measurements of an Evaluation.
 
-docs/trust.md names the keys.  The page is drawn from these contents alone.
+docs/trust.md names the keys. The page shows these contents and nothing else.
 """
 
 from importlib.metadata import version
@@ -23,7 +23,7 @@ _COUNTS: Final = ("num_examples", "num_truncated", "num_windowed", "num_windows"
 
 
 def report_contents(evaluation: Evaluation) -> dict[str, Any]:
-    """What report.json holds; values are plain, and None where a part makes no sense for a task."""
+    """The contents of report.json; a part that makes no sense for the task is None."""
     metrics = _metrics(evaluation)
     of_scores = evaluation.of_scores
     return {
@@ -55,7 +55,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _metrics(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
-    """Each metric that is a number: value, low and high, and what it says."""
+    """The value, interval and meaning of each metric that is a number."""
     intervals = evaluation.intervals.by_name if evaluation.intervals else {}
     numbers = {
         name: value
@@ -91,44 +91,45 @@ def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
-    """What a reader should know before the figures."""
+    """Notes to read before the figures."""
     notes = []
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if cut:
         notes.append(
-            f"{cut:,} of {count:,} examples {evaluation.truncation}: of these the model did not "
-            "see everything"
+            f"{cut:,} of {count:,} examples {evaluation.truncation}: the model saw only a part of "
+            "each"
         )
     if windowed:
-        notes.append(f"{windowed:,} of {count:,} examples were read in windows, {windows:,} in all")
+        notes.append(
+            f"the model read {windowed:,} of {count:,} examples in windows, {windows:,} in all"
+        )
     if count < FEW_EXAMPLES:
         notes.append(
-            f"{count:,} examples are few: read the intervals before the figures, and single "
-            "classes and groups hardly at all"
+            f"{count:,} examples are few: look at the intervals first, and do not rely on "
+            "figures for single classes or groups"
         )
     drawn = evaluation.intervals
     if drawn is not None and drawn.num_resamples < FEWEST_RESAMPLES:
         notes.append(
-            f"there was time for {drawn.num_resamples:,} resamples, too few for an interval"
+            f"time ran out after {drawn.num_resamples:,} resamples, too few for an interval"
         )
     elif drawn is not None and drawn.num_resamples < NUM_RESAMPLES:
         notes.append(
-            f"the intervals come from {drawn.num_resamples:,} resamples, as many as there was "
-            "time for"
+            f"the intervals come from {drawn.num_resamples:,} resamples; then time ran out"
         )
     flat = [name for name, one in metrics.items() if one["low"] is not None]
     flat = [name for name in flat if metrics[name]["low"] == metrics[name]["high"]]
     if flat:
         notes.append(
-            f"every resample scored the same in {', '.join(flat)}: the sample has no case that "
-            "would show how far off it may be, which is no certainty"
+            f"every resample has the same {', '.join(flat)}: an interval without width does not "
+            "mean certainty"
         )
     warm = temperature_note(evaluation.temperature) if evaluation.temperature else None
     return notes + ([warm] if warm else [])
 
 
 def _tables(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Any]]]:
-    """Metrics by label, or by kind: those that are an object of objects of numbers."""
+    """The metrics that are tables, such as those by label."""
     return {
         name: {str(key): dict(row) for key, row in table.items()}
         for name, table in evaluation.metrics.items()

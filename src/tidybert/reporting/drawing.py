@@ -19,10 +19,10 @@ Points = list[tuple[float, float]]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 12.0, 44.0
 _TICKS: Final = 5
-# A mean over this share of the steps shows the course of a loss that jumps about.
+# The mean over this share of the steps shows the course of a noisy loss.
 _SMOOTHED_SHARE: Final = 0.05
 _MAX_LINE_POINTS: Final = 400
-# A page needs no name of the language; a file by itself does.
+# Only a file by itself must name its language.
 _NAMESPACE: Final = Markup(' xmlns="http://www.w3.org/2000/svg"')
 
 
@@ -58,7 +58,7 @@ def text(
     *,
     upwards: bool = False,
 ) -> Markup:
-    """Words that start, end or have their middle at a place."""
+    """Words that start, end or are centred at a place."""
     turn = element(' transform="rotate(-90 {} {})"', x, y) if upwards else Markup()
     return element(
         '<text x="{}" y="{}" class="{}" text-anchor="{}"{}>{}</text>',
@@ -177,9 +177,9 @@ class Frame:
 
 
 def smooth_course(points: Points) -> Points:
-    """Each value as the mean of those near it.
+    """Each value as the mean of its neighbours.
 
-    At the beginning, where a loss falls fast, no more values follow than came before.
+    Near the beginning, where a loss falls fast, the neighbours are as few on both sides.
     """
     half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
     sums = [0.0, *accumulate(value for _, value in points)]
@@ -192,13 +192,13 @@ def smooth_course(points: Points) -> Points:
 
 
 def thinned(points: Points) -> Points:
-    """At most as many points as can be seen, the last among them."""
+    """At most 400 points at equal distances, the last among them."""
     every = -(-len(points) // _MAX_LINE_POINTS)
     return points[::-every][::-1]
 
 
 def extremes(points: Points) -> Points:
-    """The lowest and the highest point of each stretch, so that a thinned line keeps its jumps."""
+    """The lowest and highest point of each stretch, so that a thinned line keeps its jumps."""
     length = -(-2 * len(points) // _MAX_LINE_POINTS)
     kept = []
     for start in range(0, len(points), length):

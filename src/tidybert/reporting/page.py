@@ -21,12 +21,12 @@ from tidybert.reporting.markup import shown
 Row = Mapping[str, Any]
 
 _MANY_ROWS: Final = 12
-# Thousandths more or less of these mean nothing.
+# Differences below a thousandth mean nothing in these.
 _PROBABILITIES: Final = ("confidence", "expected_probability", "margin")
 _LEAST: Final = 0.001
 _FACTS: Final = {
     "confidence": "confidence",
-    "expected_probability": "probability of the expected",
+    "expected_probability": "probability of the expected class",
     "margin": "margin",
     "residual": "off by",
     "correct": "share that is right",
@@ -35,7 +35,7 @@ _FACTS: Final = {
 
 
 def report_page(contents: Mapping[str, Any]) -> str:
-    """The page, from what ``report_contents`` gives or report.json holds."""
+    """The page of ``report_contents`` or a report.json."""
     loader = environment().loader
     assert loader is not None
     style, script = (
@@ -56,7 +56,7 @@ def report_page(contents: Mapping[str, Any]) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates, and what they call."""
+    """The templates, with the filters and pictures that they use."""
     made = Environment(
         loader=PackageLoader("tidybert", "resources/report"),
         autoescape=True,
@@ -84,7 +84,7 @@ def environment() -> Environment:
 
 
 def number(value: float) -> str:
-    """A number with as many digits as mean something: three behind the point, or three in all."""
+    """A number with its meaningful digits: three decimals, or three digits in all."""
     if isinstance(value, int):
         return f"{value:,}"
     if value and abs(value) < 0.1:
@@ -98,16 +98,16 @@ def share(value: float) -> str:
 
 
 def between(group: Row) -> str:
-    """The interval of a group, which no line break may part; empty without one."""
+    """An interval that no line break can split; empty without one."""
     if group["low"] is None:
         return ""
     return f"{number(group['low'])} to {number(group['high'])}".replace(" ", "\u00a0")
 
 
 def beginning(text: str, longest: int) -> str:
-    """The text, or the beginning of a longer one with an ellipsis.
+    """The text, or the beginning of a longer one and an ellipsis.
 
-    A cut at a space leaves words whole; a text without spaces is cut where it is.
+    The cut is at a space, if there is one in the second half.
     """
     if len(text) <= longest:
         return text
@@ -117,13 +117,13 @@ def beginning(text: str, longest: int) -> str:
 
 
 def facts(example: Row) -> list[str]:
-    """Where an example is, and the numbers that it is listed by."""
-    # All of a published SQuAD file is one line, so the id says more where there is one.
+    """Where an example is, and the numbers that put it on a list."""
+    # A published SQuAD file is a single line, so an id says more than the row.
     place = f"row {example['row']:,}" if example["id"] is None else f"id {example['id']}"
     found = [place]
     for key, name in _FACTS.items():
         value = example.get(key)
-        # Wholly right and wholly wrong are seen from the answers.
+        # The answers already show what is entirely right or wrong.
         if value is None or (key == "correct" and value in (0, 1)):
             continue
         below = key in _PROBABILITIES and value < _LEAST
@@ -137,17 +137,17 @@ def columns(rows: Iterable[Row]) -> list[str]:
 
 
 def main_metrics(contents: Row) -> list[str]:
-    """The names of the two metrics to show first: the one that picked the weights leads."""
+    """The two metrics to show first; the one that picked the weights leads."""
     return sorted(contents["metrics"], key=lambda name: name != contents["metric"])[:2]
 
 
 def cells(row: Row, keys: Sequence[str]) -> list[Any]:
-    """What a row has under each key, or None."""
+    """The value under each key, or None."""
     return [row.get(key) for key in keys]
 
 
 def weakest_first(rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
-    """Many rows with the lowest F1 first; few in their own order."""
+    """Many rows by rising F1; few rows in their own order."""
     if len(rows) <= _MANY_ROWS:
         return list(rows.items())
     return sorted(rows.items(), key=lambda row: row[1].get("f1", 0.0))

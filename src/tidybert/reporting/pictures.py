@@ -24,12 +24,12 @@ Entry = Mapping[str, Any]
 _LARGEST_DOT, _SMALLEST_DOT = 8.0, 2.5
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT = 150.0, 18.0
 
-# A confusion matrix of more classes shows no counts, or writes the predicted classes upwards.
+# With more classes, a confusion matrix shows no counts, or writes the predicted classes upwards.
 _MOST_WITH_COUNTS: Final = 20
 _MOST_WITH_FLAT_NAMES: Final = 6
 _NAME_LENGTH: Final = 26
 _CHARACTER, _SMALL_CHARACTER = 6.2, 5.4
-# A cell of more opacity has its count in the colour of the page.
+# A cell with more opacity has its count in the colour of the page.
 _DARK: Final = 0.6
 
 
@@ -59,7 +59,7 @@ def calibration(bins: Sequence[Entry]) -> Markup:
     return picture(
         "calibration",
         "Calibration curve",
-        "Accuracy of the answers by their confidence; the dashed diagonal is perfect.",
+        "Accuracy of the answers by their confidence; on the dashed diagonal both are equal.",
         frame.width,
         frame.height,
         frame.axes("confidence", "accuracy", x_text=percent, y_text=percent),
@@ -70,17 +70,17 @@ def calibration(bins: Sequence[Entry]) -> Markup:
 
 
 def coverage(points: Sequence[Entry]) -> Markup:
-    """Accuracy of the answers given, by how many are given."""
+    """Accuracy of the surest answers, by their share of the examples."""
     line = [(each["coverage"], each["accuracy"]) for each in points]
     lowest = min(accuracy for _, accuracy in line)
     frame = Frame((0, 1), (max(0.0, min(0.9, int(lowest * 10) / 10)), 1))
     return picture(
         "coverage",
         "Accuracy against coverage",
-        "Accuracy among the surest answers, by the share of the examples that is answered.",
+        "Accuracy of the surest answers, for each share of the examples.",
         frame.width,
         frame.height,
-        frame.axes("share answered, the surest first", "accuracy", x_text=percent, y_text=percent),
+        frame.axes("share answered, surest first", "accuracy", x_text=percent, y_text=percent),
         frame.line(line),
     )
 
@@ -97,11 +97,11 @@ def lengths(groups: Sequence[Entry], name: str, of_scores: bool) -> Markup:
     return picture(
         "lengths",
         f"Length against {name}",
-        f"A bar for each range of tokens: its {name}, with the 95 % interval.",
+        f"The {name} for each range of tokens, with its 95 % interval.",
         frame.width,
         frame.height,
         frame.axes(
-            "tokens of the example",
+            "tokens in the example",
             name,
             x_ticks=[place + 0.5 for place in range(len(groups))],
             x_text=lambda at: token_range(groups[int(at)]),
@@ -124,7 +124,7 @@ def scatter(points: Sequence[Sequence[float]]) -> Markup:
     return picture(
         "scatter",
         "Predicted scores against true ones",
-        "A dot for each example; on the dashed diagonal the prediction is the true score.",
+        "A dot for each example; on the dashed diagonal the prediction is right.",
         frame.width,
         frame.height,
         frame.axes("true score", "predicted score"),
@@ -134,7 +134,7 @@ def scatter(points: Sequence[Sequence[float]]) -> Markup:
 
 
 def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
-    """How often predictions are off by how much."""
+    """How many predictions are off by how much."""
     frame = Frame((edges[0], edges[-1]), (0, max(counts) * 1.05))
     return picture(
         "residuals",
@@ -142,7 +142,7 @@ def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
         "How many examples are predicted too low (left of 0) or too high, and by how much.",
         frame.width,
         frame.height,
-        frame.axes("predicted less true score", "examples"),
+        frame.axes("predicted minus true score", "examples"),
         *(
             frame.bar((low, high), count, f"{low:.3g} to {high:.3g}: {count:,} examples")
             for (low, high), count in zip(pairwise(edges), counts, strict=True)
@@ -181,10 +181,10 @@ def course(
 
 
 def confusion(names: Sequence[str], matrix: Sequence[Sequence[int]]) -> Markup:
-    """A row a true class, a column a predicted one; the stronger, the larger its share of the row.
+    """Rows of true classes and columns of predicted ones; cells show their share of the row.
 
-    Few classes have their counts in the cells, many are a map. Long names are cut; each cell tells
-    its classes in full under the pointer.
+    Up to 20 classes have their counts in the cells. Long names are cut; the pointer shows the full
+    names of a cell.
     """
     shown = [
         name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in names
@@ -237,7 +237,7 @@ def _cell(
 ) -> Markup:
     x, y, width, height = box
     right = true == predicted
-    # The root lets a share of a hundredth be seen beside one of nine tenths.
+    # The root keeps a share of 1 % visible beside one of 90 %.
     opacity = share**0.5
     colour = "count on" if opacity > _DARK else "count off"
     return element(

@@ -1,7 +1,7 @@
-"""curves.svg: how pre-training goes, drawn from a RUN's metrics.jsonl.
+"""curves.svg: the course of pre-training, drawn from a RUN's metrics.jsonl.
 
-A panel for each part of the loss and one for the learning rate, one below the other over the same
-steps, and at the bottom the tokens that these are.
+Each part of the loss has a panel, and the learning rate has one. All panels have the same steps;
+the lowest also shows the number of tokens.
 """
 
 from bisect import bisect_left
@@ -33,11 +33,11 @@ from tidybert.reporting.drawing import (
 from tidybert.reporting.markup import element
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
-# What each is the loss of.
+# The part of the objective that each loss measures.
 _PARTS: Final = {"mlm_loss": "masked words", "nsp_loss": "pairs of segments"}
 _RATE: Final = "learning_rate"
 _WIDTH: Final = 760.0
-# Around the panels: room for the legend, for half of the last number of steps, and for the tokens.
+# Room around the panels for the legend, half of the last number of steps, and the tokens.
 _HEAD, _SIDE, _FOOT = 78.0, 20.0, 18.0
 _PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
 # The legend: the class of a line, its name, and where its sample begins.
@@ -47,7 +47,7 @@ _LEGEND: Final = {
     "line held-out": ("held-out text", 380.0),
 }
 _SAMPLE: Final = 26.0
-# A loss falls so far in its first steps that they would leave the rest no room.
+# A loss falls so far in its first steps that they would squeeze the rest.
 _FIRST_SHARE: Final = 0.02
 _NARROWEST: Final = 0.1
 _MOST_LARGE_DOTS: Final = 50
@@ -55,9 +55,9 @@ _UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def write_curves(run: Path) -> Path | None:
-    """Draw RUN/metrics.jsonl into RUN/curves.svg; None where nothing has been logged yet.
+    """Draw RUN/metrics.jsonl into RUN/curves.svg; None while the log is empty.
 
-    Raises OSError where it cannot be written.
+    Raises OSError where it cannot write the file.
     """
     history = read_training_history(run, ("num_tokens", _RATE, *_PARTS))
     if history is None:
@@ -68,7 +68,7 @@ def write_curves(run: Path) -> Path | None:
 
 
 def curves_picture(history: TrainingHistory) -> Markup:
-    """The picture as a file of its own, which follows the reader's light or dark."""
+    """The picture as a file by itself, which follows the reader's light or dark mode."""
     steps, evaluations = history.steps, history.evaluations
     last = max(each["step"] for each in (*steps, *evaluations))
     tokens = [(0.0, 0.0), *_points(steps, "num_tokens")]
@@ -105,7 +105,7 @@ def curves_picture(history: TrainingHistory) -> Markup:
 
 @dataclass(frozen=True)
 class _Panel:
-    """A frame with its name, the figures it ends at, and what is drawn in it."""
+    """A frame with its name, its last figures, and its drawings."""
 
     frame: Frame
     name: str
@@ -133,7 +133,7 @@ def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
     radius = 3.5 if len(measured) <= _MOST_LARGE_DOTS else 2.0
     dots = [frame.dot(x, y, f"held-out text, step {x:,}: {y:.4f}", radius) for x, y in measured]
     if len(trained) == 1:
-        # A line through one point is none.
+        # A line needs two points.
         dots.append(frame.dot(*trained[0], f"training, step {last:,}", class_="only"))
     return _Panel(
         frame, name, ", ".join(figures), "loss", _decimals, [_within(frame, name, lines), *dots]
@@ -141,7 +141,7 @@ def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
 
 
 def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
-    """Lines of which nothing is drawn outside the frame."""
+    """Lines, cut at the edges of the frame."""
     key = f"within-{name.replace(' ', '-')}"
     left, top = frame.at_x(0), frame.at_y(frame.y[1])
     return element(
@@ -153,7 +153,7 @@ def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
 
 
 def _learning_rate(rates: Points, last: float) -> _Panel:
-    # Where one step alone was logged, the schedule may already be at 0.
+    # With a single logged step, the schedule may already be at 0.
     top = max(rate for _, rate in rates) * 1.08 or 1e-3
     frame = Frame((0, last), (0, top), _WIDTH, _RATE_HEIGHT)
     drawn = [frame.line(thinned(rates), "line rate")]
@@ -161,14 +161,14 @@ def _learning_rate(rates: Points, last: float) -> _Panel:
 
 
 def _no_narrower(low_high: Range) -> Range:
-    """Wide enough for numbers of two decimals to tell the grid lines apart."""
+    """A range in which two decimals tell the grid lines apart."""
     low, high = low_high
     missing = max(0.0, _NARROWEST - (high - low))
     return low - missing / 2, high + missing / 2
 
 
 def _decimals(value: float) -> str:
-    """A loss on its axis."""
+    """A loss, on its axis."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -178,7 +178,7 @@ def _exponent(rate: float) -> str:
 
 
 def _grid(panel: _Panel) -> Markup:
-    """The panel's heading, the loss's axis, and a line for each number of steps."""
+    """The panel's heading and axis, and a line for each number of steps."""
     frame = panel.frame
     left, base, top = frame.at_x(0), frame.at_y(frame.y[0]), frame.at_y(frame.y[1])
     heading = element(
@@ -192,25 +192,25 @@ def _grid(panel: _Panel) -> Markup:
 
 
 def _step_axis(frame: Frame, tokens: Points) -> Markup:
-    """Below the lowest panel: the steps, and below each the tokens that were seen by then."""
+    """The axis of the lowest panel: steps, and the number of tokens up to each."""
     base = frame.at_y(frame.y[0])
     drawn = []
     for step in _steps(frame):
         for line, words in enumerate((short(step), _tokens_at(step, tokens))):
             y = base + 17 + 15 * line
             drawn.append(text(words, frame.at_x(step), y, "tick", "middle"))
-    name = "step, and tokens up to there" if tokens[-1][1] else "step"
+    name = "step, and tokens so far" if tokens[-1][1] else "step"
     drawn.append(text(name, frame.at_x(frame.x[1] / 2), base + 52, "name", "middle"))
     return Markup().join(drawn)
 
 
 def _steps(frame: Frame) -> list[float]:
-    """The steps that are named; there is none between two."""
+    """The numbers on the axis that are whole steps."""
     return [step for step in ticks(*frame.x) if abs(step - round(step)) < 1e-9]
 
 
 def _tokens_at(step: float, tokens: Points) -> str:
-    """How many tokens the steps up to ``step`` had, between those that were logged."""
+    """The tokens up to ``step``, interpolated between logged steps; empty outside the log."""
     after = bisect_left(tokens, step, key=itemgetter(0))
     if after == len(tokens) or len(tokens) == 1:
         return ""
@@ -225,7 +225,7 @@ def _amount(number: float) -> str:
     ('16.4 k', '1 M', '0')
     """
     for size, unit in _UNITS:
-        # What three digits would round up to the unit is of that unit.
+        # A number that three digits round up to the unit takes that unit.
         if number >= 0.9995 * size:
             return f"{number / size:.3g} {unit}"
     return f"{number:.3g}"

@@ -1,4 +1,4 @@
-"""How a RUN was trained, read back from its metrics.jsonl."""
+"""The history of a RUN's training, from its metrics.jsonl."""
 
 import json
 import math
@@ -14,10 +14,11 @@ _EVALUATION: Final = "eval_"
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """What was logged, in the order of the steps.
+    """The logged numbers, in the order of the steps.
 
-    steps: each with step and the figures that were asked for.  evaluations: each with step and the
-    metrics on dev, or on held-out text, by name.
+    Args:
+        steps: the number of each step, and its figures by name.
+        evaluations: the step of each evaluation, and its metrics by name.
     """
 
     steps: list[dict[str, float]]
@@ -27,9 +28,11 @@ class TrainingHistory:
 def read_training_history(
     run: str | Path, figures: Sequence[str] = ("loss", "learning_rate")
 ) -> TrainingHistory | None:
-    """The history of a RUN; None where it has none, as with a model of another program's.
+    """The history of a RUN; None without a log.
 
-    ``figures`` are kept of each step, where it has them.
+    Args:
+        run: a directory.
+        figures: the names of the numbers to keep for each step.
     """
     try:
         text = (Path(run) / METRICS_FILE).read_text(encoding="utf-8")
@@ -54,7 +57,7 @@ def read_training_history(
 
 
 def _entry(line: str) -> dict[str, float]:
-    """The finite numbers of a line; none of a line that a kill left half written."""
+    """The finite numbers of a line; none if a kill left it half written."""
     try:
         entry: Any = json.loads(line)
     except ValueError:

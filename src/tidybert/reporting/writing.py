@@ -1,4 +1,4 @@
-"""A report on disk: a directory with report.json and report.html, whole or not there."""
+"""A report on disk: a directory with report.json and report.html, written as a whole."""
 
 import json
 import os
@@ -16,16 +16,17 @@ HTML_FILE: Final = "report.html"
 
 
 def check_report_directory(directory: Path) -> None:
-    """Raise UsageError where a report cannot stand: in a file, or beside what is none of ours.
+    """Raise UsageError where a report cannot be written.
 
-    So it does where the folder that it would be in cannot be written to.
+    The directory may be a file, may contain files of another program, or may be in a folder
+    without write permission.
     """
     if not directory.exists():
         folder = next(each for each in directory.absolute().parents if each.exists())
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise UsageError(
-                f"{param('report', directory)} cannot be written: {folder} is no folder to write "
-                "to; name another"
+                f"{param('report', directory)} cannot be written: {folder} is not a writable "
+                "folder; name another"
             )
         return
     if not directory.is_dir():
@@ -36,7 +37,7 @@ def check_report_directory(directory: Path) -> None:
         raise UsageError(
             f"{param('report', directory)} holds {foreign[0]!r}"
             + (f" and {len(foreign) - 1:,} more that are" if len(foreign) > 1 else ", which is")
-            + " no part of a report; name a new directory"
+            + " not part of a report; name a new directory"
         )
     if names and not _is_report(directory / JSON_FILE):
         raise UsageError(
@@ -46,12 +47,12 @@ def check_report_directory(directory: Path) -> None:
 
 
 def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
-    """Write report.json and report.html; an earlier report is replaced as a whole.
+    """Write report.json and report.html, or replace an earlier report as a whole.
 
-    Returns the path of the page.  Raises UsageError as ``check_report_directory``, and where the
-    directory cannot be written to.
+    Returns the path of the page. Raises UsageError where the report cannot be written, see
+    ``check_report_directory``.
     """
-    # A link, or ".", stands for the directory that it leads to.
+    # A link or "." would be replaced itself, not the directory that it leads to.
     target = Path(directory).resolve()
     check_report_directory(target)
     contents = report_contents(evaluation)
