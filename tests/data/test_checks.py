@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidybert.data.checks import DataReport, Kind, check_examples
 from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
-from tidybert.files.text_files import TextExample
+from tidybert.files.text_examples import TextExample
 
 
 def examples(*pairs: tuple[str, str], start: int = 2) -> list[TextExample]:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.label_sets import labels_of
+from tidybert.files.labels import label_names
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
 from tidybert.files.table_cells import MISSING, LabelCells
-from tidybert.files.text_examples import label_names
-from tidybert.files.text_files import ReadOptions, ReadReport, TextExample, read_examples
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 
 JIGSAW = """id,comment_text,toxic,obscene,insult
 1,"you, sir",0,0,0

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.files.text_files import (
-    PUBLISHED_LAYOUTS,
-    ReadOptions,
-    ReadReport,
-    label_names,
-    read_examples,
-)
+from tidybert.files.labels import label_names
+from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.files.read_report import ReadReport
+from tidybert.files.text_files import read_examples
 
 pytestmark = pytest.mark.real_data
 

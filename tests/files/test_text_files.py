@@ -13,13 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.text_files import (
-    ReadOptions,
-    ReadReport,
-    TextExample,
-    label_names,
-    read_examples,
-)
+from tidybert.files.labels import label_names
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 
 
 @pytest.fixture
@@ -442,7 +440,6 @@ def test_missing_empty_and_odd_files(write, tmp_path):
 
 def test_options_that_cannot_be(write):
     for fields, message in [
-        ({"format": "cvs"}, "did you mean csv?"),
         ({"text": -1}, "numbered from 0"),
         ({"delimiter": "::"}, "one character"),
         ({"delimiter": " "}, "format='label-text'"),
@@ -450,12 +447,13 @@ def test_options_that_cannot_be(write):
         with pytest.raises(UsageError, match=message):
             ReadOptions(**fields)
     path = write("a.jsonl", '{"text": "a", "label": "b"}\n')
+    assert "did you mean csv?" in failure(path, format="cvs")
     assert "header has no meaning for format='jsonl'" in failure(path, header=True)
     assert "no column numbers" in failure(path, text=0)
 
 
 def test_a_line_without_end_is_refused(write, monkeypatch):
-    monkeypatch.setattr("tidybert.files.formats.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("tidybert.files.text_lines.MAX_LINE_BYTES", 100)
     assert ":2: a line longer" in failure(write("a.csv", "text,label\n" + "a" * 200 + ",b\n"))
 
 

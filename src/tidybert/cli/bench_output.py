@@ -60,7 +60,7 @@ def print_titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str
 
 def print_foot(result: Mapping[str, Any]) -> None:
     """Where it was measured: rounds, threads, processor, versions."""
-    from tidybert.files.text_examples import count_of
+    from tidybert.files.wording import count_of
 
     # Python's own version would not fit the line; --json has it.
     found = {

@@ -99,7 +99,8 @@ def embed(
 
     The paper's best features for tagging are --pooling token --layers last4.
     """
-    from tidybert.files.text_files import ReadReport, read_examples
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.vector_formats import Layout, format_of

@@ -8,7 +8,7 @@ from tidybert.cli.output import note
 from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from tidybert.files.text_examples import ReadReport
+    from tidybert.files.read_report import ReadReport
     from tidybert.tasks.registry import AnyTask
 
 
@@ -16,7 +16,7 @@ def read_labelled(
     task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
 ) -> list[Any]:
     """All labelled examples of a file."""
-    from tidybert.files.text_examples import ReadReport
+    from tidybert.files.read_report import ReadReport
 
     report = ReadReport()
     examples = list(

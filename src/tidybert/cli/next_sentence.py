@@ -43,7 +43,8 @@ def next_sentence(
 
     With --json it prints {"follows", "num_tokens", "truncated"}.
     """
-    from tidybert.files.text_examples import ReadReport, TextExample
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_examples import TextExample
     from tidybert.files.text_files import read_examples
     from tidybert.inference.next_sentence import NextSentencePredictor
 

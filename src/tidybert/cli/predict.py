@@ -45,7 +45,7 @@ def predict(
     A line holds the task's answer (a label, a value, a choice, an answer, entities), its scores,
     num_tokens and truncated.
     """
-    from tidybert.files.text_examples import ReadReport
+    from tidybert.files.read_report import ReadReport
     from tidybert.inference.predictor import Predictor
 
     _check_out(out)

@@ -60,7 +60,7 @@ def quickstart(
 
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
-    from tidybert.files.text_examples import label_names
+    from tidybert.files.labels import label_names
     from tidybert.finetuning import finetune
     from tidybert.inference.predictor import Predictor
     from tidybert.tasks.classification import Classification

@@ -17,7 +17,7 @@ from tidybert.cli.vocabulary_reports import (
     print_fits,
 )
 from tidybert.corpus.documents import CorpusOptions
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 
 if TYPE_CHECKING:
     from tidybert.tokenization.learning.vocabulary_training import LearntVocabulary

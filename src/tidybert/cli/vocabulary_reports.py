@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidybert.cli.output import note, print_table
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.errors import UsageError
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 
 if TYPE_CHECKING:
     from tidybert.corpus.held_out_documents import HeldOut

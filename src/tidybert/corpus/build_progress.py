@@ -17,7 +17,7 @@ from tidybert.atomic_files import atomic_write_text, remove_partials
 from tidybert.corpus.documents import CorpusReport
 from tidybert.corpus.duplicates import DIGEST_BYTES, Digests
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.text_examples import KEPT_PROBLEMS
+from tidybert.files.read_report import KEPT_PROBLEMS
 
 # Of a CorpusReport, what the corpus tells of its files.
 COUNTED: Final = (

@@ -8,15 +8,16 @@ silently: a line that cannot be read is an error with file and line, or counted 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final, cast
+from typing import BinaryIO, ClassVar, Final
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
 from tidybert.errors import DataError, param
 from tidybert.files.columns import suggest
-from tidybert.files.formats import Line, Problem, decoded_lines
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.records import BLANK, json_line_rows, parquet_names, parquet_rows
-from tidybert.files.text_examples import SHOWN_PROBLEMS, count_of, json_type, text_problem
+from tidybert.files.read_report import SHOWN_PROBLEMS, Problem
+from tidybert.files.records import line_records, parquet_names, parquet_rows
+from tidybert.files.text_lines import Line, decoded_lines
+from tidybert.files.wording import count_of, text_problem
 
 __all__ = ["CorpusOptions", "CorpusReport", "Document", "corpus_files", "read_documents"]
 
@@ -161,8 +162,8 @@ def _documents(
     if corpus_format(file) == "parquet":
         if column not in (names := parquet_names(str(file))):
             raise DataError(f"{file}: {_no_column(column, names, 'column')}")
-        for row, value in parquet_rows(str(file), [column]):
-            yield from _row(row, cast(dict[str, object], value)[column], column, report)
+        for row, record in parquet_rows(str(file), [column]):
+            yield from _row(row, record[column], column, report)
         return
     with open_stored(file) as stored:
         report.packed = stored.packed
@@ -200,17 +201,11 @@ def _json_documents(
     lines: Iterator[Line], column: str, path: str, report: CorpusReport
 ) -> Iterator[Document | Problem]:
     found = False
-    for entry in json_line_rows(lines):
+    for entry in line_records(lines):
         if isinstance(entry, Problem):
             yield entry
             continue
-        number, value = entry
-        if value is BLANK:
-            continue
-        if not isinstance(value, dict):
-            yield Problem(number, f"{json_type(value)} where an object is expected")
-            continue
-        record = cast(dict[str, object], value)
+        number, record = entry
         if column in record:
             found = True
             yield from _row(number, record[column], column, report)

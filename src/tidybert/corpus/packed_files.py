@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from tidybert.errors import DataError, UsageError
-from tidybert.files.formats import GZIP_MAGIC, os_reason
-from tidybert.files.read_options import SUFFIXES
-from tidybert.files.text_examples import count_of
+from tidybert.files.text_files import SUFFIXES
+from tidybert.files.text_lines import GZIP_MAGIC, os_reason
+from tidybert.files.wording import count_of
 
 XZ_MAGIC: Final = b"\xfd7zXZ\x00"
 ZSTANDARD_MAGIC: Final = b"\x28\xb5\x2f\xfd"

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import DataError
-from tidybert.files.formats import os_reason
+from tidybert.files.text_lines import os_reason
 from tidybert.model_files import VOCABULARY_FILE
 from tidybert.tokenization import BertTokenizer, Vocabulary
 

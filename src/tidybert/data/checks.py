@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from tidybert.data.features import Features, first_features
 from tidybert.errors import LINE, DataError, in_python, param
-from tidybert.files.text_examples import TextExample, count_of, finite_number, label_order
+from tidybert.files.labels import finite_number, label_order
+from tidybert.files.text_examples import TextExample
+from tidybert.files.wording import count_of
 
 Kind = Literal["classify", "multi-label", "regress"]
 

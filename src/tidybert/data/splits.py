@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 
 Indices = npt.NDArray[np.int64]
 

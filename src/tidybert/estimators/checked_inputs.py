@@ -10,7 +10,8 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from tidybert.errors import DataError
-from tidybert.files.text_examples import canonical_label, count_of, json_type
+from tidybert.files.labels import canonical_label
+from tidybert.files.wording import count_of, json_type
 
 Text = tuple[str, ...]
 """The one or two texts of an example."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tidybert.errors import DataError
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 from tidybert.tasks.tags.tag_schemes import as_iob2, kind_of
 
 _WORDS = 'expected sentences, each a list of words: [["Rome", "is", "old"], …]'

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError
-from tidybert.files.formats import NUL_BYTE, wrong_byte
+from tidybert.files.text_lines import NUL_BYTE, wrong_byte
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}

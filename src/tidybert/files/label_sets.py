@@ -7,8 +7,9 @@ are those of most others.  No label at all is legal, and is spelt by an empty te
 from collections.abc import Iterable
 from typing import Final
 
+from tidybert.files.labels import canonical_label, finite_number
 from tidybert.files.table_cells import MISSING, LabelCells
-from tidybert.files.text_examples import canonical_label, finite_number, json_type, text_problem
+from tidybert.files.wording import json_type, text_problem
 
 _TRUTH: Final = {"true": True, "false": False}
 

@@ -1,23 +1,10 @@
 """How a file of labelled texts is to be read, one field a flag, and what public files need."""
 
-import difflib
 from dataclasses import dataclass, fields
 from typing import ClassVar, Final
 
 from tidybert.errors import UsageError, param
 
-FORMATS: Final = ("csv", "tsv", "jsonl", "json", "parquet", "text", "label-text")
-CHOICE_FORMATS: Final = ("swag", "codah")  # and jsonl
-TAG_FORMATS: Final = ("conll",)  # and jsonl, json, text
-SUFFIXES: Final = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".txt": "text",
-}
 DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
 
@@ -62,13 +49,6 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
-        known = (*FORMATS, *CHOICE_FORMATS, *TAG_FORMATS)
-        if self.format is not None and self.format not in known:
-            close = difflib.get_close_matches(self.format, known, n=1)
-            raise UsageError(
-                f"{param('format')} {self.format!r}: give one of {', '.join(known)}"
-                + (f"; did you mean {close[0]}?" if close else "")
-            )
         for flag in ("text", "text_pair", "label"):
             value = getattr(self, flag)
             if isinstance(value, int) and value < 0:

@@ -10,44 +10,60 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tidybert.errors import DataError, param
-from tidybert.files.formats import Line, Problem, os_reason
 from tidybert.files.json_entries import json_cursor
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.text_lines import Line, decoded_lines, os_reason
+from tidybert.files.wording import json_type
 
 PARQUET_BATCH = 1024
-BLANK = object()  # what a blank line holds, where None would be a JSON null
 
-# A row's number (its line, or its place in a Parquet file, from 1) and its value.
-ValueRow = tuple[int, object]
+# An object's number (its line, or its place in a Parquet file, from 1) and its values by name.
+Record = tuple[int, dict[str, Any]]
 
 
-def json_line_rows(lines: Iterator[Line]) -> Iterator[ValueRow | Problem]:
-    """One JSON value a line; BLANK for a blank line."""
+def json_records(
+    stream: BinaryIO, options: ReadOptions, report: ReadReport
+) -> Iterator[Record | Problem]:
+    """The objects of a JSON file or of JSON lines, as the report's format says."""
+    if report.format == "jsonl":
+        yield from line_records(decoded_lines(stream, options.encoding, report.path), report)
+        return
+    advice = f"for one object a line give {param('format', 'jsonl')}"
+    # The file is held in memory.
+    with json_cursor(stream, options.encoding, report.path, advice) as cursor:
+        for _ in cursor.entries():
+            yield _record(cursor.line, cursor.value())
+        cursor.end()
+
+
+def line_records(
+    lines: Iterator[Line], report: ReadReport | None = None
+) -> Iterator[Record | Problem]:
+    """The object of each line; blank lines are passed over, and counted in the report."""
+    blank = 0
     for number, text, problem in lines:
         if problem:
             yield Problem(number, problem)
         elif not text.strip(" \t\r\n"):
-            yield number, BLANK
+            blank += 1
         else:
             try:
-                row = number, json.loads(text)
+                value = json.loads(text)
             except json.JSONDecodeError as error:
                 yield Problem(number, f"not JSON: {error.msg} at column {error.colno}")
             except (ValueError, RecursionError) as error:
                 yield Problem(number, f"JSON that cannot be read: {error}")
             else:
-                yield row
+                yield _record(number, value)
+    if report is not None:
+        report.note_blank(blank)
 
 
-def json_file_rows(stream: BinaryIO, encoding: str, path: str) -> Iterator[ValueRow]:
-    """The entries of one JSON array, or of one object of objects, each with its line.
-
-    The file is held in memory.  Raises DataError where the JSON is broken, with the line.
-    """
-    advice = f"for one object a line give {param('format', 'jsonl')}"
-    with json_cursor(stream, encoding, path, advice) as cursor:
-        for _ in cursor.entries():
-            yield cursor.line, cursor.value()
-        cursor.end()
+def _record(number: int, value: Any) -> Record | Problem:
+    if isinstance(value, dict):
+        return number, value
+    return Problem(number, f"{json_type(value)} where an object is expected")
 
 
 def parquet_names(path: str) -> list[str]:
@@ -56,7 +72,7 @@ def parquet_names(path: str) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def parquet_rows(path: str, columns: Sequence[str]) -> Iterator[ValueRow]:
+def parquet_rows(path: str, columns: Sequence[str]) -> Iterator[Record]:
     """Rows of a Parquet file as objects of the named columns, numbered from 1."""
     number = 0
     with _parquet(path) as file:

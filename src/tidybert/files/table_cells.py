@@ -6,10 +6,9 @@ mistaken for a null in the file.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files import formats, records
 from tidybert.files.columns import (
     ROLES,
     Columns,
@@ -20,9 +19,12 @@ from tidybert.files.columns import (
     label_parts,
     suggest,
 )
-from tidybert.files.formats import Problem
+from tidybert.files.delimited_rows import CellsRow
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport, count_of, json_type
+from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.records import Record, parquet_names, parquet_rows
+from tidybert.files.text_lines import Line, chomp
+from tidybert.files.wording import count_of, keys_seen
 
 MISSING: Final = object()
 
@@ -40,7 +42,7 @@ class LabelCells:
 
 
 def delimited_values(
-    rows: Iterator[formats.CellsRow | Problem],
+    rows: Iterator[CellsRow | Problem],
     options: ReadOptions,
     report: ReadReport,
     *,
@@ -53,7 +55,7 @@ def delimited_values(
     """
     columns: Columns | None = None
     label_names: tuple[str, ...] = ()
-    width = blank = ragged = first_ragged = 0
+    width = ragged = first_ragged = 0
     lone_label: str | None = None
     for row in rows:
         if isinstance(row, Problem):
@@ -62,9 +64,6 @@ def delimited_values(
             yield row
             continue
         number, cells = row
-        if not cells:
-            blank += 1
-            continue
         if columns is None:
             width = len(cells)
             columns = _delimited_columns(cells, options, report, need_label=need_label)
@@ -89,7 +88,6 @@ def delimited_values(
             MISSING if columns.text_pair is None else cells[columns.text_pair],
             _label_of(cells, columns, label_names),
         )
-    _note_blank(report, blank)
     if ragged:
         report.notes.append(
             f"{count_of(ragged, 'row')} of another width than the first (line {first_ragged} is "
@@ -103,7 +101,7 @@ def delimited_values(
 
 
 def record_values(
-    rows: Iterator[records.ValueRow | Problem],
+    rows: Iterator[Record | Problem],
     options: ReadOptions,
     report: ReadReport,
     *,
@@ -115,31 +113,21 @@ def record_values(
             raise UsageError(
                 f"{report.path}: {param(role)}: JSON has no column numbers; give a key"
             )
-    blank = 0
     keys: Keys = {}
     for row in rows:
         if isinstance(row, Problem):
             yield row
             continue
-        number, value = row
-        if value is records.BLANK:
-            blank += 1
-            continue
-        if not isinstance(value, dict):
-            yield Problem(number, f"{json_type(value)} where an object is expected")
-            continue
-        record = cast(dict[str, object], value)
+        number, record = row
         if not keys:
             keys = _record_keys(number, list(record), options, report, need_label=need_label)
         needed = [names for role, names in keys.items() if role != "label" or need_label]
         absent = [key for names in needed for key in names if key not in record]
         if absent:
-            seen = ", ".join(repr(name[:40]) for name in list(record)[:20])
             near = suggest(absent[0], list(record))
-            yield Problem(number, f"no key {absent[0]!r} among {seen or 'none at all'}{near}")
+            yield Problem(number, f"no key {absent[0]!r} among {keys_seen(record)}{near}")
             continue
         yield number, *_fields(record, keys)
-    _note_blank(report, blank)
 
 
 def parquet_values(
@@ -150,7 +138,9 @@ def parquet_values(
         raise UsageError(
             f"{param('format', 'parquet')}: Parquet cannot be read from standard input; name a file"
         )
-    names = records.parquet_names(report.path)
+    if report.path.lower().endswith(".gz"):
+        raise UsageError(f"{report.path}: Parquet is compressed within; unpack this file first")
+    names = parquet_names(report.path)
     columns = find_columns(options, names, len(names), need_label=need_label, path=report.path)
     _note_columns(report, options, columns, names)
     keys = _keys(columns, names)
@@ -158,12 +148,12 @@ def parquet_values(
     for key in wanted:
         if names.count(key) > 1:
             raise DataError(f"{report.path}: several columns are named {key!r}; rename them")
-    for number, value in records.parquet_rows(report.path, wanted):
-        yield number, *_fields(cast(dict[str, object], value), keys)
+    for number, record in parquet_rows(report.path, wanted):
+        yield number, *_fields(record, keys)
 
 
 def line_values(
-    lines: Iterator[formats.Line], report: ReadReport, *, need_label: bool
+    lines: Iterator[Line], report: ReadReport, *, need_label: bool
 ) -> Iterator[Values | Problem]:
     """Formats text (each line is a text, a blank one an empty text) and label-text."""
     if report.format == "text" and need_label:
@@ -172,7 +162,7 @@ def line_values(
             "or csv"
         )
     for number, raw, problem in lines:
-        line = formats.chomp(raw)
+        line = chomp(raw)
         if problem:
             yield Problem(number, problem)
         elif report.format == "text":
@@ -236,7 +226,7 @@ def _record_keys(
     return keys
 
 
-def _fields(record: dict[str, object], keys: Keys) -> tuple[object, object, object]:
+def _fields(record: dict[str, Any], keys: Keys) -> tuple[object, object, object]:
     text, text_pair, label = (
         record.get(keys[role][0], MISSING) if role in keys else MISSING for role in ROLES
     )
@@ -286,8 +276,3 @@ def _note_columns(
         report.columns[role] = ",".join(each)
     if options.label is not None and columns.label is None and not columns.labels:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
-
-
-def _note_blank(report: ReadReport, blank: int) -> None:
-    if blank:
-        report.notes.append(f"{count_of(blank, 'blank line')} passed over")

@@ -6,34 +6,40 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from tidybert.errors import DataError, UsageError, param
-from tidybert.files import formats, records, table_cells
+from tidybert.errors import UsageError, param
 from tidybert.files.columns import ROLES
-from tidybert.files.formats import Problem
+from tidybert.files.delimited_rows import delimited_rows
+from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.label_sets import labels_of
-from tidybert.files.read_options import FORMATS, PUBLISHED_LAYOUTS, SUFFIXES, ReadOptions
-from tidybert.files.table_cells import MISSING, LabelCells, Values
-from tidybert.files.text_examples import (
-    ReadReport,
-    TextExample,
-    canonical_label,
-    finite_number,
-    good_rows,
-    json_type,
-    label_names,
-    text_problem,
+from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.records import json_records
+from tidybert.files.table_cells import (
+    MISSING,
+    LabelCells,
+    Values,
+    delimited_values,
+    line_values,
+    parquet_values,
+    record_values,
 )
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_lines import decoded_lines, open_bytes
+from tidybert.files.wording import json_type, text_problem
 
-__all__ = [
-    "PUBLISHED_LAYOUTS",
-    "Problem",
-    "ReadOptions",
-    "ReadReport",
-    "TextExample",
-    "label_names",
-    "read_examples",
-]
+SUFFIXES: Final = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".txt": "text",
+}
+FORMATS: Final = FileFormats("texts", (*dict.fromkeys(SUFFIXES.values()), "label-text"), SUFFIXES)
 
 
 def read_examples(
@@ -96,70 +102,27 @@ def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[Values | Problem]:
     path = report.path
-    report.format = options.format or _format_of(path)
-    if report.format and report.format not in FORMATS:
-        raise UsageError(
-            f"{path}: {param('format', report.format)}: texts are read from {', '.join(FORMATS)}"
-        )
+    report.format = FORMATS.of(path, options)
     if report.format == "parquet":
-        refuse_flags(options, report, "header", "delimiter", "quoting")
-        yield from table_cells.parquet_values(options, report, need_label=need_label)
+        refuse_flags(options, report, *TABLE_FLAGS)
+        yield from parquet_values(options, report, need_label=need_label)
         return
-    with formats.open_bytes(path) as stream:
+    with open_bytes(path) as stream:
         if not report.format:
-            report.format = "jsonl" if stream.peek(1)[:1] == b"{" else "text"
-            report.guessed.append("format")
-            report.notes.append(
-                f"read as {param('format', report.format)}, judged by the first byte"
-            )
-        lines = formats.decoded_lines(stream, options.encoding, path)
+            is_json = stream.peek(1)[:1] == b"{"
+            report.guess_format("jsonl" if is_json else "text", "the first byte")
         if report.format in ("csv", "tsv"):
-            separator = options.separator(report.format)
-            quotes = options.quotes(report.format)
-            split = formats.quoted_rows if quotes else formats.unquoted_rows
-            yield from table_cells.delimited_values(
-                split(lines, separator), options, report, need_label=need_label
-            )
+            rows = delimited_rows(stream, report.format, options, report)
+            yield from delimited_values(rows, options, report, need_label=need_label)
             return
-        refuse_flags(options, report, "header", "delimiter", "quoting")
+        refuse_flags(options, report, *TABLE_FLAGS)
         if report.format in ("text", "label-text"):
             refuse_flags(options, report, *ROLES)
-            yield from table_cells.line_values(lines, report, need_label=need_label)
+            lines = decoded_lines(stream, options.encoding, path)
+            yield from line_values(lines, report, need_label=need_label)
             return
-        entries: Iterator[records.ValueRow | Problem] = (
-            records.json_line_rows(lines)
-            if report.format == "jsonl"
-            else records.json_file_rows(stream, options.encoding, path)
-        )
-        yield from table_cells.record_values(entries, options, report, need_label=need_label)
-
-
-def _format_of(path: str) -> str:
-    """The format that a file's suffix tells; nothing for standard input, which has none."""
-    if path == "-":
-        return ""
-    name = Path(path).name.lower()
-    suffix = Path(name.removesuffix(".gz")).suffix
-    if Path(path).is_dir():
-        raise DataError(f"{path}: it is a folder; name a file in it")
-    if suffix not in SUFFIXES:
-        raise UsageError(
-            f"{path}: the suffix {suffix!r} does not tell the format; give {param('format')}, one "
-            f"of {', '.join(FORMATS)}"
-        )
-    if suffix == ".parquet" and name.endswith(".gz"):
-        raise UsageError(f"{path}: Parquet is compressed within; unpack this file first")
-    return SUFFIXES[suffix]
-
-
-def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
-    """Raise UsageError where one of these is given, which the report's format has no use for."""
-    for name in names:
-        if getattr(options, name) is not None:
-            raise UsageError(
-                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
-                + (f"; is another {param('format')} meant?" if name in ROLES else "")
-            )
+        entries = json_records(stream, options, report)
+        yield from record_values(entries, options, report, need_label=need_label)
 
 
 def _example(

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 from tidybert.pretraining.document_groups import Groups
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.masking import Masking

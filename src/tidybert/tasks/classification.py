@@ -15,7 +15,8 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
-from tidybert.files.text_examples import TextExample, label_names
+from tidybert.files.labels import label_names
+from tidybert.files.text_examples import TextExample
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification

@@ -20,7 +20,8 @@ from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import stratified_split
 from tidybert.errors import LINE, ConfigError, DataError, param
-from tidybert.files.text_examples import TextExample, label_names
+from tidybert.files.labels import label_names
+from tidybert.files.text_examples import TextExample
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.multi_label_scores import (
     DEFAULT_THRESHOLD,

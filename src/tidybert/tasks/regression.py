@@ -14,7 +14,8 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError
-from tidybert.files.text_examples import TextExample, finite_number
+from tidybert.files.labels import finite_number
+from tidybert.files.text_examples import TextExample
 from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit

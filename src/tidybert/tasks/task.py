@@ -19,7 +19,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.tasks.task_options import TaskOptions
 
 Outputs = Sequence[npt.NDArray[np.float32]]

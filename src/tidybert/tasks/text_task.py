@@ -13,7 +13,8 @@ from tidybert.data.long_texts import LongTexts, window_counts
 from tidybert.data.splits import random_split, stratified_split
 from tidybert.errors import param
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport, TextExample
+from tidybert.files.read_report import ReadReport
+from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.tasks.task import Outputs
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from tidybert.errors import LINE, DataError
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 
 SHOWN: Final = 20
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.tasks.questions.question_files import (
     QuestionExample,
     hold_out_contexts,
@@ -314,8 +314,8 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("a.txt", {}, "the suffix '.txt' is none of a file of questions; give format='json'"),
-        ("a.csv", {}, "the suffix '.csv' is none of a file of questions"),
+        ("a.txt", {}, "the suffix '.txt' does not tell the format; give format, one of json (as"),
+        ("a.csv", {}, "the suffix '.csv' does not tell the format"),
         ("a.json", {"format": "csv"}, "format='csv': questions are read from json"),
         ("a.json", {"text": "q"}, "text has no meaning for format='json'"),
         ("a.json", {"label_separator": ";"}, "label_separator has no meaning for format='json'"),

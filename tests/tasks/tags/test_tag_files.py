@@ -11,7 +11,7 @@ import pytest
 
 from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.metrics.entity_scores import entities
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
@@ -207,7 +207,7 @@ def test_another_encoding(write: Any) -> None:
         ("a.conll", "a b O\n", {"text": 2}, "text and label must name different columns"),
         ("a.conll", "a O\n", {"delimiter": "tab"}, "delimiter has no meaning for format='conll'"),
         ("a.conll", "a O\n", {"text_pair": 1}, "text_pair has no meaning for format='conll'"),
-        ("a.csv", "a,O\n", {}, "the suffix '.csv' does not tell how sentences are tagged"),
+        ("a.csv", "a,O\n", {}, "the suffix '.csv' does not tell the format"),
         ("a.csv", "a,O\n", {"format": "csv"}, "format='csv': tagged sentences are read from conll"),
         ("a.txt", "a\n", {"format": "text"}, "plain text has no tags; give format='conll'"),
     ],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidybert.data.checks import DataReport, check_lengths, lines_of, warn_of_empty_texts
 from tidybert.data.features import Features
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 from tidybert.tasks.choices.choice_files import ChoiceExample
 
 

@@ -8,24 +8,20 @@ four endings that complete it.  JSON lines may have any number of choices, and a
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from tidybert.errors import DataError, UsageError, param
-from tidybert.files import formats, records
-from tidybert.files.columns import describe_columns
-from tidybert.files.formats import Line, Problem
-from tidybert.files.read_options import CHOICE_FORMATS, ReadOptions
-from tidybert.files.text_examples import (
-    ReadReport,
-    canonical_label,
-    count_of,
-    finite_number,
-    good_rows,
-    json_type,
-    text_problem,
-)
+from tidybert.errors import DataError, UsageError
+from tidybert.files.columns import ROLES, describe_columns
+from tidybert.files.delimited_rows import CellsRow, delimited_rows
+from tidybert.files.file_formats import FileFormats, refuse_flags
+from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.records import json_records
+from tidybert.files.text_lines import NUL_BYTE, open_bytes
+from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
 
-FORMATS: Final = (*CHOICE_FORMATS, "jsonl")
+FORMATS: Final = FileFormats("choices", ("swag", "codah", "jsonl"), {})
 CODAH_ENDINGS: Final = 4
 
 # The keys of JSON lines that mean the same; a question beside a context is what choices answer.
@@ -141,25 +137,24 @@ def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[ChoiceExample | Problem]:
     path = report.path
-    with formats.open_bytes(path) as stream:
+    with open_bytes(path) as stream:
         head = stream.peek(1).decode(options.encoding, "ignore").removeprefix("\ufeff")
         if "\0" in head:
-            raise DataError(f"{path}:1: {formats.NUL_BYTE}")
-        report.format = options.format or _format_of(head, path)
+            raise DataError(f"{path}:1: {NUL_BYTE}")
         if options.format is None:
-            report.guessed.append("format")
-            report.notes.append(
-                f"read as {param('format', report.format)}, judged by the first line"
-            )
-        _check_flags(options, report)
-        lines = formats.decoded_lines(stream, options.encoding, path)
+            report.guess_format(_format_of(head, path), "the first line")
+        else:
+            report.format = FORMATS.of(path, options)
+        refuse_flags(options, report, *ROLES, "label_separator", "header")
         if report.format == "jsonl":
-            yield from _json_rows(lines, report, need_label=need_label)
+            refuse_flags(options, report, "delimiter", "quoting")
+            for row in json_records(stream, options, report):
+                yield row if isinstance(row, Problem) else _json_example(*row, need_label)
             return
-        file_format = "csv" if report.format == "swag" else "tsv"
-        split = formats.quoted_rows if options.quotes(file_format) else formats.unquoted_rows
-        rows = split(lines, options.separator(file_format))
-        rows_of = _swag_rows if report.format == "swag" else _codah_rows
+        file_format, rows_of = (
+            ("csv", _swag_rows) if report.format == "swag" else ("tsv", _codah_rows)
+        )
+        rows = delimited_rows(stream, file_format, options, report)
         yield from rows_of(rows, report, need_label=need_label)
 
 
@@ -174,32 +169,14 @@ def _format_of(head: str, path: str) -> str:
         return "swag"
     if "\t" in line:
         return "codah"
-    raise UsageError(
-        f"{path}: the first line does not tell the format; give {param('format')}, one of "
-        f"{', '.join(FORMATS)}"
-    )
-
-
-def _check_flags(options: ReadOptions, report: ReadReport) -> None:
-    if report.format not in FORMATS:
-        raise UsageError(
-            f"{report.path}: {param('format', report.format)}: choices are read from "
-            f"{', '.join(FORMATS)}"
-        )
-    refused = ["text", "text_pair", "label", "label_separator", "header"]
-    refused += ["delimiter", "quoting"] if report.format == "jsonl" else []
-    for name in refused:
-        if getattr(options, name) is not None:
-            raise UsageError(
-                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
-            )
+    raise UsageError(f"{path}: the first line does not tell the format; {FORMATS.advice()}")
 
 
 def _swag_rows(
-    rows: Iterator[formats.CellsRow | Problem], report: ReadReport, *, need_label: bool
+    rows: Iterator[CellsRow | Problem], report: ReadReport, *, need_label: bool
 ) -> Iterator[ChoiceExample | Problem]:
     places: dict[str, int] = {}
-    width = blank = 0
+    width = 0
     for row in rows:
         if isinstance(row, Problem):
             if not places:
@@ -207,9 +184,7 @@ def _swag_rows(
             yield row
             continue
         number, cells = row
-        if not cells:
-            blank += 1
-        elif not places:
+        if not places:
             places, width = _swag_columns(cells, report, need_label=need_label), len(cells)
         elif len(cells) != width:
             what = f"{count_of(len(cells), 'column')} where the header has {width}"
@@ -219,7 +194,6 @@ def _swag_rows(
             label = _number(cells[places["label"]]) if "label" in places else None
             context, start = cells[places["sent1"]], cells[places["sent2"]]
             yield choice_example(number, context, start, choices, label, need_label=need_label)
-    _note_blank(report, blank)
 
 
 def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) -> dict[str, int]:
@@ -241,18 +215,15 @@ def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) ->
 
 
 def _codah_rows(
-    rows: Iterator[formats.CellsRow | Problem], report: ReadReport, *, need_label: bool
+    rows: Iterator[CellsRow | Problem], report: ReadReport, *, need_label: bool
 ) -> Iterator[ChoiceExample | Problem]:
-    blank = 0
     bare = 2 + CODAH_ENDINGS
     for row in rows:
         if isinstance(row, Problem):
             yield row
             continue
         number, cells = row
-        if not cells:
-            blank += 1
-        elif len(cells) != bare + 1 and (need_label or len(cells) != bare):
+        if len(cells) != bare + 1 and (need_label or len(cells) != bare):
             yield Problem(
                 number,
                 f"{count_of(len(cells), 'column')} where {bare + 1} are expected: category, "
@@ -261,30 +232,9 @@ def _codah_rows(
         else:
             label = _number(cells[bare]) if len(cells) > bare else None
             yield choice_example(number, cells[1], "", cells[2:bare], label, need_label=need_label)
-    _note_blank(report, blank)
 
 
-def _json_rows(
-    lines: Iterator[Line], report: ReadReport, *, need_label: bool
-) -> Iterator[ChoiceExample | Problem]:
-    blank = 0
-    for row in records.json_line_rows(lines):
-        if isinstance(row, Problem):
-            yield row
-            continue
-        number, value = row
-        if value is records.BLANK:
-            blank += 1
-        elif not isinstance(value, dict):
-            yield Problem(number, f"{json_type(value)} where an object is expected")
-        else:
-            yield _json_example(number, value, need_label=need_label)
-    _note_blank(report, blank)
-
-
-def _json_example(
-    row: int, record: dict[str, object], *, need_label: bool
-) -> ChoiceExample | Problem:
+def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceExample | Problem:
     found: dict[str, list[str]] = {
         role: [key for key in keys if key in record]
         for role, keys in (
@@ -312,18 +262,12 @@ def _json_example(
     return choice_example(row, context, start, choices, label, need_label=need_label)
 
 
-def _no_key(role: str, record: dict[str, object]) -> str:
+def _no_key(role: str, record: dict[str, Any]) -> str:
     keys = {"context": _CONTEXT_KEYS, "choices": _CHOICES_KEYS, "label": _LABEL_KEYS}[role]
-    seen = ", ".join(repr(name[:40]) for name in list(record)[:20])
-    return f"none of the keys {', '.join(keys)} among {seen or 'none at all'}"
+    return f"none of the keys {', '.join(keys)} among {keys_seen(record)}"
 
 
 def _number(cell: str) -> object:
     """What a cell spells as a number, else the cell: a number there is an index, never a text."""
     number = finite_number(cell)
     return cell.strip() if number is None else number
-
-
-def _note_blank(report: ReadReport, blank: int) -> None:
-    if blank:
-        report.notes.append(f"{count_of(blank, 'blank line')} passed over")

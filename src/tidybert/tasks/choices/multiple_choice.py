@@ -20,9 +20,8 @@ from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, text_features
 from tidybert.data.splits import random_split
 from tidybert.errors import LINE, DataError, param
-from tidybert.files.formats import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport
+from tidybert.files.read_report import Problem, ReadReport
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.tasks.choices.choice_checks import check_choices

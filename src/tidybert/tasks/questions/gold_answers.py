@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidybert.files.text_examples import json_type, text_problem
+from tidybert.files.wording import json_type, text_problem
 
 SHOWN_PLACES: Final = 3
 SHOWN_TEXT: Final = 60

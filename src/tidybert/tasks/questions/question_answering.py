@@ -19,7 +19,7 @@ from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, first_features
 from tidybert.errors import ConfigError, DataError, UsageError, param
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.tasks.questions.question_checks import check_questions

@@ -6,7 +6,7 @@ from typing import Final
 from tidybert.data.checks import DataReport, count_tokens
 from tidybert.data.features import Features, first_features
 from tidybert.errors import param
-from tidybert.files.text_examples import count_of
+from tidybert.files.wording import count_of
 from tidybert.tasks.questions.question_features import ContextWindow, answer_tokens
 from tidybert.tasks.questions.question_files import QuestionExample
 

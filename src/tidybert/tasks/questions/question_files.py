@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tidybert.data.splits import random_split
-from tidybert.errors import DataError, UsageError, param
-from tidybert.files import formats, records
-from tidybert.files.formats import Problem
+from tidybert.errors import DataError, param
+from tidybert.files.columns import ROLES
+from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
-from tidybert.files.read_options import SUFFIXES, ReadOptions
-from tidybert.files.text_examples import ReadReport, count_of, good_rows, json_type, text_problem
-from tidybert.files.text_files import refuse_flags
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.records import json_records
+from tidybert.files.text_lines import open_bytes
+from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
 from tidybert.tasks.questions.gold_answers import Answer, AnswerError, gold_answers, short
 
-FORMATS: Final = ("json", "jsonl")
+FORMATS: Final = FileFormats(
+    "questions",
+    ("json", "jsonl"),
+    {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"},
+    "json (as SQuAD is) or jsonl (one object a line)",
+)
 SHOWN_ROWS: Final = 5
 
 
@@ -88,14 +95,8 @@ def read_questions(
     options = options or ReadOptions()
     report = ReadReport() if report is None else report
     report.path = str(path)
-    report.format = options.format or _format_of(report.path)
-    if report.format not in FORMATS:
-        raise UsageError(
-            f"{path}: {param('format', report.format)}: questions are read from json, as SQuAD is, "
-            "or from jsonl, one object a line"
-        )
-    flags = ("text", "text_pair", "label", "label_separator", "header", "delimiter", "quoting")
-    refuse_flags(options, report, *flags)
+    report.format = FORMATS.of(report.path, options) or "jsonl"
+    refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
     examples = _examples(options, report, need_label=need_label)
     yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
 
@@ -109,28 +110,12 @@ def hold_out_contexts(
     return [examples[index] for index in train], [examples[index] for index in dev]
 
 
-def _format_of(path: str) -> str:
-    if path == "-":
-        return "jsonl"
-    if Path(path).is_dir():
-        raise DataError(f"{path}: it is a folder; name a file in it")
-    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
-    found = SUFFIXES.get(suffix)
-    if found not in FORMATS:
-        raise UsageError(
-            f"{path}: the suffix {suffix!r} is none of a file of questions; give "
-            f"{param('format', 'json')} for SQuAD's, or {param('format', 'jsonl')} for one object "
-            "a line"
-        )
-    return found
-
-
 def _examples(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[QuestionExample | Problem]:
     places: dict[str, str] = {}
     ambiguous: list[str] = []
-    with formats.open_bytes(report.path) as stream:
+    with open_bytes(report.path) as stream:
         for raw in _raw_questions(stream, options, report):
             if isinstance(raw, Problem):
                 yield raw
@@ -161,17 +146,8 @@ def _raw_questions(
         with json_cursor(stream, options.encoding, report.path, advice) as cursor:
             yield from _squad_questions(cursor, report.path)
         return
-    blank = 0
-    lines = formats.decoded_lines(stream, options.encoding, report.path)
-    for row in records.json_line_rows(lines):
-        if isinstance(row, Problem):
-            yield row
-        elif row[1] is records.BLANK:
-            blank += 1
-        else:
-            yield _Raw(*row)
-    if blank:
-        report.notes.append(f"{count_of(blank, 'blank line')} passed over")
+    for row in json_records(stream, options, report):
+        yield row if isinstance(row, Problem) else _Raw(*row)
 
 
 def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
@@ -260,8 +236,7 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
     given = record if raw.context is None else {**record, "context": raw.context}
     for key in ("question", "context"):
         if key not in given:
-            seen = ", ".join(repr(name[:40]) for name in list(given)[:20])
-            return raw.problem(f"no key {key!r} among {seen or 'none at all'}")
+            return raw.problem(f"no key {key!r} among {keys_seen(given)}")
         if problem := text_problem(key, given[key]):
             return raw.problem(problem)
     name = record.get("id")

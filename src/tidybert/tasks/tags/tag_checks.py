@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from tidybert.data.checks import DataReport, check_lengths, lines_of
 from tidybert.data.features import Features
 from tidybert.errors import param
-from tidybert.files.text_examples import count_of, label_order
+from tidybert.files.labels import label_order
+from tidybert.files.wording import count_of
 from tidybert.tasks.tags.tag_schemes import marked_by
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files import formats, records
-from tidybert.files.formats import Line, Problem
-from tidybert.files.read_options import TAG_FORMATS, ReadOptions
-from tidybert.files.text_examples import ReadReport, count_of, good_rows
-from tidybert.files.text_files import refuse_flags
+from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.records import json_records
+from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
+from tidybert.files.wording import count_of
 from tidybert.tasks.tags.tag_records import record_examples
 from tidybert.tasks.tags.tag_schemes import as_iob2, kind_of
 from tidybert.tasks.tags.tagged_sentences import TaggedExample, untagged
 
-FORMATS: Final = (*TAG_FORMATS, "jsonl", "json", "text")
 SUFFIXES: Final = {
     ".conll": "conll",
     ".iob": "conll",
@@ -33,6 +33,7 @@ SUFFIXES: Final = {
     ".ndjson": "jsonl",
     ".json": "json",
 }
+FORMATS: Final = FileFormats("tagged sentences", ("conll", "jsonl", "json", "text"), SUFFIXES)
 DOCUMENT_START: Final = "-DOCSTART-"
 
 # What stands between columns; a no-break space can be a word.
@@ -72,54 +73,24 @@ def read_tagged(
 def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[TaggedExample | Problem]:
-    path = report.path
-    report.format = options.format or _format_of(path, need_label=need_label)
-    if report.format and report.format not in FORMATS:
-        raise UsageError(
-            f"{path}: {param('format', report.format)}: tagged sentences are read from "
-            f"{', '.join(FORMATS)}"
-        )
-    with formats.open_bytes(path) as stream:
+    plain = "conll" if need_label else "text"
+    formats = replace(FORMATS, suffixes={**SUFFIXES, ".txt": plain})
+    report.format = formats.of(report.path, options)
+    with open_bytes(report.path) as stream:
         if not report.format:
-            plain = "conll" if need_label else "text"
-            report.format = "jsonl" if stream.peek(1)[:1] == b"{" else plain
-            report.guessed.append("format")
-            report.notes.append(
-                f"read as {param('format', report.format)}, judged by the first byte"
-            )
-        refuse_flags(
-            options, report, "text_pair", "label_separator", "header", "delimiter", "quoting"
-        )
-        lines = formats.decoded_lines(stream, options.encoding, path)
+            is_json = stream.peek(1)[:1] == b"{"
+            report.guess_format("jsonl" if is_json else plain, "the first byte")
+        refuse_flags(options, report, "text_pair", "label_separator", *TABLE_FLAGS)
+        if report.format in ("json", "jsonl"):
+            entries = json_records(stream, options, report)
+            yield from record_examples(entries, options, report, need_label=need_label)
+            return
+        lines = decoded_lines(stream, options.encoding, report.path)
         if report.format == "conll":
             yield from _conll_sentences(lines, options, report, need_label=need_label)
-        elif report.format == "text":
+        else:
             refuse_flags(options, report, "text", "label")
             yield from _raw_texts(lines, report, need_label=need_label)
-        else:
-            entries: Iterator[records.ValueRow | Problem] = (
-                records.json_line_rows(lines)
-                if report.format == "jsonl"
-                else records.json_file_rows(stream, options.encoding, path)
-            )
-            yield from record_examples(entries, options, report, need_label=need_label)
-
-
-def _format_of(path: str, *, need_label: bool) -> str:
-    """The format that a file's suffix tells; nothing for standard input, which has none."""
-    if path == "-":
-        return ""
-    if Path(path).is_dir():
-        raise DataError(f"{path}: it is a folder; name a file in it")
-    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
-    if suffix == ".txt":
-        return "conll" if need_label else "text"
-    if suffix not in SUFFIXES:
-        raise UsageError(
-            f"{path}: the suffix {suffix!r} does not tell how sentences are tagged; give "
-            f"{param('format')}, one of {', '.join(FORMATS)}"
-        )
-    return SUFFIXES[suffix]
 
 
 def _conll_sentences(
@@ -132,7 +103,7 @@ def _conll_sentences(
     tags: list[str] = []
     bad: list[Problem] = []
     for number, raw, problem in chain(lines, [(0, "", None)]):
-        cells = _CELL.findall(formats.chomp(raw))
+        cells = _CELL.findall(chomp(raw))
         if problem is None and (not cells or cells[0] == DOCUMENT_START):
             documents += bool(cells)
             if bad:
@@ -204,7 +175,7 @@ def _raw_texts(
             f"{report.path}: plain text has no tags; give {param('format', 'conll')}, jsonl or json"
         )
     for number, raw, problem in lines:
-        text = formats.chomp(raw)
+        text = chomp(raw)
         if text.startswith(DOCUMENT_START):
             raise DataError(
                 f"{report.path}:{number}: {DOCUMENT_START} stands in CoNLL files and not in plain "

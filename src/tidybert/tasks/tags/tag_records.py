@@ -7,11 +7,11 @@ from typing import Final, cast
 
 from tidybert.errors import DataError, param
 from tidybert.files.columns import describe_columns
-from tidybert.files.formats import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.records import ValueRow
+from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.records import Record
 from tidybert.files.table_cells import MISSING, record_values
-from tidybert.files.text_examples import ReadReport, count_of, json_type, text_problem
+from tidybert.files.wording import count_of, json_type, text_problem
 from tidybert.metrics.entity_scores import Entity, iob2_tags
 from tidybert.tasks.tags.tagged_sentences import Span, TaggedExample, split_text
 
@@ -23,7 +23,7 @@ TYPE_KEYS: Final = ("label", "type")
 
 
 def record_examples(
-    rows: Iterator[ValueRow | Problem],
+    rows: Iterator[Record | Problem],
     options: ReadOptions,
     report: ReadReport,
     *,
@@ -33,10 +33,10 @@ def record_examples(
 
     Keys that are not given are looked for in the first object, under their common names.
     """
-    head: list[ValueRow | Problem] = []
+    head: list[Record | Problem] = []
     for row in rows:
         head.append(row)
-        if not isinstance(row, Problem) and isinstance(row[1], dict):
+        if not isinstance(row, Problem):
             options = _with_keys(row[0], row[1], options, report, need_label=need_label)
             break
     for values in record_values(chain(head, rows), options, report, need_label=need_label):

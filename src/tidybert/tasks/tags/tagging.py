@@ -18,8 +18,9 @@ from tidybert.data.checks import DataReport
 from tidybert.data.features import BatchTokenizer, Features, first_features
 from tidybert.data.splits import random_split
 from tidybert.errors import LINE, ConfigError, DataError, param
+from tidybert.files.labels import label_order
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import ReadReport, label_order
+from tidybert.files.read_report import ReadReport
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification

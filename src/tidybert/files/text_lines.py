@@ -1,41 +1,26 @@
-"""Bytes on disk to lines, and lines to the rows of delimited text, plain or gzipped.
+"""Bytes on disk to lines of text, plain or gzipped.
 
-A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: U+2028, U+0085 and their like are data.  Each
-function yields rows in the order of the file, and a `Problem` in place of a row that cannot be
-read, so that the caller decides whether one bad row ends the work.  Quoting follows RFC 4180.
+A line ends at ``\n`` or ``\r\n`` and nowhere else: U+2028, U+0085 and their like are data.
 """
 
 import codecs
-import csv
 import gzip
 import io
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tidybert.errors import DataError, param
 
 MAX_LINE_BYTES = 1 << 26
-MAX_FIELD_CHARACTERS = 1 << 24
 GZIP_MAGIC = b"\x1f\x8b"
 NUL_BYTE = f"a NUL byte: this is not plain text, or it is UTF-16 ({param('encoding', 'utf-16')})"
 
-# A row's number (its first line in the file, from 1) and its cells.
-CellsRow = tuple[int, list[str]]
 # A line's number, its text with the line end, and what is wrong with it.
 Line = tuple[int, str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A row that cannot be read: the 1-based line where it starts, and why."""
-
-    row: int
-    message: str
 
 
 @contextmanager
@@ -92,56 +77,18 @@ def chomp(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
-    """Rows of a file in which quotes are data; a blank line is a row without cells."""
-    for number, text, problem in lines:
-        if problem:
-            yield Problem(number, problem)
-        else:
-            line = chomp(text)
-            yield number, line.split(delimiter) if line else []
-
-
-def quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
-    """Rows of a file whose cells may be quoted and then hold delimiters, line ends and "" for "."""
-    # The limit is the process's, and the standard one (131,072) is less than a long document.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARACTERS))
-    feed = _Feed(lines)
-    reader = csv.reader(feed, delimiter=delimiter, strict=True)
-    while True:
-        start = feed.number + 1
-        feed.problem = None
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield feed.problem or Problem(start, _csv_reason(error, start, feed.number))
-            continue
-        yield feed.problem or (start, cells)
+def os_reason(error: OSError) -> str:
+    """Why a file cannot be opened or read, in plain words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder; name a file in it"
+    return error.strerror or str(error)
 
 
 def _standard_input() -> io.BufferedReader:
     stream = cast(Any, sys.stdin.buffer)
     return cast(io.BufferedReader, stream) if hasattr(stream, "peek") else io.BufferedReader(stream)
-
-
-class _Feed:
-    """Hands lines to csv.reader, remembering the line's number and what was wrong with it."""
-
-    def __init__(self, lines: Iterator[Line]) -> None:
-        self.lines = lines
-        self.number = 0
-        self.problem: Problem | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        self.number, text, problem = next(self.lines)
-        if problem and self.problem is None:
-            self.problem = Problem(self.number, problem)
-        return text
 
 
 def _recoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[bytes]:
@@ -178,30 +125,3 @@ def wrong_byte(line: bytes, at: int, encoding: str, number: int) -> str:
         else f"give the file's encoding with {param('encoding')}"
     )
     return f"byte 0x{line[at]:02x} at column {at + 1} is not {encoding}; {advice}"
-
-
-def _csv_reason(error: csv.Error, first: int, last: int) -> str:
-    message = str(error)
-    where = f"lines {first} to {last}" if last > first else f"line {first}"
-    if "unexpected end of data" in message or "field limit" in message:
-        return (
-            f"a quote that is opened in this row is never closed, so {where} make no row; close "
-            f"it, or give {param('quoting', False)} where quotes are data"
-        )
-    if "new-line character" in message:
-        return "a carriage return outside quotes; end lines with \\n or \\r\\n"
-    if "expected after" in message:
-        return (
-            "text follows a closing quote; double a quote inside quotes, or give "
-            f"{param('quoting', False)} where quotes are data"
-        )
-    return message
-
-
-def os_reason(error: OSError) -> str:
-    """Why a file cannot be opened or read, in plain words."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder; name a file in it"
-    return error.strerror or str(error)

@@ -1,0 +1,73 @@
+"""FileFormats: the formats that files of one kind come in, and how a file's own is found."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidybert.errors import DataError, UsageError, param
+from tidybert.files.columns import ROLES
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
+
+TABLE_FLAGS = ("header", "delimiter", "quoting")
+"""The options that only rows of cells have a use for."""
+
+
+@dataclass(frozen=True)
+class FileFormats:
+    """The formats of files of ``content``, such as texts.
+
+    suffixes: what a file's suffix says, .gz apart.
+    listed: the names in words, where they need some.
+    """
+
+    content: str
+    names: tuple[str, ...]
+    suffixes: Mapping[str, str]
+    listed: str = ""
+
+    def of(self, path: str, options: ReadOptions) -> str:
+        """The format that the options or the suffix give; "" for standard input without one.
+
+        Raises DataError for a folder, UsageError for another format and an unknown suffix.
+        """
+        if options.format is not None:
+            self.check(path, options.format)
+            return options.format
+        if path == "-":
+            return ""
+        if Path(path).is_dir():
+            raise DataError(f"{path}: it is a folder; name a file in it")
+        suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+        if suffix not in self.suffixes:
+            raise UsageError(
+                f"{path}: the suffix {suffix!r} does not tell the format; {self.advice()}"
+            )
+        return self.suffixes[suffix]
+
+    def check(self, path: str, name: str) -> None:
+        """Raise UsageError for the name of another format."""
+        if name not in self.names:
+            close = difflib.get_close_matches(name, self.names, n=1)
+            raise UsageError(
+                f"{path}: {param('format', name)}: {self.content} are read from {self._listed()}"
+                + (f"; did you mean {close[0]}?" if close else "")
+            )
+
+    def advice(self) -> str:
+        """Which formats can be given, as the end of a message."""
+        return f"give {param('format')}, one of {self._listed()}"
+
+    def _listed(self) -> str:
+        return self.listed or ", ".join(self.names)
+
+
+def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
+    """Raise UsageError where one of these is given, which the report's format has no use for."""
+    for name in names:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
+                + (f"; is another {param('format')} meant?" if name in ROLES else "")
+            )

@@ -1,0 +1,111 @@
+"""ReadReport: how a file was read, and which of its rows could not be."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from tidybert.errors import DataError, param
+from tidybert.files.columns import ROLES
+from tidybert.files.wording import count_of
+
+E = TypeVar("E")
+
+SHOWN_PROBLEMS: Final = 5
+KEPT_PROBLEMS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A row that cannot be read: the 1-based line where it starts, and why."""
+
+    row: int
+    message: str
+
+
+@dataclass
+class ReadReport:
+    """How a file was read; filled on the way, complete when reading ends."""
+
+    path: str = ""
+    format: str = ""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Each role (text, text_pair, label) and the name or number of the column it is read from."""
+    guessed: list[str] = field(default_factory=list)
+    """The roles whose column no flag gave, and "format" where standard input's was guessed."""
+    header: bool | None = None
+    """Whether the first row named the columns; None for formats without a header."""
+    num_examples: int = 0
+    num_problems: int = 0
+    """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
+    problems: list[Problem] = field(default_factory=list)
+    """The first of them, at most KEPT_PROBLEMS."""
+    notes: list[str] = field(default_factory=list)
+    """What else was found: blank lines, rows of another width, a first row taken for data."""
+
+    def guess_format(self, name: str, judged_by: str) -> None:
+        """Note that the format is ``name``, as for instance the first line tells."""
+        self.format = name
+        self.guessed.append("format")
+        self.notes.append(f"read as {param('format', name)}, judged by {judged_by}")
+
+    def note_blank(self, count: int) -> None:
+        """Note how many blank lines were passed over."""
+        if count:
+            self.notes.append(f"{count_of(count, 'blank line')} passed over")
+
+    def lines(self) -> list[str]:
+        """The report as plain text: columns, notes, and the rows that were skipped."""
+        lines = []
+        if self.columns:
+            columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
+            guessed = " and ".join(param(name) for name in self.guessed if name in ROLES)
+            lines.append(
+                f"{self.path}: read as {self.format}, {columns}"
+                + (f" ({guessed} guessed from the names)" if guessed else "")
+            )
+        lines += [f"{self.path}: {note}" for note in self.notes]
+        if self.num_problems:
+            lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")
+            lines += self.problem_lines()
+        return lines
+
+    def problem_lines(self) -> list[str]:
+        """The first problems, each with file and line, and how many more there are."""
+        shown = self.problems[:SHOWN_PROBLEMS]
+        lines = [f"  {self.path}:{problem.row}: {problem.message}" for problem in shown]
+        more = self.num_problems - len(shown)
+        return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def good_rows(
+    rows: Iterable[E | Problem], report: ReadReport, *, skip_bad_rows: bool
+) -> Iterator[E]:
+    """The examples among ``rows``; the bad rows go into the report, counted.
+
+    Without ``skip_bad_rows`` nothing is yielded after the first bad row; the rest is read to count
+    them all, except on standard input, which may never end.
+
+    Raises DataError at the end where there were bad rows, or no example.
+    """
+    path = report.path
+    for row in rows:
+        if not isinstance(row, Problem):
+            if skip_bad_rows or not report.num_problems:
+                report.num_examples += 1
+                yield row
+            continue
+        report.num_problems += 1
+        if len(report.problems) < KEPT_PROBLEMS:
+            report.problems.append(row)
+        if path == "-" and not skip_bad_rows:
+            break
+    if report.num_problems and not (skip_bad_rows and report.num_examples):
+        head = f"{path}: {count_of(report.num_problems, 'row')} cannot be read:"
+        advice = (
+            "No row is left"
+            if skip_bad_rows
+            else f"Mend the file, or leave bad rows out with {param('skip_bad_rows')}"
+        )
+        raise DataError("\n".join([head, *report.problem_lines(), advice]))
+    if not report.num_examples:
+        raise DataError(f"{path}: it holds no example; is it the right file?")
