@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError, in_python
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.micro_batch import largest_micro_batch, micro_batch_tokens
 from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
+from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.training.distributed import Processes
 
@@ -97,17 +99,20 @@ def test_all_processes_take_the_smallest() -> None:
 
 
 def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
-    tiny_config: Callable[..., Any],
+    tiny_config: Callable[..., Any], corpus: Path
 ) -> None:
     with pytest.raises(UsageError, match="sharding='full' is for models that do not fit"):
         micro_batch_tokens(
             build_pretraining_model("mlm")(tiny_config()),
-            InstanceOptions(),
-            MaskingOptions(),
-            PretrainingArguments(micro_batch="auto", sharding="full"),
-            Processes(size=2),
+            PretrainingPlan(
+                TokenCorpus(corpus),
+                PretrainingArguments(micro_batch="auto", sharding="full"),
+                InstanceOptions(),
+                MaskingOptions(),
+                Processes(size=2),
+                print,
+            ),
             torch.device("cuda"),
-            print,
         )
 
 
@@ -130,7 +135,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
 def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
-    objective: str, tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    objective: str, corpus: Path, tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = build_pretraining_model(objective)
     model = build(tiny_config())
@@ -148,18 +153,21 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
     # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
     found = micro_batch_tokens(
         model,
-        InstanceOptions(max_seq_length=16, objective=objective),
-        MaskingOptions(),
-        PretrainingArguments(
-            micro_batch="auto",
-            tokens_per_step=2048,
-            long_share=0.1,
-            long_seq_length=32,
-            precision="float32",
+        PretrainingPlan(
+            TokenCorpus(corpus),
+            PretrainingArguments(
+                micro_batch="auto",
+                tokens_per_step=2048,
+                long_share=0.1,
+                long_seq_length=32,
+                precision="float32",
+            ),
+            InstanceOptions(max_seq_length=16, objective=objective),
+            MaskingOptions(),
+            Processes(),
+            notes.append,
         ),
-        Processes(),
         torch.device("cuda"),
-        notes.append,
     )
 
     # 2,080 and 1,040 do not fit with a quarter more, 520 do.

@@ -1,17 +1,15 @@
 """Measuring on held-out documents."""
 
 import math
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import nn
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.precision import autocast, is_mixed
 
@@ -22,22 +20,16 @@ class HeldOut:
     """Held-out documents, the same instances with the same masks each time."""
 
     def __init__(
-        self,
-        data: str | Path,
-        options: InstanceOptions,
-        masking: MaskingOptions,
-        arguments: PretrainingArguments,
-        training: InstanceStream,
-        device: torch.device,
+        self, plan: PretrainingPlan, training: InstanceStream, device: torch.device
     ) -> None:
-        corpus = TokenCorpus(data, "held-out")
-        instances = PretrainingInstances(corpus, options, masking, _HELD_OUT_SEED)
-        stream = InstanceStream(instances, arguments.eval_tokens, training.micro_batch_tokens)
+        corpus = TokenCorpus(plan.corpus.directory, "held-out")
+        instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
+        stream = InstanceStream(instances, plan.arguments.eval_tokens, training.micro_batch_tokens)
         # The graphs that training compiled serve here too.
         stream.shape = training.shape
         self.taken = stream.take(Position())
         self.device = device
-        self.is_mixed = is_mixed(arguments.precision, device)
+        self.is_mixed = is_mixed(plan.arguments.precision, device)
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
         """loss, and of each part its loss and accuracy; perplexity of the masked words."""

@@ -14,9 +14,9 @@ from torch import nn
 
 from tidybert.errors import TrainingError, UsageError, param
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.masked_rows import MaskedRows, longest_batch
 from tidybert.pretraining.objectives import PretrainingModel, loss_parts
+from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, least_micro_batch
 from tidybert.training.distributed import Processes
 from tidybert.training.precision import autocast, is_mixed
@@ -29,23 +29,18 @@ _MARGIN: Final = 1.25
 _MOMENTS: Final = 2
 
 
-def micro_batch_tokens(
-    model: PretrainingModel,
-    instances: InstanceOptions,
-    masking: MaskingOptions,
-    arguments: PretrainingArguments,
-    processes: Processes,
-    device: torch.device,
-    note: Callable[[str], None],
-) -> int:
+def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: torch.device) -> int:
     """micro_batch, its default, or as many tokens as fit the memory of every process's device."""
+    arguments, processes = plan.arguments, plan.processes
     on_cuda = device.type == "cuda"
     given, default = arguments.micro_batch, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
     if isinstance(given, int):
         return given
     if given is None or not on_cuda:
         if given is not None:
-            note(f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}")
+            plan.note(
+                f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}"
+            )
         return default
     if arguments.sharding == "full" and processes.size > 1:
         raise UsageError(
@@ -53,16 +48,13 @@ def micro_batch_tokens(
             f"{param('sharding', 'full')} is for models that do not fit one: give a number of "
             "tokens"
         )
-    longest = instances.max_seq_length
-    if arguments.setting("long_share"):
-        longest = max(longest, arguments.long_seq_length)
+    longest = plan.longest
+    num_predictions = plan.masking.num_predictions(longest)
     least = least_micro_batch(arguments, longest)
     found = largest_micro_batch(
         model,
         loss_parts,
-        lambda tokens: longest_batch(
-            tokens, longest, masking.num_predictions(longest), instances.pairs
-        ),
+        lambda tokens: longest_batch(tokens, longest, num_predictions, plan.instances.pairs),
         start=default,
         least=least,
         # A process has no more of a step, but for the last sequence.
@@ -70,7 +62,7 @@ def micro_batch_tokens(
         mixed=is_mixed(arguments.precision, device),
         processes=processes,
     )
-    note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
+    plan.note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
     return found
 
 

@@ -3,13 +3,10 @@
 The loop is in loop.py, the loss in objectives.py, and what a step learns from in stream.py.
 """
 
-import json
 from copy import deepcopy
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -22,19 +19,15 @@ from tidybert.pretraining.held_out_metrics import HeldOut
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
-from tidybert.pretraining.objectives import build_pretraining_model
-from tidybert.pretraining.pretraining_arguments import (
-    MASKED_LM_PROB,
-    PretrainingArguments,
-    check_lengths,
-)
+from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
+from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.training.activation_checkpoints import checkpoint_activations
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.fingerprint import deciding, fingerprint
 from tidybert.training.run_checkpoints import remove_best
 from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.sharding import load_weights
@@ -66,9 +59,6 @@ def pretrain(
     TrainingInterrupted once a checkpoint is written.
     """
     callbacks = callbacks or PretrainingCallbacks()
-    instances, masking = instances or InstanceOptions(), masking or MaskingOptions()
-    if masking.masked_lm_prob is None:
-        masking = replace(masking, masked_lm_prob=MASKED_LM_PROB[arguments.recipe])
     processes = processes or Processes()
     if not processes.is_first:
         # The first one says what all would say.
@@ -76,32 +66,35 @@ def pretrain(
     check_run(run, resume)
     # All processes have looked at the directory before the first one writes to it.
     processes.wait()
-    corpus = TokenCorpus(data)
+    plan = PretrainingPlan(
+        TokenCorpus(data),
+        arguments,
+        instances or InstanceOptions(),
+        masking or MaskingOptions(),
+        processes,
+        callbacks.note,
+    )
     torch.manual_seed(arguments.seed)
-    network, config = build_model(model, corpus, arguments, instances, callbacks.note)
-    check_lengths(arguments, instances.max_seq_length, config.max_position_embeddings)
+    network, config = build_model(model, plan)
+    check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
     # Sharding and compiling change the network in place.
     unchanged = deepcopy(network) if is_size(model) and arguments.start == "corpus" else None
     chosen = to_device(network, processes.own_device(device))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
-    micro = micro_batch_tokens(
-        network, instances, masking, arguments, processes, chosen, callbacks.note
-    )
+    micro = micro_batch_tokens(network, plan, chosen)
     if arguments.compile:
         compile_rows(network.bert.layers)
-    stream = PhasedStream(corpus, instances, masking, arguments, micro, processes)
-    stream.note_shapes(callbacks.note)
-    held_out = HeldOut(data, instances, masking, arguments, stream.streams[0], chosen)
-    used = _utilization(config, stream, masking, chosen, processes)
+    stream = PhasedStream(plan, micro)
+    used = _utilization(config, stream, plan, chosen)
     trainer = Pretrainer(
         network,
         stream.take,
         arguments,
-        evaluate=held_out.measure,
+        evaluate=HeldOut(plan, stream.streams[0], chosen).measure,
         run=run,
         first_position=stream.first_position,
-        fingerprint=_fingerprint(corpus, network, instances, masking, arguments),
+        fingerprint=plan.fingerprint(network),
         processes=processes,
         callbacks=callbacks,
         mfu=used.of_step if used else None,
@@ -110,62 +103,58 @@ def pretrain(
         trainer.resume()
     if unchanged is not None and not trainer.state.step:
         if processes.is_first:
-            start_from_corpus(unchanged, corpus, arguments, callbacks.note)
+            start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
     if processes.is_first:
-        values = {**asdict(instances), **asdict(masking), **arguments.to_dict()}
-        if not is_size(model):
-            values["start"] = None
-        write_arguments(run, {"task": "pretrain", "model": str(model), "data": str(data), **values})
+        given = {"task": "pretrain", "model": str(model), "data": str(data), **plan.to_dict()}
+        write_arguments(run, given if is_size(model) else {**given, "start": None})
     result = trainer.train()
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         name = torch.cuda.get_device_name(chosen)
         callbacks.note(f"{share:.1%} of the peak of {processes.size} x {name}")
-    weights = snapshot(network.state_dict(), processes.is_first)
-    # All have read the best weights, which are removed below.
-    processes.wait()
-    if processes.is_first:
-        save_model_directory(
-            run,
-            model_state=weights,
-            config=config,
-            tokenizer=corpus.tokenizer(),
-            metadata=ModelMetadata(
-                task="pretrain",
-                max_seq_length=instances.max_seq_length,
-                settings={"objective": instances.objective},
-                metrics=result.metrics,
-            ),
-            architecture=build_pretraining_model(instances.objective).__name__,
-        )
-        remove_best(run)
+    _save(run, plan, network, config, result)
     return result
 
 
 def _utilization(
-    config: BertConfig,
-    stream: PhasedStream,
-    masking: MaskingOptions,
-    device: torch.device,
-    processes: Processes,
+    config: BertConfig, stream: PhasedStream, plan: PretrainingPlan, device: torch.device
 ) -> Utilization | None:
-    """What tells how much of the devices' peak a step reaches; None where that is not known."""
+    """Measures the share of the devices' peak that is reached; None where it is not known."""
     peak = peak_flops(device)
     if peak is None:
         return None
-    flops = [flops_per_token(config, each, masking.predicted_share) for each in stream.lengths]
-    return Utilization(flops, stream.switch, peak, processes.size)
+    predicted = plan.masking.predicted_share
+    flops = [flops_per_token(config, length, predicted) for length in stream.lengths]
+    return Utilization(flops, stream.switch, peak, plan.processes.size)
 
 
-def _fingerprint(
-    corpus: TokenCorpus,
-    model: nn.Module,
-    instances: InstanceOptions,
-    masking: MaskingOptions,
-    arguments: PretrainingArguments,
-) -> str:
-    course = deciding(arguments.to_dict(), but=("micro_", "max_bad_steps", "sharding"))
-    words = [corpus.manifest.to_dict(), asdict(instances), asdict(masking), course]
-    return fingerprint(json.dumps(words, sort_keys=True), model)
+def _save(
+    run: Path,
+    plan: PretrainingPlan,
+    network: PretrainingModel,
+    config: BertConfig,
+    result: PretrainingResult,
+) -> None:
+    """Gather the weights of all processes; the first one writes the MODEL."""
+    weights = snapshot(network.state_dict(), plan.processes.is_first)
+    # All have read the best weights, which are removed below.
+    plan.processes.wait()
+    if not plan.processes.is_first:
+        return
+    save_model_directory(
+        run,
+        model_state=weights,
+        config=config,
+        tokenizer=plan.corpus.tokenizer(),
+        metadata=ModelMetadata(
+            task="pretrain",
+            max_seq_length=plan.instances.max_seq_length,
+            settings={"objective": plan.instances.objective},
+            metrics=result.metrics,
+        ),
+        # Sharding gives the network's own class another name.
+        architecture=build_pretraining_model(plan.instances.objective).__name__,
+    )
+    remove_best(run)

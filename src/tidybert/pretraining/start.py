@@ -1,6 +1,5 @@
 """What a run begins with: a size's random weights, the corpus's own, or a MODEL's."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,59 +9,45 @@ import torch
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.corpus.token_shards import TokenCorpus, vocabulary_sha256
+from tidybert.corpus.token_shards import vocabulary_sha256
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.cooccurrence import token_vectors
-from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.plan import PretrainingPlan
 
 # Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
 _CORPUS_START_STD: Final = 0.05
 
 
-def build_model(
-    model: str | Path,
-    corpus: TokenCorpus,
-    arguments: PretrainingArguments,
-    instances: InstanceOptions,
-    note: Callable[[str], None],
-) -> tuple[PretrainingModel, BertConfig]:
+def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingModel, BertConfig]:
     """The model with its heads, and the configuration that is saved with it."""
-    build = build_pretraining_model(instances.objective)
-    rate = arguments.setting("dropout")
+    build = build_pretraining_model(plan.instances.objective)
+    vocabulary = plan.corpus.manifest.vocabulary
+    rate = plan.arguments.setting("dropout")
     if is_size(model):
-        config = BertConfig.from_name(
-            str(model), vocab_size=int(corpus.manifest.vocabulary["vocab_size"])
-        )
-        while_training = _with_dropout(config, rate)
-        network = build(while_training)
-        note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        config = BertConfig.from_name(str(model), vocab_size=int(vocabulary["vocab_size"]))
+        network = build(_with_dropout(config, rate))
+        plan.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
     directory = ModelDirectory.open(model)
-    if vocabulary_sha256(directory.tokenizer.vocabulary) != corpus.manifest.vocabulary["sha256"]:
+    if vocabulary_sha256(directory.tokenizer.vocabulary) != vocabulary["sha256"]:
         raise UsageError(
-            f"{model} and the corpus in {corpus.directory} have different vocabularies; build the "
-            f"corpus with {param('vocab', model)}"
+            f"{model} and the corpus in {plan.corpus.directory} have different vocabularies; "
+            f"build the corpus with {param('vocab', model)}"
         )
     network, report = directory.build(build, config=_with_dropout(directory.config, rate))
-    note(report.summary())
+    plan.note(report.summary())
     return network, directory.config
 
 
-def start_from_corpus(
-    network: PretrainingModel,
-    corpus: TokenCorpus,
-    arguments: PretrainingArguments,
-    note: Callable[[str], None],
-) -> None:
+def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
     """Overwrite what need not be learned: words alike, their frequencies, neighbours.
 
     The network is on the CPU.
     """
     embeddings = network.bert.embeddings.word_embeddings.weight
-    found = token_vectors(corpus, embeddings.shape[1], seed=arguments.seed)
+    found = token_vectors(plan.corpus, embeddings.shape[1], seed=plan.arguments.seed)
     scale = _CORPUS_START_STD / network.config.initializer_range
     seen = torch.from_numpy(found.counts > 0)
     with torch.no_grad():
@@ -71,8 +56,8 @@ def start_from_corpus(
         embeddings[seen] = _CORPUS_START_STD * torch.from_numpy(found.vectors)[seen]
         frequencies = torch.from_numpy(found.counts + 1.0)
         network.mlm.bias.copy_((frequencies / frequencies.sum()).log())
-    attend_to_neighbours(network.bert, _CORPUS_START_STD, arguments.seed)
-    note(
+    attend_to_neighbours(network.bert, _CORPUS_START_STD, plan.arguments.seed)
+    plan.note(
         f"start from the corpus: {int(seen.sum()):,} words' embeddings by what stands near them in "
         f"{found.num_tokens:,} tokens, and heads that look at neighbours; "
         f"{param('start', 'random')} leaves that out"

@@ -1,19 +1,17 @@
 """Which instances a step takes, and how they are cut into micro-batches for each process."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.data.batching import cut_by_tokens
 from tidybert.pretraining.constant_shape import Array, BatchShape, shape_for
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Places, Position, PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments, tokens_at
-from tidybert.training.distributed import Processes
+from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.pretraining_arguments import tokens_at
 
 # Instances by which the shape of batches is chosen.
 _SAMPLE: Final = 1024
@@ -45,43 +43,31 @@ class PhasedStream:
 
     first_position: Final = (0, 0, 0, 0)
 
-    def __init__(
-        self,
-        corpus: TokenCorpus,
-        options: InstanceOptions,
-        masking: MaskingOptions,
-        arguments: PretrainingArguments,
-        micro_batch_tokens: int,
-        processes: Processes,
-    ) -> None:
-        self.arguments = arguments
+    def __init__(self, plan: PretrainingPlan, micro_batch_tokens: int) -> None:
+        self.arguments = arguments = plan.arguments
         num_steps = arguments.setting("max_steps")
         self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
-        self.lengths = [options.max_seq_length]
+        self.lengths = [plan.instances.max_seq_length]
         if self.switch < num_steps:
             self.lengths.append(arguments.long_seq_length)
-        self.streams = [
-            InstanceStream(
-                PretrainingInstances(
-                    corpus, replace(options, max_seq_length=length), masking, arguments.seed
-                ),
-                arguments.setting("tokens_per_step"),
-                micro_batch_tokens,
-                processes.rank,
-                processes.size,
-                arguments.compile,
+        self.streams = []
+        for length in self.lengths:
+            options = replace(plan.instances, max_seq_length=length)
+            self.streams.append(
+                InstanceStream(
+                    PretrainingInstances(plan.corpus, options, plan.masking, arguments.seed),
+                    arguments.setting("tokens_per_step"),
+                    micro_batch_tokens,
+                    plan.processes.rank,
+                    plan.processes.size,
+                    arguments.compile,
+                )
             )
-            for length in self.lengths
-        ]
-
-    def note_shapes(self, note: Callable[[str], None]) -> None:
-        """Say which constant shape the micro-batches of each phase have, if any."""
-        for each in self.streams:
-            if each.shape is not None:
-                note(
-                    f"micro-batches of {each.shape.num_rows:,} rows, "
-                    f"{each.shape.num_sequences:,} sequences and "
-                    f"{each.shape.num_predictions:,} predictions, filled up with padding"
+            shape = self.streams[-1].shape
+            if shape is not None:
+                plan.note(
+                    f"micro-batches of {shape.num_rows:,} rows, {shape.num_sequences:,} sequences "
+                    f"and {shape.num_predictions:,} predictions, filled up with padding"
                 )
 
     def take(self, step: int, position: Sequence[int]) -> StepBatches:
