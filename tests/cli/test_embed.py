@@ -123,13 +123,13 @@ def test_bad_rows_are_told_before_the_work(
     ("flags", "message"),
     [
         (["--out", "texts.txt"], "--out texts.txt is there already"),
-        (["--out", "absent/out.npy"], "there is no folder absent"),
+        (["--out", "absent/out.npy"], "the folder absent does not exist"),
         (["--out", "out.bin"], r"a name that ends in \.npy"),
         (["--out", "out.npy", "--pooling", "token"], "--pooling token .*npy"),
         (["--resume"], "--resume needs --out"),
         (["--pooling", "sum"], "--pooling 'sum': expected one of mean, cls, max, token"),
         (["--dtype", "int8"], "--dtype 'int8': expected one of float32, float16"),
-        (["--layers", "7"], "there is no layer 7"),
+        (["--layers", "7"], "the model has no layer 7"),
         (["--max-seq-length", "2", "--out", "out.npy"], "--max-seq-length 2 leaves no room"),
     ],
 )

@@ -242,7 +242,7 @@ def test_layers_are_counted_as_the_paper_does(layers: Any, expected: tuple[int, 
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        (13, r"no layer 13; the model has 0 \(the embeddings' output\), 1 to 12, or .* -1 to -13"),
+        (13, r"no layer 13; it has 0 \(the output of the embeddings\), 1 to 12, or .* -1 to -13"),
         ("-14", "no layer -14"),
         ("last13", "last13'?: the model has 12 layers"),
         ("last0", "the model has 12 layers"),
@@ -264,7 +264,7 @@ def test_layers_that_are_not_there_are_refused(layers: Any, message: str) -> Non
     [
         ({"pooling": "token"}, "pooling 'token': expected one of mean, cls, max"),
         ({"combine": "max"}, "combine 'max': expected one of concat, sum, mean"),
-        ({"layers": 3}, "layers: there is no layer 3"),
+        ({"layers": 3}, "layers: the model has no layer 3"),
         ({"max_seq_length": 33}, r"max_seq_length is 33, .* 32 tokens"),
         ({"device": "gpu"}, "device='gpu'"),
     ],

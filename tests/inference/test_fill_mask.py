@@ -176,8 +176,8 @@ def test_among_is_a_list(filler: MaskFiller, among: Any) -> None:
 @pytest.mark.parametrize("name", ["BertModel", "BertForNextSentencePrediction"])
 def test_a_model_without_the_head_says_what_it_lacks(name: str, pretrained: Pretrained) -> None:
     message = (
-        r"has no masked-LM head: its weights lack .*cls\.predictions\.bias.* Name a model as "
-        r"pre-training left it"
+        r"has no masked-LM head: its weights lack .*cls\.predictions\.bias.* Name a model "
+        r"that has its pre-training heads"
     )
     with pytest.raises(WeightsError, match=message):
         MaskFiller(pretrained(name)[0])

@@ -138,7 +138,7 @@ def test_damage_is_found(target: Path) -> None:
         opened(target, resume=True)
     for damaged in (whole[:20], json.dumps({"bytes": 3})):
         journal.write_text(damaged)
-        with pytest.raises(DataError, match=r"out\.bin\.part\.json is damaged .*to begin anew"):
+        with pytest.raises(DataError, match=r"out\.bin\.part\.json is damaged .*to start again"):
             opened(target, resume=True)
 
 
@@ -147,11 +147,11 @@ def test_what_is_there_is_never_overwritten(target: Path) -> None:
     check_target(target, resume=True)
     left(target, b"one")
     check_target(target, resume=True)
-    with pytest.raises(UsageError, match=r"stopped has left .*out\.bin\.part; resume goes on"):
+    with pytest.raises(UsageError, match=r"a stopped run has left .*\.part; resume goes on"):
         check_target(target, resume=False)
     target.write_bytes(b"mine")
     for resume in (False, True):
         with pytest.raises(UsageError, match="is there already; name a new file"):
             check_target(target, resume)
-    with pytest.raises(UsageError, match=r"there is no folder .*absent; make it first"):
+    with pytest.raises(UsageError, match=r"the folder .*absent does not exist; make it first"):
         check_target(target.parent / "absent" / "out", resume=False)

@@ -1,4 +1,4 @@
-"""Items of a stream that may pause: a thread waits for them while others are worked on."""
+"""Items of a stream that may pause: a thread waits for them while earlier ones are worked on."""
 
 import io
 import sys
@@ -10,17 +10,17 @@ from typing import Final, Self, TypeVar
 
 T = TypeVar("T")
 
-# As many as are answered at once.
+# The largest chunk of examples that is answered at once.
 _MOST_AHEAD: Final = 1024
 
 
 class Arrivals(Iterator[T]):
-    """The items of an iterable, in order, which a thread reads ahead inside of ``with``.
+    """The items of an iterable, in order, which a thread reads ahead inside a ``with`` block.
 
-    An error of the iterable's is raised after the items that came before it.
+    Raises an error of the iterable after the items that came before it.
 
     Args:
-        items: used in the thread alone.
+        items: used only in the thread.
         most_ahead: how many items may wait to be taken.
     """
 
@@ -32,10 +32,10 @@ class Arrivals(Iterator[T]):
         self._error: BaseException | None = None
         self._is_left = False
         self.has_ended = False
-        """Whether the thread reads no more."""
+        """Whether the thread has stopped reading."""
 
     def __enter__(self) -> Self:
-        # Nothing can end a thread that waits for input, and the program must not wait for it.
+        # Nothing can stop a thread that waits for input, and the program must not wait for it.
         Thread(target=self._read, name="arrivals", daemon=True).start()
         return self
 
@@ -50,7 +50,7 @@ class Arrivals(Iterator[T]):
         raise StopIteration
 
     def take(self, most: int) -> list[T]:
-        """The items that are there, ``most`` at most; it waits for one, and has none at the end."""
+        """At most ``most`` of the waiting items; waits for the first one, returns [] at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.has_ended)
             taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
@@ -81,7 +81,7 @@ class Arrivals(Iterator[T]):
 
 @contextmanager
 def as_it_comes(examples: Iterator[T], file: str) -> Iterator[Iterator[T]]:
-    """The examples of a file; of standard input ("-") Arrivals, since a file never pauses."""
+    """The examples of a file, or Arrivals for standard input ("-"), which may pause."""
     if file != "-":
         yield examples
         return
@@ -90,6 +90,6 @@ def as_it_comes(examples: Iterator[T], file: str) -> Iterator[Iterator[T]]:
         with arrivals:
             yield arrivals
     finally:
-        # Python closes standard input at its end, and aborts where a thread still waits for it.
+        # Python closes standard input when it exits, and aborts if a thread still waits for it.
         if not arrivals.has_ended and isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.detach()

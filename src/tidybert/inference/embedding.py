@@ -1,7 +1,7 @@
-"""Frozen features: texts to vectors, of any of the encoder's layers (paper 5.3, table 7).
+"""Frozen features: texts to vectors, from any of the encoder's layers (paper 5.3, table 7).
 
-The original program is extract_features.py, which writes each token's states; sentence-transformers
-makes one vector of a text from them.  T tokens, B sequences, H width, L layers, d values a vector.
+Google's extract_features.py writes the states of each token; sentence-transformers pools them into
+one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
 import hashlib
@@ -24,7 +24,12 @@ from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError, param
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load, to_device
-from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
+from tidybert.inference.text_inputs import (
+    check_texts,
+    encoding_features,
+    fitting_length,
+    vectors_of_each,
+)
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 
@@ -36,7 +41,7 @@ COMBINATIONS: Final = ("concat", "sum", "mean")
 class TokenVectors:
     """The tokens of a text or pair, [CLS] and [SEP] among them, and their vectors (n, d) float32.
 
-    ``offset_mapping`` and ``sequence_ids`` say where each token stands, as in Encoding.
+    ``offset_mapping`` and ``sequence_ids`` say where each token is, as in Encoding.
     """
 
     tokens: list[str]
@@ -46,24 +51,26 @@ class TokenVectors:
 
 
 class Embedder:
-    """An encoder that turns texts into vectors, its weights as they are.
+    """An encoder that turns texts into vectors, with the weights as they are.
+
+    Computes no layer above the highest one in ``layers``; with ``cls`` pooling, computes only the
+    [CLS] rows of that layer.  Raises what ``load`` raises, and UsageError for a setting that does
+    not fit.
 
     Args:
-        model: a MODEL, of which the encoder alone is used.
-        pooling: how the tokens' vectors make one of a text: mean or max over every token, [CLS] and
-            [SEP] counted as sentence-transformers counts them, or cls for that of [CLS].
-        layers: which hidden states: one number or several, -1 the last layer's, 1 the first's and 0
-            the embeddings'; "lastN" the last N layers'; "all" every one, 0 among them.  As text the
-            numbers stand between commas.
-        combine: how those of several layers make one vector of a token, before pooling: concat
+        model: a MODEL; only its encoder is used.
+        pooling: how the tokens' vectors become one vector a text: mean or max over every token
+            ([CLS] and [SEP] count, as in sentence-transformers), or cls for the vector of [CLS].
+        layers: which hidden states: one number or several; -1 is the last layer, 1 the first, 0 the
+            embeddings; "lastN" is the last N layers, "all" every one with 0.  A string has commas
+            between the numbers.
+        combine: how the states of several layers become one vector a token, before pooling: concat
             (in the order of ``layers``), sum or mean.
-        normalize: bring each vector to length 1.
-        max_seq_length: tokens a text is cut to; None for as many as the model has positions for.
+        normalize: scale each vector to length 1.
+        max_seq_length: longest text in tokens, longer ones are cut; None: all the model's
+            positions.
         device: auto, cpu, cuda or cuda:N.
-        allow_pickle: read a pickle's weights where there is no safetensors file.
-
-    Layers above the highest that is asked for are not computed, and for ``cls`` only the [CLS] rows
-    of that one.  Raises what ``load`` raises, and UsageError for a setting that does not fit.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
     def __init__(
@@ -92,7 +99,7 @@ class Embedder:
     def embed(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> npt.NDArray[np.float32]:
-        """(n, d): the vector of each text or pair, in order; warns where one is cut."""
+        """(n, d): the vector of each text or pair, in order; warns if it cuts any."""
         check_texts(texts, text_pairs)
         features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
         self._warn_of_truncation([one.truncated for one in features])
@@ -101,17 +108,14 @@ class Embedder:
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[TokenVectors]:
-        """The vectors of every token of each text or pair, in order; warns where one is cut."""
+        """The vectors of every token of each text or pair, in order; warns if it cuts any."""
         check_texts(texts, text_pairs)
         encodings = self.encodings(texts, text_pairs)
         self._warn_of_truncation([one.truncated for one in encodings])
         vectors = self.token_vectors(encodings)
-        ends = np.cumsum([len(one) for one in encodings])
         return [
-            TokenVectors(
-                one.tokens, one.offset_mapping, one.sequence_ids, vectors[end - len(one) : end]
-            )
-            for one, end in zip(encodings, ends, strict=True)
+            TokenVectors(one.tokens, one.offset_mapping, one.sequence_ids, each)
+            for one, each in zip(encodings, vectors_of_each(vectors, encodings), strict=True)
         ]
 
     def vectors(self, features: Sequence[Features]) -> npt.NDArray[np.float32]:
@@ -121,7 +125,7 @@ class Embedder:
     def encodings(
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
     ) -> list[Encoding]:
-        """The tokens of each text or pair, as ``token_vectors`` takes them."""
+        """The tokens of each text or pair, for ``token_vectors``."""
         pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
         return [
             self.tokenizer.encode(text, pair, self.max_seq_length)
@@ -129,18 +133,18 @@ class Embedder:
         ]
 
     def token_vectors(self, encodings: Sequence[Encoding]) -> npt.NDArray[np.float32]:
-        """(T, d): the vectors of all tokens, one encoding after the other."""
+        """(T, d): the vectors of all tokens, one encoding after another."""
         features = encoding_features(encodings)
         return self._run(features, [len(one) for one in encodings], None)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the encoder's weights and the tokenizer: equal ones give equal vectors."""
+        """A hash of the encoder's weights and the tokenizer; an equal hash means equal vectors."""
         tokenizer = self.tokenizer.__getstate__()
         vocabulary = tokenizer.pop("vocab")
         digest = hashlib.sha256(json.dumps([vocabulary.tokens, tokenizer]).encode())
         config = self.encoder.config.to_dict()
-        # A classifier's says nothing about vectors, and older fingerprints do not hold it.
+        # It does not change vectors, and older fingerprints do not include it.
         del config["classifier_dropout"]
         digest.update(json.dumps(config).encode())
         for name, tensor in self.encoder.state_dict().items():
@@ -151,7 +155,7 @@ class Embedder:
     def _run(
         self, features: Sequence[Features], counts: Sequence[int], pooling: str | None
     ) -> npt.NDArray[np.float32]:
-        """The vectors of all features, ``counts`` of each, one feature's after the other's."""
+        """The vectors of all features one after another, ``counts`` of each."""
         found = run_batches(
             lambda batch: self._vectors(batch.rows, pooling), features, counts, self.device
         )
@@ -177,7 +181,7 @@ class Embedder:
         hidden = self.encoder.embeddings(rows)
         found = {0: hidden[first] if only_first else hidden}
         for number, layer in enumerate(self.encoder.layers[:highest], start=1):
-            # The highest layer may leave out the rows that nobody reads, the others feed it.
+            # Nobody reads the other rows of the highest layer; those of lower layers feed it.
             at_first = only_first and number == highest
             hidden = layer(hidden, rows, output_rows=first if at_first else None)
             if number in self.layers:
@@ -188,15 +192,15 @@ class Embedder:
         if any(truncated):
             warnings.warn(
                 f"{sum(truncated)} of {len(truncated)} texts were cut to {self.max_seq_length} "
-                "tokens and lose their end",
+                "tokens and lost their end",
                 stacklevel=3,
             )
 
 
 def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int, ...]:
-    """The hidden states, 0 (the embeddings) to L, that ``layers`` names, in its order.
+    """The numbers of hidden states, 0 (the embeddings) to L, in the order that ``layers`` gives.
 
-    Raises UsageError for what names none, one that is not there, and one named twice.
+    Raises UsageError if ``layers`` names none, repeats one, or names one that the model lacks.
     """
     if layers == "all":
         return tuple(range(num_layers + 1))
@@ -219,8 +223,8 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
     for number in numbers:
         if not -num_layers - 1 <= number <= num_layers:
             raise UsageError(
-                f"{param('layers')}: there is no layer {number}; the model has 0 (the embeddings' "
-                f"output), 1 to {num_layers}, or from the end -1 to -{num_layers + 1}"
+                f"{param('layers')}: the model has no layer {number}; it has 0 (the output of the "
+                f"embeddings), 1 to {num_layers}, or from the end -1 to -{num_layers + 1}"
             )
     found = tuple(number % (num_layers + 1) for number in numbers)
     if len(set(found)) < len(found):

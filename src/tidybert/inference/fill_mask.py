@@ -1,4 +1,4 @@
-"""Fill-mask: what the masked-LM head says of each [MASK] in a text (paper 3.1, task 1)."""
+"""Fill-mask: the masked-LM head's words for each [MASK] in a text (paper 3.1, task 1)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
 
 TOP_K: Final = 5
-# Each [MASK] has a probability for every word of the vocabulary, which are held for so many texts.
+# Texts in memory at once: each [MASK] has a probability for every word of the vocabulary.
 _CHUNK: Final = 64
 
 
@@ -28,9 +28,9 @@ class MaskFiller:
     Args:
         model: a MODEL with a masked-LM head.
         device: auto, cpu, cuda or cuda:N.
-        allow_pickle: read a pickle's weights where there is no safetensors file.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
 
-    Raises what ``load`` raises, and WeightsError where the weights have no such head.
+    Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class MaskFiller:
     ) -> list[dict[str, Any]]:
         """The likeliest words for each [MASK] of each text, in order.
 
-        Each answer is {"text", "filled", "masks"}: the text with the likeliest word at every
-        [MASK], and of each {"start", "end", "words"}, where it stands and {"word", "probability",
-        "text"} of each word, the text with it in this one place.
+        Each answer is {"text", "filled", "masks"}.  "filled" has the likeliest word at every
+        [MASK].  "masks" has {"start", "end", "words"} for each [MASK]: its place in the text, and
+        {"word", "probability", "text"} for each word, where only this [MASK] is filled.
 
         Args:
-            texts: in which [MASK], so written, is the special token.
-            top_k: how many words; None for 5, or all of ``among``.
-            among: the only words to choose from.  Probabilities are those among all words.
+            texts: each with at least one [MASK], in capitals.
+            top_k: how many words; None for 5, or for all of ``among``.
+            among: choose only from these words.  Probabilities are still those among all words.
 
         Raises DataError for a text without [MASK], or with more tokens than the model has positions
         for; UsageError for a word that is not one piece of the vocabulary.
@@ -66,7 +66,7 @@ class MaskFiller:
             top_k = min(TOP_K, limit) if ids is None else limit
         if not 1 <= top_k <= limit:
             raise UsageError(
-                f"{param('top_k')} is {top_k}: expected 1 to {limit}, the words there are"
+                f"{param('top_k')} is {top_k}: expected 1 to {limit}, the number of words"
             )
         encodings = [self._encoded(text, number) for number, text in enumerate(texts, start=1)]
         probabilities = self._probabilities(encodings)
@@ -76,7 +76,7 @@ class MaskFiller:
         ]
 
     def _ids_of(self, words: Sequence[str]) -> list[int]:
-        """The id of each word, as the vocabulary has it or as the tokenizer spells it."""
+        """The id of each word, as the vocabulary or else the tokenizer spells it."""
         if isinstance(words, str) or not words:
             raise DataError(f"among is {words!r}: expected a list of words")
         found: dict[int, str] = {}
@@ -100,8 +100,8 @@ class MaskFiller:
         encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
         if self.tokenizer.mask_token_id not in encoding.input_ids:
             raise DataError(
-                f"text {number}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, where a "
-                "word is to be filled in"
+                f"text {number}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
+                "place of a word"
             )
         if len(encoding) > self.max_seq_length:
             raise DataError(
@@ -112,7 +112,7 @@ class MaskFiller:
         return encoding
 
     def _spans(self, encoding: Encoding) -> list[Span]:
-        """Where each [MASK] stands in its text."""
+        """Where each [MASK] is in its text."""
         return [
             span
             for span, index in zip(encoding.offset_mapping, encoding.input_ids, strict=True)
@@ -120,7 +120,7 @@ class MaskFiller:
         ]
 
     def _probabilities(self, encodings: Sequence[Encoding]) -> Iterator[npt.NDArray[np.float32]]:
-        """(M, V) of each text, over the words that the tokenizer knows."""
+        """(M, V) for each text: its [MASK]s, and the words that the tokenizer knows."""
 
         def outputs(batch: Batch) -> Tensor:
             masked = (batch.rows.input_ids == self.tokenizer.mask_token_id).nonzero().squeeze(1)
@@ -159,14 +159,14 @@ class MaskFiller:
                 }
             )
         filled = text
-        # From the end, so that the places before stay where they are.
+        # From the end, so that earlier places stay valid.
         for span, mask in zip(reversed(spans), reversed(masks), strict=True):
             filled = _with(filled, span, mask["words"][0]["word"])
         return {"text": text, "filled": filled, "masks": masks}
 
 
 def _with(text: str, span: Span, word: str) -> str:
-    """The text with a word in the place of a [MASK]; a continuation joins what stands before."""
+    """The text with a word in place of a [MASK]; a ## piece joins the word before it."""
     before, after = text[: span[0]], text[span[1] :]
     if word.startswith(CONTINUATION) and word != CONTINUATION:
         return before.rstrip() + word.removeprefix(CONTINUATION) + after

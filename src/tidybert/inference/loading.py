@@ -21,7 +21,7 @@ from tidybert.tokenization import BertTokenizer
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
     """The encoder of a MODEL, in evaluation mode on the CPU, and its tokenizer.
 
-    The pooler is left out where the weights have none.  Raises ModelNotFoundError, ConfigError,
+    The encoder has no pooler if the weights have none.  Raises ModelNotFoundError, ConfigError,
     VocabularyError or WeightsError.
     """
     directory = ModelDirectory.open(model)
@@ -34,9 +34,9 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
 def load_finished(
     run: str | Path, *, allow_pickle: bool = False
 ) -> tuple[AnyTask, nn.Module, BertTokenizer, ModelMetadata]:
-    """A fine-tuned model with its head: a RUN of ours, or a directory that transformers saved.
+    """A fine-tuned model with its head: a RUN, or a directory that transformers saved.
 
-    Raises what ``load`` raises, and WeightsError where there is no head.
+    Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
     directory = ModelDirectory.open(run)
     metadata = read_finished(directory)
@@ -44,8 +44,8 @@ def load_finished(
     model, report = directory.build(task.build_model, allow_pickle=allow_pickle)
     if report.new:
         raise WeightsError(
-            f"{directory} has no {', '.join(report.new)}: it is no fine-tuned model. Fine-tune it "
-            f"with tidybert finetune {task.name}"
+            f"{directory} has no {', '.join(report.new)}: it is not a fine-tuned model. Fine-tune "
+            f"it with tidybert finetune {task.name}"
         )
     return task, model.eval(), directory.tokenizer, metadata
 
@@ -53,7 +53,7 @@ def load_finished(
 def read_finished(directory: ModelDirectory) -> ModelMetadata:
     """The task that a MODEL was trained for, from tidybert.json or from transformers' config.json.
 
-    Raises ConfigError, and WeightsError where config.json names no head that predicts.
+    Raises ConfigError, and WeightsError if config.json names no head that predicts.
     """
     if directory.metadata is not None:
         return directory.metadata
@@ -74,9 +74,9 @@ def load_with_head(
     head: str,
     allow_pickle: bool = False,
 ) -> tuple[Model, BertTokenizer]:
-    """A model with a head of pre-training, in evaluation mode on the CPU, and its tokenizer.
+    """A model with a pre-training head, in evaluation mode on the CPU, and its tokenizer.
 
-    Raises what ``load`` raises, and WeightsError where the weights lack the ``head``.
+    Raises what ``load`` raises, and WeightsError if the weights lack the ``head``.
     """
     directory = ModelDirectory.open(model)
     built, report = directory.build(build, allow_pickle=allow_pickle)
@@ -85,17 +85,17 @@ def load_with_head(
             name for ours in report.new for name in huggingface_names(ours, directory.config)
         ]
         raise WeightsError(
-            f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model as "
-            "pre-training left it (tidybert-mini and Google's releases have these; a fine-tuned "
-            "one and minilm do not), or pre-train one"
+            f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model "
+            "that has its pre-training heads (tidybert-mini and Google's releases do, fine-tuned "
+            "models and minilm do not), or pre-train one"
         )
     return built.eval(), directory.tokenizer
 
 
 def choose_device(device: str) -> torch.device:
-    """The device that ``--device`` names; auto is CUDA where there is one, else the CPU.
+    """The device that ``device`` names; auto is CUDA if PyTorch finds it, else the CPU.
 
-    Raises UsageError for another name, and for a device that is not there.
+    Raises UsageError for another name, and for a device that PyTorch does not find.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,9 +118,9 @@ def choose_device(device: str) -> torch.device:
 
 
 def to_device(model: nn.Module, device: str) -> torch.device:
-    """Move a model, in place, to the device that ``--device`` names; raises as choose_device.
+    """Move a model, in place, to the device that ``device`` names.
 
-    Raises UsageError where the device has no room for it.
+    Raises UsageError as ``choose_device``, and if the device has no room for the model.
     """
     chosen = choose_device(device)
     try:

@@ -17,16 +17,16 @@ from tidybert.modeling.heads import BertForNextSentencePrediction
 
 
 class NextSentencePredictor:
-    """A pre-trained model that tells whether a sentence follows another.
+    """A pre-trained model that says whether a sentence follows another.
 
     Args:
         model: a MODEL with a next-sentence head.
-        max_seq_length: tokens a pair is cut to, its longer side first; None for as many as the
-            model has positions for.
+        max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
+            positions.
         device: auto, cpu, cuda or cuda:N.
-        allow_pickle: read a pickle's weights where there is no safetensors file.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
 
-    Raises what ``load`` raises, WeightsError where the weights have no such head, and UsageError.
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
     """
 
     def __init__(
@@ -47,26 +47,23 @@ class NextSentencePredictor:
         self.max_seq_length = fitting_length(self.model.config, max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
-        """One answer a pair, in order.
+        """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.
 
-        Each is {"follows", "num_tokens", "truncated"}: the probability that the second text follows
-        the first (next_sentence_label 0), and how many tokens there were before truncation.
+        "follows" is the probability that the second text follows the first (next_sentence_label 0);
+        "num_tokens" counts the pair's tokens before truncation.
         """
         check_texts(texts, next_texts)
         features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
         return self._answers(features)
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
-        """Answers in the order of the examples, which are pairs, in constant memory.
-
-        Raises DataError for a single text.
-        """
+        """Answers for pairs, in order and in constant memory; DataError for a single text."""
         for chunk in in_chunks(examples):
             pairs = [one.text_pair for one in chunk if one.text_pair is not None]
             if len(pairs) < len(chunk):
                 raise DataError(
-                    "the file has single texts, and a pair is expected: name the column of the "
-                    f"sentence that may follow with {param('text_pair')}"
+                    "the file has single texts, not pairs: name the column of the second sentence "
+                    f"with {param('text_pair')}"
                 )
             yield from self.predict([one.text for one in chunk], pairs)
 

@@ -1,7 +1,7 @@
-"""A file that is written for hours: it grows by whole parts, and a kill costs the last second.
+"""A file that takes hours to write: it grows by whole parts, and a kill costs the last second.
 
-TARGET.part holds the parts, TARGET.part.json says how far they are whole and what they are of.
-Only a finished file bears the name TARGET.
+TARGET.part holds the parts.  TARGET.part.json says how far they are whole, and with which settings
+they were made.  Only a finished file has the name TARGET.
 """
 
 import json
@@ -21,36 +21,36 @@ SECONDS_BETWEEN_SAVES: Final = 1.0
 
 
 def check_target(target: Path, resume: bool) -> None:
-    """Raise UsageError where TARGET is there, or a part of it that nobody asked to go on with."""
+    """Raise UsageError if TARGET exists, or a part of it that ``resume`` does not ask for."""
     if target.exists():
         raise UsageError(f"{param('out', target)} is there already; name a new file")
     if not target.parent.is_dir():
         raise UsageError(
-            f"{param('out', target)}: there is no folder {target.parent}; make it first"
+            f"{param('out', target)}: the folder {target.parent} does not exist; make it first"
         )
     if not resume and has_part(target):
         raise UsageError(
-            f"{param('out', target)}: a run that was stopped has left {_part_of(target)}; "
-            f"{param('resume')} goes on with it; to begin anew remove it and {_journal_of(target)}"
+            f"{param('out', target)}: a stopped run has left {_part_of(target)}; "
+            f"{param('resume')} goes on with it; to start again remove it and {_journal_of(target)}"
         )
 
 
 def has_part(target: Path) -> bool:
-    """Whether a run that was stopped has left something to go on with."""
+    """Whether a stopped run has left something to resume."""
     return _part_of(target).exists() and _journal_of(target).exists()
 
 
 class PartFile:
-    """TARGET while it is written; a context manager, after which the parts stay for a resume.
+    """TARGET while it is written; a context manager that keeps the parts for a resume.
+
+    ``progress`` is the argument of the ``append`` of the last whole part, empty at the beginning.
+    Raises UsageError for other settings, and DataError for damaged parts.
 
     Args:
         target: the file's name once it is finished.
-        settings: by name what the parts depend on; those of a resumed file must be equal.
+        settings: what the parts depend on, by name; a resumed file must have the same.
         head: the bytes before the first part.
-        resume: go on with what is there, if anything is.
-
-    ``progress`` is what was given to ``append`` with the last whole part, empty at the beginning.
-    Raises UsageError for other settings and DataError for parts that are damaged.
+        resume: go on with what a stopped run left, if anything.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PartFile:
     ) -> None:
         self.target, self.part = target, _part_of(target)
         self.progress: Mapping[str, Any] = {}
-        # As the journal gives them back: a tuple is a list there.
+        # JSON turns a tuple into a list: compare with what the journal gives back.
         self._settings = json.loads(json.dumps(settings))
         self._journal = _journal_of(target)
         if resume and has_part(target):
@@ -83,7 +83,7 @@ class PartFile:
         traceback: TracebackType | None,
     ) -> None:
         if not self._file.closed:
-            # On a full disk the journal before this one still holds.
+            # On a full disk the journal before this one is still valid.
             with suppress(OSError):
                 self._save()
             with suppress(OSError):
@@ -93,7 +93,7 @@ class PartFile:
             self._journal.unlink(missing_ok=True)
 
     def append(self, content: bytes, progress: Mapping[str, Any]) -> None:
-        """Write one whole part; ``progress``, as JSON holds it, is where the work is after it."""
+        """Write one whole part; ``progress``, fit for JSON, says where the work is after it."""
         self._file.write(content)
         self._size += len(content)
         self.progress = progress
@@ -101,7 +101,7 @@ class PartFile:
             self._save()
 
     def finish(self, make: Callable[[Path, Path], None]) -> None:
-        """Call ``make(part, target)``, which makes the target of the parts, and remove the rest."""
+        """Call ``make(part, target)``, which makes the target from the parts; remove the rest."""
         self._save()
         self._file.close()
         make(self.part, self.target)
@@ -118,23 +118,23 @@ class PartFile:
         self._saved = time.monotonic()
 
     def _read_journal(self) -> int:
-        """Set ``progress`` and return how many bytes are whole."""
+        """Set ``progress``; return how many bytes are whole."""
         try:
             state = read_json_object(self._journal)
             size, self.progress, settings = state["bytes"], state["progress"], state["settings"]
         except (ConfigError, KeyError) as error:
             raise DataError(
-                f"{self._journal} is damaged ({error}): remove it and {self.part} to begin anew"
+                f"{self._journal} is damaged ({error}): remove it and {self.part} to start again"
             ) from error
         other = [name for name, value in self._settings.items() if settings.get(name) != value]
         if other:
             raise UsageError(
-                f"{param('resume')}: {self.part} was begun with other {', '.join(other)}: go on "
-                "with the same, or remove it to begin anew"
+                f"{param('resume')}: {self.part} was begun with other {', '.join(other)}: give the "
+                "same, or remove it to start again"
             )
         if self.part.stat().st_size < size:
             raise DataError(
-                f"{self.part} has lost bytes, {size} were written: remove it to begin anew"
+                f"{self.part} has lost bytes, {size} were written: remove it to start again"
             )
         return int(size)
 

@@ -1,7 +1,7 @@
-"""Texts to a file of vectors, in constant memory; a run that was stopped goes on where it was.
+"""Texts to a file of vectors, in constant memory; a stopped run can be resumed.
 
-The texts go through in chunks of a size that depends on the settings alone, so that a run that was
-stopped and went on ends with the bytes of one that was not.
+The size of a chunk depends on the settings alone.  So a resumed run ends with the same bytes as an
+uninterrupted one.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _CHUNK_VALUES: Final = 2**26
 
 @dataclass(frozen=True)
 class Written:
-    """How many texts a file holds, how many of them were cut, how many a stopped run had done."""
+    """How many texts a file holds, how many were cut, and how many a stopped run had done."""
 
     num_texts: int
     num_truncated: int
@@ -45,13 +45,13 @@ def write_vectors(
     resume: bool = False,
     advance: Callable[[int], None] = lambda num_texts: None,
 ) -> Written:
-    """Write the vectors of all texts to ``target``, which is whole or not there.
+    """Write the vectors of all texts to ``target``, whole or not at all.
 
-    ``advance`` is told how many texts are done.  With ``resume`` the same texts and settings go on
-    where a stopped run was.
+    Calls ``advance`` with the number of texts done.  With ``resume``, goes on where a stopped run
+    with the same texts and settings left off.
 
-    Raises UsageError for settings that are not those of the stopped run, and DataError for texts
-    that are not.
+    Raises UsageError for other settings than those of the stopped run, and DataError for other
+    texts.
     """
     layout = kind.layout
     size = chunk_size(embedder, layout)
@@ -75,7 +75,7 @@ def write_vectors(
         if num_resumed and digest.hexdigest() != part.progress["sha256"]:
             raise DataError(
                 f"{param('resume')}: {part.part} was begun with other texts: give the same file, "
-                "or remove it to begin anew"
+                "or remove it to start again"
             )
         num_texts = num_resumed
         advance(num_texts)
@@ -101,7 +101,7 @@ def chunk_size(embedder: Embedder, layout: Layout) -> int:
 def embedded_chunks(
     embedder: Embedder, examples: Iterator[TextExample], layout: Layout, *, first: int, largest: int
 ) -> Iterator[Chunk]:
-    """The texts' vectors, in chunks as ``in_chunks`` makes them."""
+    """The texts' vectors, in the chunks that ``in_chunks`` cuts."""
     for chosen in in_chunks(examples, first=first, largest=largest):
         yield _embedded(embedder, chosen, layout)
 
@@ -131,8 +131,8 @@ def _rounded(vectors: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
         rounded = vectors.astype(dtype, copy=False)
     if not np.isfinite(rounded).all():
         raise UsageError(
-            f"{param('dtype', dtype)} has no number as large as {np.abs(vectors).max():g}, which "
-            f"stands in a vector: give {param('dtype', 'float32')}, or {param('normalize')}"
+            f"{param('dtype', dtype)} has no number as large as {np.abs(vectors).max():g}, which a "
+            f"vector holds: give {param('dtype', 'float32')}, or {param('normalize')}"
         )
     return rounded
 

@@ -1,6 +1,6 @@
-"""Files of vectors: NumPy's .npy, Parquet, and JSON lines.
+"""Files of vectors: NumPy's .npy, Parquet and JSON lines.
 
-Each format turns chunks of texts into bytes that are laid end to end, and makes its file of them.
+Each format turns chunks of texts into bytes, appends these to a part, and makes its file from it.
 """
 
 import io
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tidybert.atomic_files import atomic_file, rename_synced
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
+from tidybert.inference.text_inputs import vectors_of_each
 from tidybert.tokenization.encoding import Encoding
 
 DTYPES: Final = ("float32", "float16")
@@ -23,7 +24,7 @@ DTYPES: Final = ("float32", "float16")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Texts and their vectors, (n, d), or (T, d) of all their tokens where there are encodings."""
+    """Texts and their vectors: (n, d), or with encodings (T, d) for all their tokens."""
 
     examples: Sequence[TextExample]
     num_tokens: Sequence[int]
@@ -34,17 +35,13 @@ class Chunk:
     def of_each(self) -> Iterator[npt.NDArray[Any]]:
         """Each text's (d,), or (tokens, d)."""
         if self.encodings is None:
-            yield from self.vectors
-            return
-        end = 0
-        for one in self.encodings:
-            end += len(one)
-            yield self.vectors[end - len(one) : end]
+            return iter(self.vectors)
+        return vectors_of_each(self.vectors, self.encodings)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What is in a file of vectors: d values each, one a text or one a token, of a dtype."""
+    """What a file holds: vectors of d values, one a text or one a token, of a dtype."""
 
     dimension: int
     per_token: bool
@@ -52,14 +49,14 @@ class Layout:
 
 
 class VectorFormat(Protocol):
-    """One kind of file; raises UsageError for a layout that has no place in it."""
+    """One kind of file; raises UsageError for a layout that it cannot hold."""
 
     layout: Layout
 
     def __init__(self, layout: Layout) -> None: ...
 
     def head(self) -> bytes:
-        """The bytes before the first chunk's."""
+        """The bytes before the first chunk."""
         ...
 
     def encode(self, chunk: Chunk) -> bytes:
@@ -67,7 +64,7 @@ class VectorFormat(Protocol):
         ...
 
     def make(self, part: Path, target: Path) -> None:
-        """Make ``target`` of the file of all these bytes."""
+        """Make ``target`` from ``part``, the file of all these bytes."""
         ...
 
 
@@ -77,8 +74,8 @@ class NpyVectors:
     def __init__(self, layout: Layout) -> None:
         if layout.per_token:
             raise UsageError(
-                f"{param('pooling', 'token')} gives each text a vector a token, which .npy has no "
-                f"place for: name an {param('out')} that ends in .parquet or .jsonl"
+                f"{param('pooling', 'token')} gives a vector for each token, which .npy cannot "
+                f"hold: name an {param('out')} that ends in .parquet or .jsonl"
             )
         self.layout = layout
 
@@ -89,7 +86,7 @@ class NpyVectors:
         return chunk.vectors.tobytes()
 
     def make(self, part: Path, target: Path) -> None:
-        # NumPy leaves room in the header for any number of rows, so its length stays.
+        # NumPy leaves room in the header for any number of rows, so its length is constant.
         size = part.stat().st_size - len(self.head())
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
         with part.open("r+b") as file:
@@ -108,7 +105,7 @@ class NpyVectors:
 
 
 class JsonLines:
-    """One object a text, its vector last; numbers have the digits that give back their bits."""
+    """One object a text, its vector last; each number has enough digits to restore its bits."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -140,8 +137,8 @@ class JsonLines:
 class ParquetVectors:
     """One row a text, one row group a chunk, vectors in lists of fixed size.
 
-    A Parquet file ends with an index and cannot grow again after a kill, so the part is an Arrow
-    stream, and the file is made of it at the end.
+    A Parquet file ends with an index and cannot grow after a kill.  So the part is an Arrow stream,
+    and ``make`` writes the file from it at the end.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -205,7 +202,7 @@ FORMATS: Final[dict[str, type[VectorFormat]]] = {
 
 
 def format_of(target: Path, layout: Layout) -> VectorFormat:
-    """The format that the file's suffix names; UsageError where it names none."""
+    """The format that the file's suffix names; UsageError for any other suffix."""
     if target.suffix not in FORMATS:
         raise UsageError(
             f"{param('out', target)}: expected a name that ends in {', '.join(FORMATS)}"
@@ -222,5 +219,5 @@ def _token_fields(encoding: Encoding) -> dict[str, Any]:
 
 
 def _numbers(vector: npt.NDArray[Any]) -> str:
-    """A JSON array of a vector's numbers, each as short as its dtype allows."""
+    """A vector as a JSON array, each number as short as its dtype allows."""
     return f"[{', '.join(map(str, vector))}]"
