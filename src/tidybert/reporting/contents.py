@@ -3,6 +3,7 @@
 docs/trust.md names the keys. The page shows these contents and nothing else.
 """
 
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -50,7 +51,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "errors": largest_errors(evaluation) if of_scores else surest_errors(evaluation),
         "uncertain": None if of_scores else uncertain(evaluation),
         "suspected_label_errors": suspected(evaluation),
-        "training": _training(evaluation),
+        "training": asdict(evaluation.training) if evaluation.training else None,
     }
 
 
@@ -70,8 +71,7 @@ def _metrics(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "value": numbers[name],
-            "low": intervals[name].low if name in intervals else None,
-            "high": intervals[name].high if name in intervals else None,
+            **(asdict(intervals[name]) if name in intervals else {"low": None, "high": None}),
             "meaning": meanings.get(name),
         }
         for name in names
@@ -162,10 +162,3 @@ def _confusion(evaluation: Evaluation) -> dict[str, Any] | None:
             for true, predicted in pairs
         ],
     }
-
-
-def _training(evaluation: Evaluation) -> dict[str, Any] | None:
-    history = evaluation.training
-    if history is None:
-        return None
-    return {"steps": history.steps, "evaluations": history.evaluations}

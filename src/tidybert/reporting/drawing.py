@@ -144,7 +144,7 @@ class Frame:
         drawn += [
             straight("axis", left, base, right, base),
             text(x_name, (left + right) / 2, self.height - 6, "name", "middle"),
-            text(y_name, 12, (_TOP + base) / 2, "name", "middle", upwards=True),
+            text(y_name, 10, (_TOP + base) / 2, "name", "middle", upwards=True),
         ]
         return Markup().join(drawn)
 

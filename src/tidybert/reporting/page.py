@@ -9,6 +9,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,21 +37,12 @@ _FACTS: Final = {
 
 def report_page(contents: Mapping[str, Any]) -> str:
     """The page of ``report_contents`` or a report.json."""
-    loader = environment().loader
-    assert loader is not None
-    style, script = (
-        loader.get_source(environment(), name)[0] for name in ("report.css", "report.js")
-    )
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            contents=contents,
-            style=Markup(style),
-            script=Markup(script),
-            style_digest=_digest(style),
-            script_digest=_digest(script),
-        )
+    files = resources.files("tidybert") / "resources/report"
+    page = environment().get_template("page.html.j2")
+    return page.render(
+        contents=contents,
+        style=Markup((files / "report.css").read_text("utf-8")),
+        script=Markup((files / "report.js").read_text("utf-8")),
     )
 
 
@@ -76,6 +68,7 @@ def environment() -> Environment:
         "cells": cells,
         "weakest_first": weakest_first,
         "main_metrics": main_metrics,
+        "sha256": sha256,
         "token_range": pictures.token_range,
         "last_part": lambda path: Path(path).name or path,
     }
@@ -153,5 +146,6 @@ def weakest_first(rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
     return sorted(rows.items(), key=lambda row: row[1].get("f1", 0.0))
 
 
-def _digest(text: str) -> str:
+def sha256(text: str) -> str:
+    """The digest of a text as a content security policy spells it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
