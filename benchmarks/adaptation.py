@@ -1,14 +1,14 @@
-"""What going on with pre-training brings: minilm fine-tuned before and after it has read books.
+"""Pre-train minilm further on books, and fine-tune it before and after.
 
-    python benchmarks/adaptation.py --steps 500 2000 --folder adapted --write docs/own-model.md
+    python benchmarks/adaptation.py --steps 500 2000 --folder adapted --write benchmarks/NOTES.md
 
 The books are a part of the corpus; the masked-LM and next-sentence heads of minilm are new.  Each
 side is fine-tuned on RTE, which has nothing to do with books, and on passages of books that it has
-not read: was the book written before 1890?  No author has passages in both the train and the dev
-part, and no book has more than any other.
+not read: was the book written before 1890?  The passages of an author are all in the train part or
+all in the dev part.  Each book gives equally many at most.
 
 Turns, --out and the dev metric are as in glue.py.  --folder keeps the corpus and the adapted
-weights, and a stopped run goes on from there; without it they are made anew.
+weights, and a stopped run continues from there; without it the script makes them again.
 """
 
 import json
@@ -28,10 +28,10 @@ from tidybert.timing.finetuning_speed import FinetuningWork, measure
 
 READ: Final = "corpus/books-00.txt.xz"
 LABELLED: Final = "corpus/books-01.txt.xz"
-HELD_OUT: Final = 0.1  # of the books that are read
+HELD_OUT: Final = 0.1  # share of the training books
 
 YEAR: Final = 1890
-FIRST_YEAR: Final = 1700  # what is older is mostly a translation
+FIRST_YEAR: Final = 1700  # older books are mostly translations
 NUM_PASSAGES: Final = 30  # of each book
 NUM_WORDS: Final = 80  # of each passage
 DEV_AUTHORS: Final = 3  # every third author's books
@@ -50,7 +50,7 @@ TASKS: Final = {
 
 
 def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
-    """The work on one task; ``folder`` takes the passages, which are in no file."""
+    """The work on one task; the passages, which no file holds, go into ``folder``."""
     if name == "RTE":
         return work
     train, dev = folder / "train.jsonl", folder / "dev.jsonl"
@@ -59,7 +59,7 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 
 
 def write_passages(books: Path, train: Path, dev: Path) -> None:
-    """The passages of a file of books as JSON lines, parted by author."""
+    """Write the passages of a file of books as JSON lines, split by author."""
     from tidybert.corpus.documents import read_documents
 
     found: dict[str, list[dict[str, str]]] = {}
@@ -81,7 +81,7 @@ def write_passages(books: Path, train: Path, dev: Path) -> None:
 
 
 def passages(paragraphs: Iterable[str]) -> Iterator[str]:
-    """Paragraphs that follow each other, joined until they have words enough, and cut to those."""
+    """Join consecutive paragraphs until they have enough words, and cut the rest."""
     words: list[str] = []
     for paragraph in paragraphs:
         words += paragraph.split()
@@ -91,7 +91,7 @@ def passages(paragraphs: Iterable[str]) -> Iterator[str]:
 
 
 def spread(items: Sequence[str], count: int) -> list[str]:
-    """At most so many of the items, evenly spread."""
+    """At most ``count`` of the items, evenly spread."""
     count = min(count, len(items))
     return [items[number * len(items) // count] for number in range(count)]
 
@@ -99,7 +99,7 @@ def spread(items: Sequence[str], count: int) -> list[str]:
 def adapted(
     model: str, books: Path, folder: Path, steps: int, tokens_per_step: int, learning_rate: float
 ) -> Path:
-    """The RUN of so many steps of pre-training on books; what is there is gone on with."""
+    """The RUN after this many steps on books; an unfinished one is resumed."""
     from tidybert.corpus.building import build_corpus
     from tidybert.pretraining.loop import PretrainingCallbacks
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -133,13 +133,13 @@ def adapted(
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     parser = flags(__doc__, TASKS, "adaptation")
-    parser.add_argument("--steps", type=int, nargs="+", default=[1000], help="of pre-training")
+    parser.add_argument("--steps", type=int, nargs="+", default=[1000], help="pre-training steps")
     parser.add_argument("--tokens-per-step", type=int, default=8192)
-    parser.add_argument("--learning-rate", type=float, default=1e-4, help="of pre-training")
-    parser.add_argument("--corpus", type=Path, default=DATA / READ, help="the books that are read")
-    parser.add_argument("--folder", type=Path, help="keep corpus and weights here")
+    parser.add_argument("--learning-rate", type=float, default=1e-4, help="pre-training rate")
+    parser.add_argument("--corpus", type=Path, default=DATA / READ, help="the books to train on")
+    parser.add_argument("--folder", type=Path, help="keep corpus and weights in this folder")
     arguments = parser.parse_args()
     model = arguments.model
     sides = {model: 0, **{f"{model} + {steps} steps": steps for steps in arguments.steps}}

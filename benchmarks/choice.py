@@ -1,11 +1,11 @@
-"""Choose endings beside transformers: same weights, examples, order and arguments.
+"""Choose endings with tidybert and transformers: same weights, examples, order and arguments.
 
     python benchmarks/choice.py --seeds 3 --out choice.jsonl --write docs/results.md
 
-CODAH's sentences with four endings each.  ``transformers`` does as its example run_swag.py: pairs
-of context and ending, DataCollatorForMultipleChoice, AutoModelForMultipleChoice, Trainer.  Turns,
---out and the dev metric are as in glue.py.  A guess is right in a quarter of the examples, and the
-sentences were written to mislead.
+CODAH has four endings a sentence.  ``transformers`` follows its example run_swag.py: pairs of
+context and ending, DataCollatorForMultipleChoice, AutoModelForMultipleChoice, Trainer.  Turns,
+--out and the dev metric are as in glue.py.  A guess is right in a quarter of the examples.  CODAH's
+authors wrote the sentences to mislead.
 """
 
 from side_by_side import Job, run
@@ -25,7 +25,7 @@ TASKS = {
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     run(__doc__, TASKS, "choice")
 
 

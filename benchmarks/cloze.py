@@ -1,12 +1,12 @@
-"""What a pre-trained model knows: a hundred sentences, each with one word left out.
+"""Ask a pre-trained model for the missing words of a hundred sentences.
 
     python benchmarks/cloze.py tidybert-mini --write docs/own-model.md
 
-The sentences stand in cloze.jsonl beside this file, twenty of each kind, with the words that are
-accepted.  A sentence's rank is that of its best accepted word among all pieces of the vocabulary.
-The table has how many sentences have rank 1, at most 5 and at most 10, and the mean reciprocal rank
-(MRR).  A word that is not one piece of the vocabulary cannot be answered, and is reported; where
-that is all of a sentence's words, the sentence counts as missed, with the reciprocal rank 0.
+cloze.jsonl has twenty sentences of each kind, with their accepted words.  A sentence's rank is that
+of its best accepted word among all pieces of the vocabulary.  The table counts the sentences with
+rank 1, at most 5 and at most 10, and gives the mean reciprocal rank (MRR).  The script reports each
+word that is not one piece of the vocabulary.  A sentence with only these words counts as missed,
+with the reciprocal rank 0.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NUM_GUESSES = 5
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text with one [MASK], the words that are accepted for it, and what kind it is of."""
+    """A text with one [MASK], its accepted words, and its kind."""
 
     text: str
     answers: tuple[str, ...]
@@ -37,9 +37,9 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model made of a sentence.
+    """How a model answered a sentence.
 
-    rank: of the best accepted word, 1 for the first; None where it can answer none of them.
+    rank: that of the best accepted word, 1 for the first; None if it can answer none of them.
     guesses: the likeliest words.  not_one_piece: the accepted words that it cannot answer.
     """
 
@@ -49,7 +49,7 @@ class Answer:
     not_one_piece: tuple[str, ...]
 
     def is_within(self, rank: int) -> bool:
-        """Whether an accepted word is among the first so many."""
+        """Whether an accepted word is among the first ``rank``."""
         return self.rank is not None and self.rank <= rank
 
 
@@ -60,7 +60,7 @@ def read_sentences(path: Path = SENTENCES) -> list[Sentence]:
 
 
 def answered(filler: MaskFiller, sentences: Iterable[Sentence]) -> list[Answer]:
-    """What the model makes of each sentence."""
+    """The model's answer to each sentence."""
     answers = []
     for sentence in sentences:
         pieces = {word: filler.tokenizer.tokenize(word) for word in sentence.answers}
@@ -86,7 +86,7 @@ def is_one(pieces: Sequence[str]) -> bool:
 
 
 def figures(answers: Sequence[Answer]) -> dict[str, float]:
-    """How many there are, how many are first, and so on, and the mean reciprocal rank."""
+    """The counts of answers, of each rank, and the mean reciprocal rank."""
     return {
         "sentences": len(answers),
         "first": sum(one.is_within(1) for one in answers),
@@ -127,7 +127,7 @@ def listed(answers: Sequence[Answer]) -> list[str]:
     closed = sum(one.rank is None for one in answers)
     lines += [
         "",
-        f"no single piece of the vocabulary: {len(lost)} accepted words"
+        f"not a single piece of the vocabulary: {len(lost)} accepted words"
         + (f" ({', '.join(lost)}); {closed} sentences have no other" if lost else ""),
     ]
     return lines
@@ -138,11 +138,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("model", metavar="MODEL", help="with a masked-LM head")
+    parser.add_argument("model", metavar="MODEL", help="a model with a masked-LM head")
     parser.add_argument(
-        "--json", action="store_true", help="a JSON line for each sentence, and one of all figures"
+        "--json",
+        action="store_true",
+        help="print a JSON line a sentence, then all figures",
     )
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     arguments = parser.parse_args()
     try:
         answers = answered(MaskFiller(arguments.model, device="cpu"), read_sentences())

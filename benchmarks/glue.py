@@ -1,15 +1,14 @@
-"""Fine-tune on GLUE tasks beside transformers: same weights, examples, order and arguments.
+"""Fine-tune on GLUE with tidybert and transformers: same weights, examples, order and arguments.
 
     python benchmarks/glue.py --seeds 3 --out glue.jsonl --write docs/results.md
 
-The sides take turns, each measurement in a process of its own and on one line of --out; a run that
-was stopped goes on from there.  The data folder is TIDYBERT_DATA or ../shared/data.  The dev metric
-is that of the last weights on both sides: neither chooses its best step on the data that it is
-measured on.
+The sides take turns.  Each measurement is a process of its own and a line of --out; a stopped run
+continues from there.  The data folder is TIDYBERT_DATA or ../shared/data.  Both sides are scored
+with their last weights: neither chooses its best step on the data that measures it.
 
-    python benchmarks/glue.py --same-start --seeds 1 --write docs/results.md
+    python benchmarks/glue.py --same-start --seeds 1 --write benchmarks/NOTES.md
 
-gives both one head to begin with, and no dropout (side_by_side.py).
+gives both sides the same first head, and no dropout (side_by_side.py).
 """
 
 from side_by_side import Job, run
@@ -52,7 +51,7 @@ TASKS = {
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     run(__doc__, TASKS, "glue")
 
 

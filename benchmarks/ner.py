@@ -1,16 +1,16 @@
-"""Named entities, fine-tuned beside transformers, and with frozen features (paper 5.3, table 7).
+"""Find named entities: fine-tuned on two sides, and with frozen features (paper 5.3, table 7).
 
     python benchmarks/ner.py --seeds 3 --out ner.jsonl --write docs/results.md
 
-``transformers`` does as its example run_ner.py: a fast tokenizer over split words, the label on
-the first piece, DataCollatorForTokenClassification, Trainer; on our batches in our order.
-``frozen`` is the paper's feature-based approach with a linear model on top: the last four layers'
-states of a word's first piece, end to end, and scikit-learn's LogisticRegression.  All are scored
-by the same entity F1 on a part that nothing was chosen on, with the last weights.  --same-start
-and --precision are as in side_by_side.py, of the two sides that fine-tune.
+``transformers`` follows its example run_ner.py: a fast tokenizer over split words, the label on the
+first piece, DataCollatorForTokenClassification, Trainer.  It takes our batches in our order.
+``frozen`` is the paper's feature-based approach with a linear model on top.  Its features are the
+last four layers' states of a word's first piece, end to end, for scikit-learn's LogisticRegression.
+All are scored with their last weights, by entity F1 on a part that chose nothing.  --same-start and
+--precision are as in side_by_side.py, for the two sides that fine-tune.
 
-Each measurement is a process of its own and a line of --out; a run that was stopped goes on from
-there.  Run it from the project's root; the data folder is TIDYBERT_DATA or ../shared/data.
+Each measurement is a process of its own and a line of --out; a stopped run continues from there.
+Run it from the project's root.  The data folder is TIDYBERT_DATA or ../shared/data.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SCORES: Final = ("f1", "precision", "recall")
 
 
 def work_of(name: str, model: str, seed: int, num_examples: int | None, folder: Path) -> Any:
-    """The work on one data set; ``folder`` takes the two parts of wikigold, which has none."""
+    """The work on one data set; the two parts of wikigold are written to ``folder``."""
     train, test = DATA / CONLL.format("train"), DATA / CONLL.format("test")
     if name == "wikigold":
         articles = (DATA / WIKIGOLD).read_text(encoding="utf-8").split("-DOCSTART- O\n")
@@ -62,7 +62,7 @@ def work_of(name: str, model: str, seed: int, num_examples: int | None, folder: 
 
 
 def measured(side: str, work: FinetuningWork) -> Any:
-    """What one side scores, in how many seconds and with how much memory."""
+    """One side's scores, seconds and memory."""
     if side == "ours":
         return measure(side, work)
     return run_apart("benchmarks.ner", side, asdict(work), work.threads)
@@ -135,7 +135,7 @@ def tagged_by_transformers(
             best = model(**batch).logits.argmax(2)
             for number, one in enumerate(test[start : start + 32]):
                 tags = [names[label] for label in best[number][labels[number] != -100].tolist()]
-                # A word that was cut off, or is no token, has no answer.
+                # A word that was cut off, or gave no token, has no answer.
                 predicted.append(tags + ["O"] * (len(one.words) - len(tags)))
     return predicted, result
 
@@ -209,8 +209,8 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
-    # A measurement's process runs this file as a module, which does not find its neighbour.
+    """Measure what --out lacks, then print the table."""
+    # A measurement's process runs this file as a module, which cannot import its neighbour.
     from side_by_side import add_variants, put_between, variant, with_one_start
 
     parser = argparse.ArgumentParser(
@@ -222,13 +222,13 @@ def main() -> None:
         "--sides",
         nargs="+",
         choices=SIDES,
-        help="all by default; with --same-start and --precision bfloat16 the two that fine-tune",
+        help="default: all; with --same-start or --precision bfloat16 the two that fine-tune",
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--num-examples", type=int, help="train on so many sentences, to try it")
+    parser.add_argument("--num-examples", type=int, help="train on this many sentences only")
     add_variants(parser)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     arguments = parser.parse_args()
     mark = variant("ner", arguments)
     sides = arguments.sides or (SIDES if mark == "ner" else SIDES[:2])
@@ -239,9 +239,9 @@ def main() -> None:
     done = {(each["data"], each["side"], each["seed"]) for each in results}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.data:
-            # Who goes first changes with the seed, as the machine may grow slower or faster.
+            # The first side changes with the seed, because the machine may become slower or faster.
             for side in sides if seed % 2 else reversed(sides):
-                # Nothing is drawn at random with frozen features.
+                # Frozen features draw no random numbers.
                 if (name, side, seed) in done or (side == "frozen" and seed > 1):
                     continue
                 with tempfile.TemporaryDirectory() as folder:

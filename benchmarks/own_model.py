@@ -1,16 +1,15 @@
-"""What the weights of tidybert-mini are worth: fine-tuned, beside the same size without them.
+"""Fine-tune tidybert-mini, and the same size with random weights.
 
     python benchmarks/own_model.py --seeds 3 --out own_model.jsonl --write docs/own-model.md
 
-``random`` begins with random weights in the same shape, with the same vocabulary, and takes the
-same examples in the same order.  Turns, --out and the dev metric are as in glue.py; CoNLL-2003 is
-measured on its test part.  SST-2, STS-B and CoNLL-2003 are trained on a part, so that a run takes
-a few minutes on two cores.
+``random`` has the same shape and vocabulary, and takes the same examples in the same order.  Turns,
+--out and the dev metric are as in glue.py; CoNLL-2003 is measured on its test part.  SST-2, STS-B
+and CoNLL-2003 are trained on a part, so that a run takes a few minutes on two cores.
 
-The table has the published figures of the same size and of the next smaller one besides (Turc et
-al. 2019, as google-research/bert lists them).  They are no counterpart: those models were
-pre-trained on far more text, fine-tuned on all of each train part for four epochs with the best of
-several rates and batch sizes, and measured on GLUE's test parts.
+The table also has the published figures of this size and the next smaller one (Turc et al. 2019, as
+google-research/bert lists them).  They are not a like-for-like comparison.  Those models
+were pre-trained on far more text and fine-tuned on all of each train part for four epochs.  They
+had the best of several rates and batch sizes, and were measured on GLUE's test parts.
 """
 
 import tempfile
@@ -25,7 +24,7 @@ from side_by_side import Job, flags, measured_in_turn, show, table_of_scores
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing.finetuning_speed import FinetuningWork, measure
 
-# The highest of the rates that the published models of this size were tuned over.
+# The highest rate that the published models of this size tried.
 LEARNING_RATE: Final = 3e-4
 TASKS: Final = {
     name: replace(job, learning_rate=LEARNING_RATE)
@@ -66,7 +65,7 @@ PUBLISHED: Final = {
 
 
 def random_like(model: str, seed: int, directory: Path) -> None:
-    """Write a MODEL with the shape and the vocabulary of another, and random weights."""
+    """Write a MODEL with random weights, and the shape and vocabulary of another."""
     import torch
 
     from tidybert.checkpoints.metadata import ModelMetadata
@@ -92,7 +91,7 @@ def sides_of(model: str) -> tuple[str, str]:
 
 
 def measured(side: str, work: FinetuningWork) -> Mapping[str, Any]:
-    """What one side scores, in how many seconds and with how much memory."""
+    """One side's scores, seconds and memory."""
     if side == work.model:
         return measure("ours", work)
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +100,7 @@ def measured(side: str, work: FinetuningWork) -> Mapping[str, Any]:
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     parser = flags(__doc__, TASKS, "own_model")
     parser.set_defaults(model="tidybert-mini")
     arguments = parser.parse_args()

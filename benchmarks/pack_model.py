@@ -1,12 +1,12 @@
-"""Pack a pre-trained RUN as the weights that tidybert carries, and check them.
+"""Pack a pre-trained RUN as the weights in tidybert's package, and check them.
 
-    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini \\
+    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini \
         --write docs/own-model.md
 
-The weights become float16.  They must answer as the RUN does, in tidybert and in transformers, and
-all files together must stay under 25 MB; otherwise nothing is left of them.  The sha256 that is
-printed belongs into src/tidybert/catalog.py.  --write puts what they are, and what the RUN says
-of how they were made, into a page, and the picture of its losses beside that.
+The script rounds the weights to float16.  They must answer like the RUN, in tidybert and in
+transformers, and all files together must be under 25 MB; otherwise the script removes them.  Copy
+the sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights and
+their origin into a page, and the picture of their losses into the page's folder.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from tidybert.reporting.pretraining_curves import write_curves
 
 
 def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
-    """Pack the RUN into ``directory``, which is replaced only once both programs agree."""
+    """Pack the RUN into ``directory``; both programs must agree before it replaces anything."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "packed"
         packed = pack(run, made)
@@ -40,7 +40,7 @@ def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
 
 
 def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
-    """Markdown rows: what the weights are, how they were made, how they do on held-out text."""
+    """Markdown rows: what the weights are, how they were made, their held-out scores."""
     model = ModelDirectory(directory)
     config, metadata = model.config, model.metadata
     arguments = json.loads((run / ARGUMENTS_FILE).read_text(encoding="utf-8"))
@@ -69,21 +69,21 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
 
 
 def picture_name(directory: Path) -> str:
-    """Of the picture that stands beside the page."""
+    """The file name of the picture in the page's folder."""
     return f"{directory.name}-curves.svg"
 
 
 def copy_curves(run: Path, picture: Path) -> None:
-    """Draw the RUN's losses, and put the picture where the page looks for it."""
+    """Draw the RUN's losses, and write the picture into the page's folder."""
     drawn = write_curves(run)
     assert drawn is not None
     picture.write_bytes(drawn.read_bytes())
 
 
 def compare_with_transformers(run: Path, directory: Path) -> float:
-    """The largest difference between transformers' logits of what was packed and ours of the RUN.
+    """The largest difference between transformers' logits from the pack and ours from the RUN.
 
-    As a share of the largest logit; raises WeightsError where it is above what rounding explains.
+    As a share of the largest logit; raises WeightsError if rounding cannot explain it.
     """
     import torch
     import transformers
@@ -110,13 +110,13 @@ def compare_with_transformers(run: Path, directory: Path) -> float:
 
 
 def main() -> None:
-    """Pack, check, and print what was written as one JSON object."""
+    """Pack and check the RUN, and print a JSON object about the pack."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="what tidybert pretrain wrote")
-    parser.add_argument("directory", type=Path, metavar="DIR", help="where the packed model goes")
-    parser.add_argument("--write", type=Path, help="put the card between its marks in this file")
+    parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     arguments = parser.parse_args()
     try:
         packed = packed_and_checked(arguments.run, arguments.directory)

@@ -1,9 +1,9 @@
-"""How much of a padded batch is padding: what there is to gain by rows without it.
+"""Count the padded cells of padded batches: what rows without padding save.
 
-    python benchmarks/padding.py --write docs/results.md
+    python benchmarks/padding.py --write benchmarks/NOTES.md
 
-For the tasks of glue.py and text.py, cut at 128 tokens, in batches of 32 in the first seed's order,
-each padded to its longest.  The data folder is TIDYBERT_DATA or ../shared/data.
+Batches are those of glue.py and text.py: texts cut at 128 tokens, 32 a batch in the first seed's
+order, padded to the longest of the batch.  The data folder is TIDYBERT_DATA or ../shared/data.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tidybert.timing.finetuning_speed import batches_of, read_work
 
 
 def rows(model: str) -> Iterator[str]:
-    """A line of the table for each task whose text the model's vocabulary is for."""
+    """A table row for each task in the language of the model's vocabulary."""
     tokenizer = BertTokenizer.from_pretrained(model)
     for name, job in {**glue.TASKS, **text.TASKS}.items():
         if name == "ChnSentiCorp":
@@ -40,7 +40,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     arguments = parser.parse_args()
     head = ["| task | examples | tokens an example | padded cells a token |", "|---|---|---|---|"]
     lines = [*head, *rows(arguments.model)]

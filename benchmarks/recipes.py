@@ -1,14 +1,13 @@
-"""What each choice of ``--recipe fast`` brings: the recipe with one of them taken away or changed.
+"""Pre-train with ``--recipe fast``, and with one of its choices removed or changed.
 
-    python benchmarks/recipes.py corpus --tokens 1000000 --out recipes.jsonl \\
-        --write docs/pretraining.md
+    python benchmarks/recipes.py corpus --tokens 1000000 --out recipes.jsonl \
+        --write benchmarks/NOTES.md
 
-Every variant pre-trains a model from the same random weights on as many tokens of a corpus that
-``tidybert build-corpus`` made, with one thread, --at-once of them side by side; each is one line of
---out, and a run that was stopped goes on from there.  All are then measured on the same held-out
-instances with the same masks, whatever they were trained with: that is one more step of 15%
-masking, at a rate that moves no weight.  The recipe itself is run with a second seed, which shows
-how much of a difference is chance.
+Every variant pre-trains a model from the same random weights, on as many tokens of a corpus from
+``tidybert build-corpus``, with one thread.  --at-once variants run side by side.  Each is one line
+of --out, and a stopped run continues from there.  All variants are then measured on the same
+held-out instances with the same masks: one more step with 15% masked, at a rate that moves no
+weight.  A second seed of the recipe itself shows how much of a difference is chance.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from side_by_side import show
 
 from tidybert.timing.setting import machine
 
-MEASURED_SHARE: Final = 0.15  # of the tokens, masked where variants are measured
+MEASURED_SHARE: Final = 0.15  # share of the tokens that are masked to measure a variant
 BASE: Final = {"tokens_per_step": 4096}
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "fast": {},
@@ -56,7 +55,7 @@ COLUMNS: Final = ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
 def pretrained(
     model: str | Path, corpus: Path, run: Path, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What ``tidybert pretrain`` tells of a run in a process of its own, on one thread."""
+    """The result of ``tidybert pretrain --json`` in its own process, on one thread."""
     command = [sys.executable, "-m", "tidybert", "pretrain", str(model), "--json"]
     command += ["--data", str(corpus), "--out", str(run), "--recipe", "fast", "--device", "cpu"]
     for name, value in flags.items():
@@ -73,7 +72,7 @@ def pretrained(
 def measured(
     model: str, corpus: Path, tokens: int, changes: Mapping[str, Any], eval_tokens: int
 ) -> dict[str, Any]:
-    """Train a variant, then measure it as all are measured."""
+    """Train a variant, then measure it in the same way as all others."""
     flags = {**BASE, **changes}
     steps = max(1, tokens // flags["tokens_per_step"])
     seldom = {"eval_steps": steps + 1, "save_steps": steps + 1, "eval_tokens": eval_tokens}
@@ -92,7 +91,7 @@ def measured(
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Markdown rows: what was changed, and how well held-out words and pairs are told."""
+    """Markdown rows: the change, and the scores on held-out words and pairs."""
     lines = [
         "| variant | tokens | steps | masked words | right | pairs | right | tokens/s |",
         "|---|---|---|---|---|---|---|---|",
@@ -118,18 +117,18 @@ def table(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("corpus", type=Path, help="what tidybert build-corpus wrote")
-    parser.add_argument("--model", default="mini", help="a size, or weights to go on with")
-    parser.add_argument("--tokens", type=int, default=1_000_000, help="that each variant reads")
+    parser.add_argument("corpus", type=Path, help="corpus from tidybert build-corpus")
+    parser.add_argument("--model", default="mini", help="a size, or weights to train further")
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens for each variant")
     parser.add_argument("--eval-tokens", type=int, default=200_000)
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--out", type=Path, default=Path("recipes.jsonl"))
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
     if arguments.out.exists():

@@ -1,14 +1,13 @@
-"""Jobs fine-tuned on several sides, measured in turn, and the table of them.
+"""Fine-tune jobs on several sides, measure them in turn, and make the table.
 
-What glue.py, text.py, choice.py and squad.py share, whose sides are tidybert and transformers, and
-own_model.py and adaptation.py, whose sides are weights to begin with.  The sides take turns, each
-measurement in a process of its own and on one line of --out; a run that was stopped goes on from
-there.  The dev metric is that of the last weights on all sides: none chooses its best step on the
-data that it is measured on.
+glue.py, text.py, choice.py and squad.py compare tidybert and transformers; own_model.py and
+adaptation.py compare initial weights.  The sides take turns.  Each measurement is a process of its
+own and a line of --out; a stopped run continues from there.  All sides are scored with their last
+weights: none chooses its best step on the data that measures it.
 
---same-start takes away what tidybert and transformers draw each for itself, the head's first
-weights and dropout: what is left to differ between their scores is rounding.  --precision bfloat16
-trains in mixed precision on both sides; what is scored is computed in float32 all the same.
+--same-start gives tidybert and transformers the same first head and no dropout, so that only
+rounding can make their scores differ.  --precision bfloat16 trains both sides in mixed precision;
+scores are still computed in float32.
 """
 
 import argparse
@@ -30,7 +29,7 @@ DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 
 @dataclass(frozen=True)
 class Job:
-    """One data set: TASK, files under the data folder, and the metrics that it is judged by."""
+    """One data set: TASK, files under the data folder, and its metrics."""
 
     task: str
     train: str
@@ -38,12 +37,12 @@ class Job:
     options: ReadOptions
     metrics: tuple[str, ...]
     num_examples: int | None = None
-    """Only the first so many training examples; None for all."""
+    """Number of training examples, from the first on; None for all."""
     num_train_epochs: int = 1
     learning_rate: float = 1e-4
 
     def work(self, model: str, seed: int, max_steps: int | None) -> FinetuningWork:
-        """What both sides do with one seed, in at most so many steps."""
+        """The work of both sides with one seed, in at most ``max_steps`` steps."""
         return FinetuningWork(
             task=self.task,
             model=model,
@@ -111,7 +110,7 @@ def table_of_scores(
     sides: Sequence[str],
     published: Mapping[str, Mapping[tuple[str, str], float]] | None = None,
 ) -> list[str]:
-    """Markdown rows: each metric on every side, over the seeds that all of them have.
+    """Markdown rows: each metric on every side, over the seeds that all sides have.
 
     ``published`` are further columns: by name, the percent of (task, metric).
     """
@@ -152,11 +151,11 @@ def run(
     prepare: Callable[[str, FinetuningWork, Path], FinetuningWork] = lambda _name, work, _to: work,
     measure: Callable[[str, FinetuningWork], Mapping[str, Any]] = measure,
 ) -> None:
-    """Measure what --out does not hold yet, then print the table.
+    """Measure what --out lacks, then print the table.
 
-    ``mark`` names --out, and the marks between which --write puts the table, as ``variant`` says.
-    ``prepare`` is given a job's name, its work, and an empty folder for what has to be made before
-    it is measured; ``measure`` is given a side and the work.
+    ``mark``, completed by ``variant``, names --out and the marks around the table that --write
+    replaces.  ``prepare`` takes a job's name, its work, and an empty folder for the files that the
+    work needs; ``measure`` takes a side and the work.
     """
     parser = flags(description, jobs, mark)
     add_variants(parser)
@@ -175,19 +174,19 @@ def run(
 
 def add_variants(parser: argparse.ArgumentParser) -> None:
     """Flags that change what both sides do."""
-    parser.add_argument("--same-start", action="store_true", help="one head, no dropout")
+    parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
 
 
 def variant(mark: str, arguments: argparse.Namespace) -> str:
-    """The mark of what these flags ask for: with -same-start, -bfloat16 or both behind it."""
+    """The mark of the table, with -same-start, -bfloat16 or both at its end."""
     same_start = "-same-start" if arguments.same_start else ""
     precision = "" if arguments.precision == "float32" else f"-{arguments.precision}"
     return f"{mark}{same_start}{precision}"
 
 
 def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
-    """The work on weights without dropout, with the head that its seed gives us, in ``folder``."""
+    """The work from weights in ``folder`` without dropout, with the head that our seed gives."""
     import shutil
 
     from tidybert.catalog import find_model
@@ -196,7 +195,7 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     from tidybert.training.training_arguments import TrainingArguments
 
     without_dropout, start = folder / "without-dropout", folder / "start"
-    # tidybert.json would tell that config.json is not the one that was saved.
+    # config.json changes below, and the hash in tidybert.json would no longer fit.
     ignored = shutil.ignore_patterns(METADATA_FILE)
     shutil.copytree(find_model(work.model), without_dropout, ignore=ignored)
     path = without_dropout / CONFIG_FILE
@@ -204,23 +203,23 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     path.write_text(json.dumps(config), encoding="utf-8")
     task, train, _ = read_work(replace(work, dev=None))
-    # One step that moves no weight: both sides then read the head that the seed gave.
+    # One step that moves no weight writes the head of this seed for both sides.
     arguments = TrainingArguments(max_steps=1, learning_rate=1e-30, seed=work.seed)
     finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
     return replace(work, model=str(start))
 
 
 def flags(description: str | None, jobs: Mapping[str, Job], mark: str) -> argparse.ArgumentParser:
-    """What every such measurement is told."""
+    """The flags of every measurement."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--tasks", nargs="+", default=list(jobs), choices=list(jobs))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--max-steps", type=int, help="train so many steps at most, to try it")
+    parser.add_argument("--max-steps", type=int, help="train at most this many steps")
     parser.add_argument("--out", type=Path, default=Path(f"{mark}.jsonl"))
-    parser.add_argument("--write", type=Path, help="put the table between its marks in this file")
+    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
     return parser
 
 
@@ -231,14 +230,14 @@ def measured_in_turn(
     prepare: Callable[[str, FinetuningWork, Path], FinetuningWork],
     measure: Callable[[str, FinetuningWork], Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-    """All lines of --out, once it holds every job on every side with every seed."""
+    """Measure what --out lacks, and return all its lines."""
     results: list[Mapping[str, Any]] = []
     if arguments.out.exists():
         results = [json.loads(line) for line in arguments.out.read_text().splitlines()]
     done = {(each["task"], each["side"], each["seed"]) for each in results}
     for seed in range(1, arguments.seeds + 1):
         for name in arguments.tasks:
-            # Who goes first changes with the seed, as the machine may grow slower or faster.
+            # The first side changes with the seed, because the machine may become slower or faster.
             for side in sides if seed % 2 else reversed(sides):
                 if (name, side, seed) in done:
                     continue
@@ -255,14 +254,14 @@ def measured_in_turn(
 
 
 def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
-    """Print a table, and put it between its marks in a page if there is one."""
+    """Print a table, and write it between its marks if ``page`` is given."""
     print("\n".join(lines))
     if page:
         put_between(page, mark, lines)
 
 
 def put_between(path: Path, mark: str, lines: Sequence[str]) -> None:
-    """Replace what stands between a page's marks; nothing else changes."""
+    """Replace the text between two marks of a page, and nothing else."""
     begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     text = path.read_text(encoding="utf-8")
     before, found, rest = text.partition(begin)

@@ -1,20 +1,20 @@
-"""Answers to questions, fine-tuned beside transformers: same weights, windows, order, arguments.
+"""Answer questions with tidybert and transformers: same weights, windows, order and arguments.
 
     python benchmarks/squad.py --seeds 3 --out squad.jsonl --write docs/results.md
 
-``shifts`` trains on questions on Wikipedia and Reddit and is measured on reviews, a kind of text
-that it has not seen (SQuADShifts); ``2.0`` trains on some articles of SQuAD 2.0 and is measured on
-the others.  Half the questions of 2.0 have no answer, and so few of them teach a model no more than
-that; so there both sides begin with the weights, head included, that tidybert learned on the
-questions of ``shifts`` with the same seed, which is not timed.
+``shifts`` trains on questions on Wikipedia and Reddit and is measured on reviews, an unseen kind of
+text (SQuADShifts).  ``2.0`` trains on some articles of SQuAD 2.0 and is measured on the others.
+Half the questions of 2.0 have no answer, and a model learns only that from this few.  So both sides
+begin 2.0 with the weights, head included, that tidybert learned on ``shifts`` with the same seed.
+That training is not timed.
 
-``transformers`` does as its example run_qa.py: windows of a fast tokenizer, Trainer; on our batches
-in our order, padded to the longest of a batch, which is quicker than that script's default of
---max-seq-length.  Both sides' logits go through the same decoder, ours, with the threshold 0 for no
-answer; best_f1 is that of the threshold that does best on these very questions.
+``transformers`` follows its example run_qa.py: windows of a fast tokenizer, Trainer.  It takes our
+batches in our order, padded to the longest of a batch, which is quicker than that script's default
+of --max-seq-length.  Our decoder reads both sides' logits, with the threshold 0 for no answer;
+best_f1 is that of the best threshold for these very questions.
 
-Turns and --out are as in glue.py.  Run it from the project's root; the data folder is TIDYBERT_DATA
-or ../shared/data.
+Turns and --out are as in glue.py.  Run it from the project's root.  The data folder is
+TIDYBERT_DATA or ../shared/data.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ TEST_SHARE: Final = 0.3  # of the articles of SQuAD 2.0
 
 
 def parts_of(name: str) -> tuple[list[QuestionExample], list[QuestionExample]]:
-    """All questions to train on and to test on, in an order that hashing their ids gives."""
+    """All questions to train on and to test on, in the order of their ids' hashes."""
 
     def read(*files: str) -> list[QuestionExample]:
         found = [one for file in files for one in read_questions(DATA / file, need_label=True)]
@@ -71,7 +71,7 @@ def share_of(text: str) -> float:
 
 
 def write_questions(path: Path, questions: Iterable[QuestionExample]) -> None:
-    """As one object a line."""
+    """Write one JSON object a line."""
     lines = (
         {
             "id": one.id,
@@ -101,7 +101,7 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 
 @cache
 def learned_on_shifts(work: FinetuningWork) -> tempfile.TemporaryDirectory[str]:
-    """What tidybert makes of the weights with the work on ``shifts``; there while this runs."""
+    """The model that tidybert trains on ``shifts``, in a folder that is removed at exit."""
     from tidybert.finetuning import finetune
 
     run = tempfile.TemporaryDirectory()
@@ -146,7 +146,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     result = train_with_transformers(
         model, windows(train, tokenizer, task, work), list, collate, work
     )
-    # Decoding is ours, so it takes our windows, which are theirs.
+    # Our decoder takes our windows, which equal theirs.
     features = task.features(test, BertTokenizer.from_pretrained(directory), work.max_seq_length)
     encoded = windows(test, tokenizer, task, work)
     assert [one["input_ids"] for one in encoded] == [one.input_ids.tolist() for one in features]
@@ -166,13 +166,13 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
 def windows(
     examples: Sequence[QuestionExample], tokenizer: Any, task: Any, work: FinetuningWork
 ) -> list[dict[str, Any]]:
-    """What the model reads, with the rows of the first right answer, or of [CLS] without one."""
+    """The model's windows, with the rows of the first right answer, or of [CLS] without one."""
     from tidybert.data.windows import DEFAULT_DOC_STRIDE
 
     made = []
     for example in examples:
         question = tokenizer(example.question, add_special_tokens=False)["input_ids"]
-        # A question that is cut is given as what its tokens cover.
+        # A cut question becomes the text that its tokens cover.
         asked = example.question
         if len(question) > task.max_query_length:
             offsets = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)[
@@ -185,7 +185,7 @@ def windows(
             example.context,
             truncation="only_second",
             max_length=work.max_seq_length,
-            # Theirs is the overlap of two windows.
+            # transformers' stride is the overlap of two windows.
             stride=room - DEFAULT_DOC_STRIDE,
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
@@ -207,7 +207,7 @@ def windows(
 def rows_of_answer(
     example: QuestionExample, offsets: Sequence[tuple[int, int]], sequences: Sequence[int | None]
 ) -> tuple[int, int]:
-    """The first and the last row of the answer, 0 and 0 where the window does not show it whole."""
+    """The first and the last row of the answer, or 0 and 0 if the window cuts it."""
     rows = [row for row, sequence in enumerate(sequences) if sequence == 1]
     if not example.answers or not rows:
         return 0, 0
@@ -228,8 +228,8 @@ def measured(side: str, work: FinetuningWork) -> Mapping[str, Any]:
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
-    # A measurement's process runs this file as a module, which does not find its neighbour.
+    """Measure what --out lacks, then print the table."""
+    # A measurement's process runs this file as a module, which cannot import its neighbour.
     from side_by_side import Job, run
 
     jobs = {

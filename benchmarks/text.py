@@ -1,12 +1,12 @@
-"""Classify texts of many kinds beside transformers: same weights, examples, order and arguments.
+"""Classify many kinds of text with tidybert and transformers, all else the same.
 
     python benchmarks/text.py --seeds 3 --out text.jsonl --write docs/results.md
 
-Spam, bank customers' intents, question types, and subsets of QNLI, MNLI and QQP: 1,000 examples
-are no GLUE dev part, and their scores none of GLUE's.  Turns, --out and the dev metric are as in
-glue.py.  SMS spam has no parts of its own: every tenth message is held out.  ChnSentiCorp takes a
-small model of random weights with the Chinese vocabulary, which shows that it runs, and is fast,
-but not what BERT makes of it.
+Spam, bank customers' intents, question types, and subsets of QNLI, MNLI and QQP.  These subsets of
+1,000 examples are not GLUE's dev parts, so their scores are not GLUE's.  Turns, --out and the dev
+metric are as in glue.py.  SMS spam has no parts of its own: every tenth message is held out.
+ChnSentiCorp takes a small model of random weights with the Chinese vocabulary.  That shows that it
+runs, and how fast, but not the scores of a Chinese BERT.
 """
 
 import json
@@ -19,7 +19,7 @@ from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.timing.finetuning_speed import FinetuningWork
 
 SPAM = "text/sms_spam/SMSSpamCollection"
-HELD_OUT = 10  # every such message is
+HELD_OUT = 10  # every tenth message is
 SUBSET = PUBLISHED_LAYOUTS["glue/QNLI/*.json"]
 
 
@@ -61,7 +61,7 @@ TASKS = {
 
 
 def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
-    """The work with what has to be made for it, in ``folder``."""
+    """The work; the files that it needs are written to ``folder``."""
     if name == "SMS spam":
         train, dev = spam_parts(folder)
         return replace(work, train=train, dev=dev)
@@ -71,7 +71,7 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 
 
 def spam_parts(folder: Path) -> tuple[str, str]:
-    """The messages to train on, and every tenth, written to ``folder``."""
+    """Write the training messages, and every tenth message, to ``folder``."""
     lines = (DATA / SPAM).read_bytes().splitlines(keepends=True)
     train, dev = folder / "train", folder / "dev"
     train.write_bytes(b"".join(line for at, line in enumerate(lines) if at % HELD_OUT))
@@ -80,7 +80,7 @@ def spam_parts(folder: Path) -> tuple[str, str]:
 
 
 def random_chinese_model(folder: Path) -> str:
-    """A directory with a model of size mini, the same random weights every time."""
+    """Write a model of size mini, with the same random weights every time."""
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
@@ -102,7 +102,7 @@ def random_chinese_model(folder: Path) -> str:
 
 
 def main() -> None:
-    """Measure what --out does not hold yet, then print the table."""
+    """Measure what --out lacks, then print the table."""
     run(__doc__, TASKS, "text", prepared)
 
 

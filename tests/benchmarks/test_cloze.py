@@ -114,7 +114,7 @@ def test_a_model_is_asked_and_its_table_written(
     assert text.endswith("after\n")
 
     run_script("cloze", pretrained_run)
-    assert "no single piece of the vocabulary: 3 accepted words" in capsys.readouterr().out
+    assert "not a single piece of the vocabulary: 3 accepted words" in capsys.readouterr().out
 
 
 def test_a_model_without_the_head_is_told_so(

@@ -67,7 +67,7 @@ def test_from_text_to_answers(tmp_path: Path) -> None:
     # A second time nothing is overwritten.
     again = run(tmp_path, "my texts", OUT="made here")
     assert again.returncode == 2
-    assert "made here is there already" in again.stderr
+    assert "made here exists" in again.stderr
 
 
 def test_labels_without_others_to_measure_on(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_labels_without_others_to_measure_on(tmp_path: Path) -> None:
     [
         ([], "expected TEXTS [TRAIN [DEV [NEW]]], got 0 arguments"),
         (["a", "b", "c", "d", "e"], "got 5 arguments"),
-        (["absent"], "absent is not there"),
-        ([".", "absent.csv"], "absent.csv is not there"),
+        (["absent"], "absent does not exist"),
+        ([".", "absent.csv"], "absent.csv does not exist"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(
