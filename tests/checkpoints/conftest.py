@@ -8,7 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 HEADS = (
     "BertModel",
@@ -82,3 +87,30 @@ def equal_states(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 def same_state() -> Callable[[dict[str, Tensor], dict[str, Tensor]], bool]:
     """Whether two state dicts have the same names, dtypes and bits."""
     return equal_states
+
+
+@pytest.fixture(scope="session")
+def save_classifier() -> Callable[..., ModelMetadata]:
+    """Save a classifier with a vocabulary of ``config``'s size, in which ``word`` is the first."""
+
+    def save(
+        directory: Path,
+        model: BertForSequenceClassification,
+        *,
+        word: str = "a",
+        task: str = "classify",
+        label_names: tuple[str, ...] | None = ("bad", "fair", "good"),
+        problem_type: str | None = "single_label_classification",
+    ) -> ModelMetadata:
+        vocabulary = Vocabulary([*SPECIAL_TOKENS, word, *"bcdefghijklmnopqr"])
+        return save_model_directory(
+            directory,
+            model_state=model.state_dict(),
+            config=model.config,
+            tokenizer=BertTokenizer(vocabulary, True),
+            metadata=ModelMetadata(task=task, label_names=label_names, max_seq_length=16),
+            architecture="BertForSequenceClassification",
+            problem_type=problem_type,
+        )
+
+    return save
