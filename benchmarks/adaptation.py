@@ -24,7 +24,8 @@ from glue import TASKS as GLUE
 from side_by_side import DATA, Job, flags, measured_in_turn, show, table_of_scores
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.timing.finetuning_speed import FinetuningWork, measure
+from tidybert.timing.finetuning_speed import measure
+from tidybert.timing.finetuning_work import FinetuningWork
 
 READ: Final = "corpus/books-00.txt.xz"
 LABELLED: Final = "corpus/books-01.txt.xz"

@@ -27,9 +27,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.timing.finetuning_speed import FinetuningWork, measure, train_with_transformers
+from tidybert.timing.finetuning_speed import measure
+from tidybert.timing.finetuning_work import FinetuningWork
 from tidybert.timing.own_process import answer, run_apart
 from tidybert.timing.setting import machine
+from tidybert.timing.transformers_finetuning import train_with_transformers
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 CONLL: Final = "ner/conll2003/{}.txt"
@@ -75,7 +77,7 @@ def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     from tidybert.tasks.tags.tagging import Tagging
     from tidybert.tasks.task_options import TaskOptions
 
-    work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
+    work = FinetuningWork.from_dict(given)
     assert work.dev is not None
     train = list(islice(read_tagged(work.train, need_label=True), work.num_examples))
     test = list(read_tagged(work.dev, need_label=True))

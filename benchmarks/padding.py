@@ -16,7 +16,7 @@ import text
 from side_by_side import put_between
 
 from tidybert import BertTokenizer
-from tidybert.timing.finetuning_speed import batches_of, read_work
+from tidybert.timing.finetuning_work import batches_of, read_work
 
 
 def rows(model: str) -> Iterator[str]:

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.timing.finetuning_speed import SIDES, FinetuningWork, measure, read_work
-from tidybert.timing.setting import machine
+from tidybert.timing.finetuning_speed import measure
+from tidybert.timing.finetuning_work import FinetuningWork, read_work
+from tidybert.timing.setting import SIDES, machine
 
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 

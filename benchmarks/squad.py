@@ -30,15 +30,11 @@ from typing import Any, Final
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
-from tidybert.timing.finetuning_speed import (
-    SIDES,
-    FinetuningWork,
-    arguments_of,
-    measure,
-    read_work,
-    train_with_transformers,
-)
+from tidybert.timing.finetuning_speed import measure
+from tidybert.timing.finetuning_work import FinetuningWork, arguments_of, read_work
 from tidybert.timing.own_process import answer, run_apart
+from tidybert.timing.setting import SIDES
+from tidybert.timing.transformers_finetuning import train_with_transformers
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / "squad"
 SCORES: Final = {"shifts": ("exact_match", "f1"), "2.0": ("exact_match", "f1", "best_f1")}
@@ -132,7 +128,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     from tidybert.tokenization import BertTokenizer
 
     assert side == "transformers"
-    work = FinetuningWork(**{**given, "options": ReadOptions(**given["options"])})
+    work = FinetuningWork.from_dict(given)
     assert work.dev is not None
     transformers.utils.logging.set_verbosity_error()
     train = list(read_questions(work.train, need_label=True))

@@ -1,49 +1,23 @@
 """Fine-tuning timed: both sides take the same steps, and a bench sums up what it measured."""
 
-import csv
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import TextExample
 from tidybert.timing import finetuning_speed as finetuning
-from tidybert.timing.finetuning_speed import UNTIMED_STEPS, FinetuningWork, arguments_of, measure
-
-
-@pytest.fixture
-def work(
-    tiny_run: Path, tmp_path: Path, toy_examples: Callable[..., list[TextExample]]
-) -> FinetuningWork:
-    """Two epochs and a part of 20 examples, in batches of 8."""
-    path = tmp_path / "train.csv"
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["text", "label"])
-        rows.writerows([one.text, one.label] for one in toy_examples(20))
-    return FinetuningWork(
-        task="classify",
-        model=str(tiny_run),
-        train=str(path),
-        dev=str(path),
-        options=ReadOptions(text="text", label="label"),
-        max_seq_length=16,
-        train_batch_size=8,
-        num_train_epochs=3,
-        max_steps=7,
-        threads=1,
-    )
+from tidybert.timing.finetuning_speed import measure
+from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.rounds import UNTIMED_STEPS
+from tidybert.timing.setting import SIDES
 
 
 def test_both_sides_take_the_same_steps(work: FinetuningWork) -> None:
-    for side in finetuning.SIDES:
+    for side in SIDES:
         result = measure(side, work)
         assert result["step_examples"] == [8, 8, 4, 8, 8, 4, 8]
         assert (result["num_steps"], result["num_examples"]) == (7, 48)
@@ -52,26 +26,6 @@ def test_both_sides_take_the_same_steps(work: FinetuningWork) -> None:
         assert result["threads"] == 1
         assert result["peak_mib"] > 1
         assert 0 <= result["metrics"]["accuracy"] <= 1
-
-
-def test_both_sides_train_in_bfloat16_and_score_in_float32(
-    work: FinetuningWork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mixed = replace(work, precision="bfloat16", max_steps=2)
-    seen: list[tuple[bool, bool]] = []
-
-    def recorded(self: BertEmbeddings, *given: Any, **named: Any) -> Any:
-        seen.append((self.training, torch.is_autocast_enabled("cpu")))
-        return forward(self, *given, **named)
-
-    forward = BertEmbeddings.forward
-    monkeypatch.setattr(BertEmbeddings, "forward", recorded)
-    finetuning._run_transformers(mixed)
-
-    assert arguments_of(mixed).precision == "bfloat16"
-    assert (True, True) in seen
-    assert (False, False) in seen
-    assert all(is_mixed == is_training for is_training, is_mixed in seen)
 
 
 def test_choices_too_are_taken_by_both_sides(
@@ -87,7 +41,7 @@ def test_choices_too_are_taken_by_both_sides(
     given = {"task": "choose", "model": str(model), "train": str(path), "dev": str(path)}
     choose = replace(work, options=ReadOptions(), **given)
 
-    for side in finetuning.SIDES:
+    for side in SIDES:
         result = measure(side, choose)
         assert result["step_examples"] == [8, 8, 4, 8, 8, 4, 8]
         assert 0 <= result["metrics"]["accuracy"] <= 1

@@ -12,6 +12,7 @@ import torch
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.timing import inference_speed as inference
+from tidybert.timing.setting import SIDES
 
 QUANTITIES = {"texts_per_second_in_order", "texts_per_second_by_length", "peak_mib"}
 
@@ -71,9 +72,7 @@ def test_pairs_give_equal_logits_in_the_order_given(tiny_run: Path, tmp_path: Pa
     lengths, cut = inference._prepare(str(tiny_run), tmp_path / "model", examples, 16)
     assert (lengths, cut) == ([10, 7, 8], 0)
 
-    ours, theirs = (
-        inference._open(side, tmp_path / "model", 16)(examples) for side in inference.SIDES
-    )
+    ours, theirs = (inference._open(side, tmp_path / "model", 16)(examples) for side in SIDES)
 
     assert ours.shape == (3, 2)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)

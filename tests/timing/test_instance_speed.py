@@ -14,7 +14,8 @@ from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.timing import instance_speed as bench
 from tidybert.timing.instance_speed import SIDES, bench_instances, make_steps
-from tidybert.timing.pretraining_speed import UNTIMED_STEPS, PretrainingWork
+from tidybert.timing.pretraining_work import PretrainingWork
+from tidybert.timing.rounds import UNTIMED_STEPS
 from tidybert.tokenization import BertTokenizer
 
 

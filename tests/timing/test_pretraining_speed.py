@@ -11,12 +11,9 @@ from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.throughput import flops_per_token
-from tidybert.timing.pretraining_speed import (
-    UNTIMED_STEPS,
-    PretrainingWork,
-    bench_pretraining,
-    peak_tokens_per_second,
-)
+from tidybert.timing.pretraining_speed import bench_pretraining, peak_tokens_per_second
+from tidybert.timing.pretraining_work import PretrainingWork
+from tidybert.timing.rounds import UNTIMED_STEPS
 from tidybert.tokenization import BertTokenizer
 
 

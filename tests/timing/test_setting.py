@@ -1,4 +1,4 @@
-"""What the benches share: data, sides, turns, medians."""
+"""What the benches share: sides, lengths, the machine."""
 
 import importlib.util
 from pathlib import Path
@@ -6,41 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import ModelNotFoundError, UsageError
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_files import read_examples
-from tidybert.timing.setting import (
-    SIDES,
-    in_turn,
-    machine,
-    max_seq_length_for,
-    sides_against,
-    sst2_or_tickets,
-    summarize,
-    versions,
-)
-
-
-def test_sst2_is_read_from_the_data_folder(tmp_path: Path, monkeypatch) -> None:
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
-    (folder / "dev.tsv").write_text("sentence\tlabel\na fine film\t1\n")
-    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path))
-
-    name, path, options = sst2_or_tickets("dev")
-
-    assert name == "SST-2 dev"
-    assert [one.text for one in read_examples(path, options, need_label=True)] == ["a fine film"]
-
-
-def test_without_a_data_folder_the_bundled_tickets_are_taken(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path))
-
-    name, path, options = sst2_or_tickets("train")
-
-    assert name == "bundled tickets"
-    assert options == ReadOptions(text="text", label="label")
-    labels = {one.label for one in read_examples(path, options, need_label=True)}
-    assert labels == {"billing", "hardware", "software"}
+from tidybert.timing.setting import SIDES, machine, max_seq_length_for, sides_against, versions
 
 
 def test_the_sides() -> None:
@@ -60,25 +26,6 @@ def test_a_missing_package_names_the_extra(absent: str, monkeypatch) -> None:
     with pytest.raises(UsageError, match=rf"{absent}.*pip install 'tidybert\[bench\]'"):
         sides_against("transformers")
     assert sides_against(None) == ("ours",)
-
-
-def test_the_sides_take_turns_in_going_first() -> None:
-    order = [side for number in range(3) for side in in_turn(SIDES, number)]
-    assert order == ["ours", "transformers", "transformers", "ours", "ours", "transformers"]
-
-
-def test_medians_and_the_median_of_the_rounds_ratios() -> None:
-    samples = {"ours": {"speed": [6.0, 8.0, 9.0]}, "transformers": {"speed": [3.0, 1.0, 9.0]}}
-
-    assert summarize(samples) == {
-        "samples": samples,
-        "medians": {"ours": {"speed": 8.0}, "transformers": {"speed": 3.0}},
-        "ratios": {"speed": 2.0},
-    }
-
-
-def test_one_side_has_no_ratio() -> None:
-    assert summarize({"ours": {"speed": [4.0]}})["ratios"] == {}
 
 
 def test_texts_are_cut_to_128_tokens_or_the_models_positions(tiny_model: Path, tmp_path) -> None:

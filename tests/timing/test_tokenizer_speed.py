@@ -1,11 +1,11 @@
-"""The tokeniser's benchmark: where its lines come from and what it reports."""
+"""What the tokeniser's benchmark reports."""
 
 from pathlib import Path
 
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.timing.tokenizer_speed import bench_tokenization, find_lines
+from tidybert.timing.tokenizer_speed import bench_tokenization
 from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer
 
 LINES = ["ab a, b", "中 é [MASK]", ""]
@@ -34,24 +34,3 @@ def test_alone(model: str) -> None:
     assert "against" not in result
     with pytest.raises(UsageError, match="against='spacy'"):
         bench_tokenization(model, LINES, against="spacy")
-
-
-def test_without_the_data_folder_the_bundled_tickets_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path))
-    source, lines = find_lines(limit=10)
-    assert source == "bundled tickets"
-    assert len(lines) == 10
-    assert all(lines)
-
-
-@pytest.mark.real_data
-def test_wikipedia_is_read_from_the_data_folder(
-    real_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDYBERT_DATA", str(real_data))
-    source, lines = find_lines(limit=10)
-    assert source.endswith("wiki-core-00.txt.xz")
-    assert len(lines) == 10
-    assert all(line == line.rstrip("\n") for line in lines)

@@ -78,7 +78,8 @@ def tokenize(
     transformers' tokenizer runs. The text is in the data folder (TIDYBERT_DATA, or ../shared/data);
     without it the bundled tickets are used.
     """
-    from tidybert.timing.tokenizer_speed import STATES, bench_tokenization, find_lines
+    from tidybert.timing.bench_texts import find_lines
+    from tidybert.timing.tokenizer_speed import STATES, bench_tokenization
 
     source, lines = find_lines()
     result = bench_tokenization(model, lines, repeats=rounds, against=against)
@@ -125,9 +126,9 @@ def infer(
     if texts is None and read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
 
-    from tidybert.files.read_report import ReadReport
-    from tidybert.files.text_files import read_examples
-    from tidybert.timing.setting import max_seq_length_for, sides_against, sst2_or_tickets
+    from tidybert.files.text_files import ReadReport, read_examples
+    from tidybert.timing.bench_texts import sst2_or_tickets
+    from tidybert.timing.setting import max_seq_length_for, sides_against
 
     sides = sides_against(against)
     max_seq_length = max_seq_length_for(model)
@@ -195,8 +196,10 @@ def finetune(
     many steps is timed, for which tidybert has kept the frozen layers' states. SST-2 is read from
     the data folder (TIDYBERT_DATA, or ../shared/data); without it the bundled tickets are used.
     """
-    from tidybert.timing.finetuning_speed import FinetuningWork, arguments_of, bench_finetuning
-    from tidybert.timing.setting import max_seq_length_for, sides_against, sst2_or_tickets
+    from tidybert.timing.bench_texts import sst2_or_tickets
+    from tidybert.timing.finetuning_speed import bench_finetuning
+    from tidybert.timing.finetuning_work import FinetuningWork, arguments_of
+    from tidybert.timing.setting import max_seq_length_for, sides_against
 
     sides = sides_against(against)
     max_seq_length = max_seq_length_for(model)
@@ -267,12 +270,8 @@ def pretrain(
     """
     from tidybert.configuration import BertConfig
     from tidybert.pretraining.pretraining_arguments import check_lengths
-    from tidybert.timing.pretraining_speed import (
-        PretrainingWork,
-        arguments_of,
-        bench_corpus,
-        bench_pretraining,
-    )
+    from tidybert.timing.pretraining_speed import bench_pretraining
+    from tidybert.timing.pretraining_work import PretrainingWork, arguments_of, bench_corpus
     from tidybert.timing.setting import sides_against
 
     sides = sides_against(against)
@@ -334,7 +333,7 @@ def instances(
     corpus is that of tidybert bench pretrain.
     """
     from tidybert.timing.instance_speed import SIDES, bench_instances
-    from tidybert.timing.pretraining_speed import PretrainingWork, bench_corpus
+    from tidybert.timing.pretraining_work import PretrainingWork, bench_corpus
 
     with bench_corpus(data) as (source, directory):
         device = _checked(size, directory, device)

@@ -25,7 +25,8 @@ from torch import nn
 from tidybert.errors import TidyBertError
 from tidybert.files.text_examples import TextExample
 from tidybert.timing.own_process import answer, run_apart
-from tidybert.timing.setting import SIDES, in_turn, summarize
+from tidybert.timing.rounds import in_turn, summarize
+from tidybert.timing.setting import SIDES
 
 BATCH_SIZE: Final = 32
 """transformers' batches; ours are cut by tokens."""

@@ -10,21 +10,26 @@ lie in memory before its clock starts.  Every measurement is a process of its ow
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.timing.own_process import answer, run_apart
-from tidybert.timing.pretraining_speed import UNTIMED_STEPS, PretrainingWork, arguments_of
-from tidybert.timing.setting import in_turn
+from tidybert.timing.pretraining_work import (
+    PretrainingWork,
+    arguments_of,
+    config_of,
+    work_instances,
+)
+from tidybert.timing.rounds import UNTIMED_STEPS, summarize, take_rounds
 
 if TYPE_CHECKING:
     from tidybert.pretraining.stream import InstanceStream
 
 SIDES: Final = ("instances", "training")
 _INSTANCES_SECONDS: Final = 2.0
-# What pre-training takes where --micro-batch is not given, on a CPU and on CUDA.
+# The default of pre-training's --micro-batch on a CPU and on CUDA.
 _MICRO_BATCH_TOKENS: Final = (4096, 32_768)
 
 
@@ -34,41 +39,29 @@ def bench_instances(
     rounds: int = 3,
     report: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Time both sides in turn; the model trains the work's steps, of which UNTIMED_STEPS only run.
+    """Time both sides in turn; the model trains the work's steps, and UNTIMED_STEPS do not count.
 
-    ``samples`` have by side and quantity (tokens_per_second, seconds_per_step) a value a round,
-    ``medians`` their medians, and ``ratios`` the medians of instances by training over the rounds.
-    ``seek_seconds`` is what the first step of another epoch takes to make.
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    tokens_per_second and seconds_per_step.  ``seek_seconds`` is the time that the first step of
+    another epoch takes to make.
     """
-    samples: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
     seeks: list[float] = []
-    threads = 0
-    for number in range(rounds):
-        for side in in_turn(SIDES, number):
-            found = run_apart("tidybert.timing.instance_speed", side, asdict(work), work.threads)
-            for name in ("tokens_per_second", "seconds_per_step"):
-                samples[side].setdefault(name, []).append(found[name])
-            seeks += [found["seek_seconds"]] if side == "instances" else []
-            threads = found["threads"]
-            report(
-                f"round {number + 1} of {rounds}: {side} {found['tokens_per_second']:,.0f} tokens/s"
-            )
+    threads: dict[str, int] = {}
+
+    def one_round(side: str) -> tuple[Mapping[str, float], str]:
+        found = run_apart("tidybert.timing.instance_speed", side, asdict(work), work.threads)
+        threads[side] = found["threads"]
+        if side == "instances":
+            seeks.append(found["seek_seconds"])
+        values = {name: found[name] for name in ("tokens_per_second", "seconds_per_step")}
+        return values, f"{found['tokens_per_second']:,.0f} tokens/s"
+
+    samples = take_rounds(SIDES, rounds, one_round, report)
     return {
         "work": asdict(work),
         "rounds": rounds,
-        "threads": threads,
-        "samples": samples,
-        "medians": {
-            side: {name: statistics.median(values) for name, values in quantities.items()}
-            for side, quantities in samples.items()
-        },
-        "ratios": {
-            name: statistics.median(
-                made / trained
-                for made, trained in zip(values, samples["training"][name], strict=True)
-            )
-            for name, values in samples["instances"].items()
-        },
+        "threads": threads["instances"],
+        **summarize(samples),
         "seek_seconds": statistics.median(seeks),
     }
 
@@ -76,25 +69,20 @@ def bench_instances(
 def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tidybert.corpus.token_shards import TokenCorpus
-    from tidybert.pretraining.instance_options import InstanceOptions
-    from tidybert.pretraining.instances import PretrainingInstances
     from tidybert.pretraining.stream import InstanceStream
 
     work = PretrainingWork(**given)
-    options = InstanceOptions(max_seq_length=work.max_seq_length)
-    instances = PretrainingInstances(TokenCorpus(work.data), options, seed=work.seed)
     micro = _MICRO_BATCH_TOKENS[work.device.startswith("cuda")]
-    stream = InstanceStream(instances, work.tokens_per_step, micro)
+    stream = InstanceStream(work_instances(work), work.tokens_per_step, micro)
     result = make_steps(stream) if side == "instances" else _train(work, stream)
     return {**result, "threads": torch.get_num_threads()}
 
 
 def make_steps(stream: "InstanceStream", seconds: float = _INSTANCES_SECONDS) -> dict[str, float]:
-    """Take steps of an InstanceStream from its beginning, for so many seconds and one at least.
+    """Take steps of an InstanceStream from its beginning for some seconds, and at least one.
 
-    Returns tokens_per_second (special tokens counted), seconds_per_step, and seek_seconds, what the
-    first step from the second epoch on took, before all others.
+    Returns tokens_per_second (special tokens counted), seconds_per_step, and seek_seconds: the time
+    of the first step of the second epoch, which is taken before all others.
     """
     from tidybert.pretraining.instances import Position
 
@@ -119,7 +107,6 @@ def make_steps(stream: "InstanceStream", seconds: float = _INSTANCES_SECONDS) ->
 def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
     import torch
 
-    from tidybert.configuration import BertConfig
     from tidybert.pretraining.instances import Position
     from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks
     from tidybert.pretraining.objectives import build_pretraining_model
@@ -129,8 +116,7 @@ def _train(work: PretrainingWork, stream: "InstanceStream") -> dict[str, float]:
         steps.append(stream.take(position))
         position = steps[-1].position
 
-    corpus = stream.instances.corpus
-    config = BertConfig.from_name(work.size, vocab_size=corpus.manifest.vocabulary["vocab_size"])
+    config = config_of(work, stream.instances.corpus)
     torch.manual_seed(work.seed)
     model = build_pretraining_model("mlm+nsp")(config).to(torch.device(work.device))
     ends: list[float] = []

@@ -5,44 +5,21 @@ lines, as it has in the midst of a corpus), and warm (on the same lines again).
 """
 
 import copy
-import csv
-import io
-import lzma
 import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import resources
 from importlib.metadata import version
-from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import UsageError, param
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
-_CORPUS = "corpus/wiki-core-00.txt.xz"
-
 STATES: Final = ("cold", "running", "warm")
 """What the tokenizer has seen before: nothing, other lines, the same lines."""
 _TIMED_SHARE: Final = 4
-
-
-def find_lines(limit: int = 80_000) -> tuple[str, list[str]]:
-    """(their source, lines): English Wikipedia from the data folder, else the bundled tickets.
-
-    The folder is the environment's TIDYBERT_DATA, or ../shared/data; blank lines are left out.
-    """
-    corpus = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / _CORPUS
-    if corpus.exists():
-        with lzma.open(corpus, "rt", encoding="utf-8") as file:
-            lines = (line.rstrip("\n") for line in file)
-            return str(corpus), list(islice(filter(None, lines), limit))
-    tickets = resources.files("tidybert") / "resources/tickets/train.csv"
-    table = csv.DictReader(io.StringIO(tickets.read_text("utf-8")))
-    return "bundled tickets", [row["text"] for row in table][:limit]
 
 
 def bench_tokenization(
