@@ -1,29 +1,18 @@
-"""What the benches print: a title, a table of medians and ratios, and where it was measured."""
+"""The output of the benches: a title, a table of medians and ratios, and the machine."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from tidybert.cli.output import MAX_WIDTH, note, print_table
-
-# What a table shows: a line's name, and the quantity of the result that stands in it.
-Lines = Sequence[tuple[str, str]]
+from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def head(bench: str, model: str, source: str) -> dict[str, Any]:
+def with_head(bench: str, model: str, source: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with what was measured, and where."""
     from tidybert.timing.setting import machine, versions
 
-    return {
-        "bench": bench,
-        "model": model,
-        "data": source,
-        "machine": machine(),
-        "versions": versions(),
-    }
+    head = {"bench": bench, "model": model, "data": source}
+    return {**head, "machine": machine(), "versions": versions(), **result}
 
 
 def note_fallback(source: str) -> None:
@@ -34,22 +23,33 @@ def note_fallback(source: str) -> None:
         )
 
 
-def print_sides(
+def print_bench(
     result: Mapping[str, Any],
-    lines: Lines,
+    *,
+    as_json: bool,
     title: str,
+    lines: Mapping[str, str],
+    remarks: Sequence[str] = (),
     sides: Sequence[str] = ("tidybert", "transformers"),
 ) -> None:
-    """A line a quantity: each side's median, and with two sides their ratio."""
+    """Print the median of each side, and with two sides their ratio.
+
+    ``lines`` names the quantity in each line of the table; ``remarks`` follow the table.
+    """
+    if as_json:
+        print_json(result)
+        return
     medians, ratios = result["medians"], result["ratios"]
-    columns = [*sides, "ratio"] if ratios else sides[:1]
     rows = []
-    for name, quantity in lines:
+    for name, quantity in lines.items():
         cells = [values[quantity] for values in medians.values()]
         if ratios:
             cells.append(ratios[quantity])
         rows.append((name, *map(figure, cells)))
-    print_titled(title, columns, rows)
+    print_titled(title, [*sides, "ratio"] if ratios else sides[:1], rows)
+    for remark in remarks:
+        print(remark)
+    print_foot(result)
 
 
 def print_titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -59,10 +59,10 @@ def print_titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str
 
 
 def print_foot(result: Mapping[str, Any]) -> None:
-    """Where it was measured: rounds, threads, processor, versions."""
-    from tidybert.files.wording import count_of
+    """Print the number of rounds, the threads, the processor and the versions."""
+    from tidybert.files.text_examples import count_of
 
-    # Python's own version would not fit the line; --json has it.
+    # Python's own version would not fit on the line; --json has it.
     found = {
         name: number for name, number in result["versions"].items() if number and name != "python"
     }
