@@ -91,7 +91,8 @@ def infer(
     if texts is None and read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
 
-    from tidybert.files.text_files import ReadReport, read_examples
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
     from tidybert.timing.bench_texts import sst2_or_tickets
     from tidybert.timing.setting import max_seq_length_for, sides_against
 

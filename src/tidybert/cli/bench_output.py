@@ -60,7 +60,7 @@ def print_titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str
 
 def print_foot(result: Mapping[str, Any]) -> None:
     """Print the number of rounds, the threads, the processor and the versions."""
-    from tidybert.files.text_examples import count_of
+    from tidybert.files.wording import count_of
 
     # Python's own version would not fit on the line; --json has it.
     found = {
