@@ -20,7 +20,7 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.json_objects import read_json_object
 from tidybert.model_files import CONFIG_FILE, VOCABULARY_FILE
-from tidybert.modeling.bert import initialize_part
+from tidybert.modeling.initialization import initialize_part
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)

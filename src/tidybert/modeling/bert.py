@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder, LowerStates
+from tidybert.modeling.initialization import initialize
+from tidybert.modeling.input_checks import check_ids
 from tidybert.modeling.kernels.linear import Linear
-from tidybert.modeling.rows import Rows, pad
+from tidybert.modeling.rows import Rows, pad, pad_probs
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class BertModel(nn.Module):
             )
             return _padded(output, cells, input_ids.shape)
         rows = input_ids
-        self._check(rows)
+        check_ids(rows, self.config)
         if output_rows is not None and output_hidden_states:
             raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
         hidden_states: list[Tensor] | None = [] if output_hidden_states else None
@@ -124,7 +126,7 @@ class BertModel(nn.Module):
 
     def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
         """(T, H): what the embeddings and the lowest layers make of the rows."""
-        self._check(rows)
+        check_ids(rows, self.config)
         hidden: Tensor = self.embeddings(rows)
         for layer in self.layers[:num_layers]:
             hidden = layer(hidden, rows)
@@ -137,49 +139,6 @@ class BertModel(nn.Module):
         pooled: Tensor = self.pooler(output.last_hidden_state)
         return pooled
 
-    def _check(self, rows: Rows) -> None:
-        limit = self.config.max_position_embeddings
-        if rows.max_seqlen > limit:
-            raise ValueError(
-                f"a sequence has {rows.max_seqlen} tokens, the model takes at most {limit}: "
-                "pass max_seq_length to the tokenizer or cut the text"
-            )
-        if rows.input_ids.device.type != "cpu":
-            return
-        for name, ids, size in (
-            ("input_ids", rows.input_ids, self.config.vocab_size),
-            ("token_type_ids", rows.token_type_ids, self.config.type_vocab_size),
-            ("position_ids", rows.position_ids, limit),
-        ):
-            lowest, highest = int(ids.min()), int(ids.max())
-            if lowest < 0 or highest >= size:
-                raise ValueError(
-                    f"{name} go from {lowest} to {highest}, the model knows 0 to {size - 1}"
-                    + ": tokenise with the model's own vocabulary" * (name == "input_ids")
-                )
-
-
-def initialize(module: nn.Module, initializer_range: float) -> None:
-    """Draw weights as the original code does; biases 0, LayerNorm 1 and 0.
-
-    The original draws from a normal truncated at two standard deviations (modeling.py,
-    create_initializer); Hugging Face draws from a plain normal.
-    """
-    for part in module.modules():
-        initialize_part(part, initializer_range)
-
-
-def initialize_part(part: nn.Module, initializer_range: float) -> None:
-    """The same for the parameters that the module holds itself, its submodules left alone."""
-    for name, parameter in part.named_parameters(recurse=False):
-        if name == "bias":
-            nn.init.zeros_(parameter)
-        elif isinstance(part, nn.LayerNorm):
-            nn.init.ones_(parameter)
-        else:
-            bound = 2 * initializer_range
-            nn.init.trunc_normal_(parameter, std=initializer_range, a=-bound, b=bound)
-
 
 def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertModelOutput:
     states, attentions = output.hidden_states, output.attentions
@@ -187,19 +146,5 @@ def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertMo
         pad(output.last_hidden_state, cells, shape),
         output.pooler_output,
         None if states is None else tuple(pad(each, cells, shape) for each in states),
-        None
-        if attentions is None
-        else tuple(_pad_probs(each, cells, shape) for each in attentions),
+        None if attentions is None else tuple(pad_probs(each, cells, shape) for each in attentions),
     )
-
-
-def _pad_probs(probs: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
-    """(B, N, S', S') over each sequence's tokens to (B, N, S, S) over the columns given."""
-    size, length = shape
-    result = probs.new_zeros(size, probs.shape[1], length, length)
-    for sequence in range(size):
-        columns = cells[cells // length == sequence] % length
-        count = len(columns)
-        within = probs[sequence, :, :count, :count]
-        result[sequence][:, columns[:, None], columns] = within
-    return result

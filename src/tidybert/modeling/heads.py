@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import build_encoder
-from tidybert.modeling.bert import initialize
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
+from tidybert.modeling.initialization import initialize
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss

@@ -175,3 +175,15 @@ def pad(hidden: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
     size, length = shape
     flat = hidden.new_zeros(size * length, hidden.shape[1]).index_copy(0, cells, hidden)
     return flat.view(size, length, -1)
+
+
+def pad_probs(probs: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
+    """(B, N, S', S') over each sequence's tokens to (B, N, S, S) over the columns given."""
+    size, length = shape
+    result = probs.new_zeros(size, probs.shape[1], length, length)
+    for sequence in range(size):
+        columns = cells[cells // length == sequence] % length
+        count = len(columns)
+        within = probs[sequence, :, :count, :count]
+        result[sequence][:, columns[:, None], columns] = within
+    return result
