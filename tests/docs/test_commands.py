@@ -1,5 +1,7 @@
-"""Every command on a page runs as it stands, or is on the list of those that only have their flags
-checked; so do the Python blocks, and what a page names is there."""
+"""Every command and every Python block on a page runs, and every name on it exists.
+
+Commands that take minutes or the network (NOT_RUN) only have their flags checked.
+"""
 
 import gzip
 import io
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 import typer
 
-from tidybert import catalog as pretrained
+from tidybert import catalog
 from tidybert.cli import main as shell
 from tidybert.cli import quickstart
 from tidybert.configuration import BertConfig
@@ -27,7 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
 # test_scikit_learn_doc.py runs these with the real weights.
 PYTHON_RUN_ELSEWHERE = {"scikit-learn.md"}
 
-# Each takes minutes, the network, or the whole checkout: only what it names is checked.
+# Each takes minutes, the network, or the whole checkout, so the tests check only its names.
 NOT_RUN = (
     "make quickstart",
     "make test",
@@ -117,7 +119,7 @@ def test_every_block_has_a_language_that_is_tested(page: Path) -> None:
 def small_weights(
     tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., BertConfig]
 ) -> Path:
-    """What stands for minilm here: a tiny encoder that takes 512 tokens, of letters and words."""
+    """A tiny encoder in place of minilm: it takes 512 tokens and knows letters and a few words."""
     from tidybert.modeling import BertModel
 
     directory = tmp_path_factory.mktemp("models") / "small"
@@ -126,7 +128,7 @@ def small_weights(
 
 
 def write_model(directory: Path, build: Callable[[BertConfig], Any], config_of: Any) -> None:
-    """A MODEL with random weights that knows letters, and what the pages fill in for [MASK]."""
+    """Write a MODEL with random weights that knows letters and the pages' words for [MASK]."""
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
@@ -166,7 +168,7 @@ def write_samples() -> None:
         """As SQuAD 2.0; every third question is without an answer."""
         paragraphs = []
         for n in range(EXAMPLES):
-            # No text stands in two files.
+            # No text is in two files.
             context = f"{Path(path).stem} {n} of mr smith is late again"
             answers = [{"text": "mr smith", "answer_start": context.index("mr")}] if n % 3 else []
             asked = {"id": f"q{n}", "question": "who is late", "answers": answers}
@@ -250,7 +252,7 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = list(lexer)
     if "|" in words:
         at = words.index("|")
-        assert words[0] == "echo", f"{line}: only echo can stand before tidybert"
+        assert words[0] == "echo", f"{line}: only echo can come before tidybert"
         typed = " ".join(words[1:at]) + "\n"
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
         words = words[at + 1 :]
@@ -269,12 +271,12 @@ def test_the_blocks_of_a_page_run_in_their_order(
 ) -> None:
     from tidybert.modeling import BertForPreTraining
 
-    find = pretrained.PretrainedPackage.find
+    find = catalog.PretrainedPackage.find
 
-    def find_here(package: pretrained.PretrainedPackage) -> Path | None:
+    def find_here(package: catalog.PretrainedPackage) -> Path | None:
         return find(package) if package.is_part_of_tidybert else small_weights
 
-    monkeypatch.setattr(pretrained.PretrainedPackage, "find", find_here)
+    monkeypatch.setattr(catalog.PretrainedPackage, "find", find_here)
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.chdir(tmp_path)
     write_samples()
