@@ -172,10 +172,10 @@ def test_before_fit() -> None:
     [
         ({"learning_rate": -1.0}, UsageError, "^learning_rate is -1.0; expected a number above 0"),
         ({"num_train_epochs": 0}, UsageError, "^num_train_epochs is 0"),
-        ({"max_seq_length": 2}, UsageError, "^max_seq_length 2 leaves no room for text"),
+        ({"max_seq_length": 2}, UsageError, "^max_seq_length=2 leaves no room for text"),
         ({"max_seq_length": 512}, UsageError, "^max_seq_length is 512, but the model has"),
         ({"freeze_layers": 3}, UsageError, "^freeze_layers is 3, but the model has 2 layers"),
-        ({"device": "gpu"}, UsageError, "device gpu: expected auto, cpu, cuda"),
+        ({"device": "gpu"}, UsageError, "device='gpu': expected auto, cpu, cuda"),
         ({"model": "nowhere"}, ModelNotFoundError, "no directory and no model is named 'nowhere'"),
         ({"model": "tiny"}, UsageError, "name one with vocab MODEL"),
         ({"validation_fraction": 1.5}, UsageError, "^validation_fraction is 1.5: expected 0"),
@@ -400,7 +400,7 @@ def test_windows_answer_as_the_mean_of_their_texts(quick: Quick, toy: Data) -> N
     ("params", "message"),
     [
         ({"long": "middle"}, "^long is 'middle'; expected truncate or head-tail or windows"),
-        ({"doc_stride": 5}, "^doc_stride 5 has no meaning without long windows"),
+        ({"doc_stride": 5}, "^doc_stride=5 has no meaning without long='windows'"),
         ({"long": "windows", "doc_stride": 0}, "^doc_stride is 0; expected a number above 0"),
     ],
 )
@@ -411,5 +411,5 @@ def test_what_long_texts_cannot_be(params: Quick, message: str, quick: Quick, to
 
 
 def test_ends_of_pairs_cannot_be_kept(quick: Quick) -> None:
-    with pytest.raises(UsageError, match="long head-tail is for single texts"):
+    with pytest.raises(UsageError, match="long='head-tail' is for single texts"):
         BertClassifier(**quick, long="head-tail").fit([("red", "cat"), ("cat", "red")], [0, 1])

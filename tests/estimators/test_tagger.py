@@ -223,7 +223,7 @@ def test_what_cannot_be_fitted(quick: Quick, X: Any, y: Any, message: str) -> No
 
 
 def test_parameters_that_cannot_be(quick: Quick, toy_tags: Data) -> None:
-    with pytest.raises(UsageError, match=r"^doc_stride 40: it is the step"):
+    with pytest.raises(UsageError, match=r"^doc_stride=40: it is the step"):
         BertTagger(**quick, doc_stride=40).fit(*toy_tags(8))
     with pytest.raises(UsageError, match=r"^max_seq_length leaves no room"):
         BertTagger(**{**quick, "max_seq_length": 2}).fit(*toy_tags(8))

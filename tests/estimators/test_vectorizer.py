@@ -149,7 +149,7 @@ def test_a_long_text_is_cut_with_a_warning(tiny_model: Path) -> None:
     ("settings", "message"),
     [
         ({"pooling": "token"}, "^pooling 'token': expected one of mean, cls, max"),
-        ({"layers": 5}, "^layers: there is no layer 5"),
+        ({"layers": 5}, "^layers: the model has no layer 5"),
         ({"max_seq_length": 40}, "^max_seq_length is 40, but the model has positions for 32"),
     ],
 )
@@ -158,7 +158,7 @@ def test_settings_that_do_not_fit_are_refused_in_python_s_words(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         BertVectorizer(tiny_model, **settings).fit(TEXTS)
-    with pytest.raises(UsageError, match=r"^max_seq_length 2 leaves no room"):
+    with pytest.raises(UsageError, match=r"^max_seq_length=2 leaves no room"):
         BertVectorizer(tiny_model, max_seq_length=2).fit(TEXTS).transform(TEXTS)
 
 

@@ -7,9 +7,9 @@ attributes end in an underscore.
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -50,69 +50,46 @@ _ESTIMATORS = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BertEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of the estimators; see BertClassifier for the parameters."""
+    """Base of the estimators; see BertClassifier for the parameters.
 
-    _task_names: tuple[str, ...]
-    task_: AnyTask
-    model_: nn.Module
-    tokenizer_: BertTokenizer
-    result_: TrainingResult
-    max_seq_length_: int
-    n_features_in_: int
+    A dataclass writes the __init__ that scikit-learn reads the parameters from.
+    """
 
-    def __init__(
-        self,
-        model: str | Path = "minilm",
-        *,
-        vocab: str | Path | None = None,
-        max_seq_length: int = 128,
-        doc_stride: int | None = None,
-        num_train_epochs: float = 3.0,
-        max_steps: int | None = None,
-        train_batch_size: int = 32,
-        tokens_per_batch: int = 4096,
-        learning_rate: float = 5e-5,
-        warmup_proportion: float = 0.1,
-        weight_decay: float = 0.01,
-        adam_beta1: float = 0.9,
-        adam_beta2: float = 0.999,
-        adam_epsilon: float = 1e-6,
-        max_grad_norm: float = 1.0,
-        seed: int = 42,
-        validation_fraction: float = 0.0,
-        eval_steps: int | None = None,
-        early_stopping_patience: int | None = None,
-        freeze_layers: int = 0,
-        freeze_embeddings: bool = False,
-        precision: str = "auto",
-        device: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.model = model
-        self.vocab = vocab
-        self.max_seq_length = max_seq_length
-        self.doc_stride = doc_stride
-        self.num_train_epochs = num_train_epochs
-        self.max_steps = max_steps
-        self.train_batch_size = train_batch_size
-        self.tokens_per_batch = tokens_per_batch
-        self.learning_rate = learning_rate
-        self.warmup_proportion = warmup_proportion
-        self.weight_decay = weight_decay
-        self.adam_beta1 = adam_beta1
-        self.adam_beta2 = adam_beta2
-        self.adam_epsilon = adam_epsilon
-        self.max_grad_norm = max_grad_norm
-        self.seed = seed
-        self.validation_fraction = validation_fraction
-        self.eval_steps = eval_steps
-        self.early_stopping_patience = early_stopping_patience
-        self.freeze_layers = freeze_layers
-        self.freeze_embeddings = freeze_embeddings
-        self.precision = precision
-        self.device = device
-        self.verbose = verbose
+    _task_names: ClassVar[tuple[str, ...]]
+
+    model: str | Path = field(default="minilm", kw_only=False)
+    vocab: str | Path | None = None
+    max_seq_length: int = 128
+    doc_stride: int | None = None
+    num_train_epochs: float = TrainingArguments.num_train_epochs
+    max_steps: int | None = TrainingArguments.max_steps
+    train_batch_size: int = TrainingArguments.train_batch_size
+    tokens_per_batch: int = TrainingArguments.tokens_per_batch
+    learning_rate: float = TrainingArguments.learning_rate
+    warmup_proportion: float = TrainingArguments.warmup_proportion
+    weight_decay: float = TrainingArguments.weight_decay
+    adam_beta1: float = TrainingArguments.adam_beta1
+    adam_beta2: float = TrainingArguments.adam_beta2
+    adam_epsilon: float = TrainingArguments.adam_epsilon
+    max_grad_norm: float = TrainingArguments.max_grad_norm
+    seed: int = TrainingArguments.seed
+    validation_fraction: float = 0.0
+    eval_steps: int | None = TrainingArguments.eval_steps
+    early_stopping_patience: int | None = TrainingArguments.early_stopping_patience
+    freeze_layers: int = TrainingArguments.freeze_layers
+    freeze_embeddings: bool = TrainingArguments.freeze_embeddings
+    precision: str = TrainingArguments.precision
+    device: str = "auto"
+    verbose: int = 0
+
+    task_: AnyTask = field(init=False)
+    model_: nn.Module = field(init=False)
+    tokenizer_: BertTokenizer = field(init=False)
+    result_: TrainingResult = field(init=False)
+    max_seq_length_: int = field(init=False)
+    n_features_in_: int = field(init=False)
 
     def save(self, directory: str | Path) -> None:
         """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
@@ -209,7 +186,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         return features, run_features(self.task_, self.model_, features)
 
     def _arguments(self) -> TrainingArguments:
-        names = [field.name for field in fields(TrainingArguments)]
+        names = [each.name for each in fields(TrainingArguments)]
         if self.early_stopping_patience is not None and not self.validation_fraction:
             raise UsageError(
                 f"early_stopping_patience is {self.early_stopping_patience}, but without a part "

@@ -1,7 +1,7 @@
 """What the estimators of texts and pairs share: reading X and y, long texts, a row a text."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,67 +22,13 @@ from tidybert.tasks.task_options import TaskOptions
 from tidybert.tasks.text_task import example_outputs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TextEstimator(BertEstimator):
     """Base of the estimators whose X are texts or pairs; see BertClassifier for the parameters."""
 
-    task_: Classification | MultiLabelClassification | Regression
+    long: str = "truncate"
 
-    def __init__(
-        self,
-        model: str | Path = "minilm",
-        *,
-        vocab: str | Path | None = None,
-        max_seq_length: int = 128,
-        long: str = "truncate",
-        doc_stride: int | None = None,
-        num_train_epochs: float = 3.0,
-        max_steps: int | None = None,
-        train_batch_size: int = 32,
-        tokens_per_batch: int = 4096,
-        learning_rate: float = 5e-5,
-        warmup_proportion: float = 0.1,
-        weight_decay: float = 0.01,
-        adam_beta1: float = 0.9,
-        adam_beta2: float = 0.999,
-        adam_epsilon: float = 1e-6,
-        max_grad_norm: float = 1.0,
-        seed: int = 42,
-        validation_fraction: float = 0.0,
-        eval_steps: int | None = None,
-        early_stopping_patience: int | None = None,
-        freeze_layers: int = 0,
-        freeze_embeddings: bool = False,
-        precision: str = "auto",
-        device: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            model,
-            vocab=vocab,
-            max_seq_length=max_seq_length,
-            doc_stride=doc_stride,
-            num_train_epochs=num_train_epochs,
-            max_steps=max_steps,
-            train_batch_size=train_batch_size,
-            tokens_per_batch=tokens_per_batch,
-            learning_rate=learning_rate,
-            warmup_proportion=warmup_proportion,
-            weight_decay=weight_decay,
-            adam_beta1=adam_beta1,
-            adam_beta2=adam_beta2,
-            adam_epsilon=adam_epsilon,
-            max_grad_norm=max_grad_norm,
-            seed=seed,
-            validation_fraction=validation_fraction,
-            eval_steps=eval_steps,
-            early_stopping_patience=early_stopping_patience,
-            freeze_layers=freeze_layers,
-            freeze_embeddings=freeze_embeddings,
-            precision=precision,
-            device=device,
-            verbose=verbose,
-        )
-        self.long = long
+    task_: Classification | MultiLabelClassification | Regression = field(init=False)
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any

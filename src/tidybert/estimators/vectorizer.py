@@ -1,6 +1,7 @@
 """BertVectorizer: frozen features behind scikit-learn's interface (paper 5.3)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from tidybert.estimators.messages import as_in_python, warn_of_truncation
 from tidybert.inference.embedding import Embedder
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn texts, or pairs of texts, into vectors of a pre-trained encoder.
 
@@ -38,30 +40,19 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
 
-    n_features_in_: int
-    settings_: dict[str, Any]
-    fingerprint_: str
-    _n_features_out: int
-    _embedder: Embedder
+    model: str | Path = field(default="minilm", kw_only=False)
+    pooling: str = "mean"
+    layers: str | int | Sequence[int] = -1
+    combine: str = "concat"
+    normalize: bool = False
+    max_seq_length: int | None = None
+    device: str = "auto"
 
-    def __init__(
-        self,
-        model: str | Path = "minilm",
-        *,
-        pooling: str = "mean",
-        layers: str | int | Sequence[int] = -1,
-        combine: str = "concat",
-        normalize: bool = False,
-        max_seq_length: int | None = None,
-        device: str = "auto",
-    ) -> None:
-        self.model = model
-        self.pooling = pooling
-        self.layers = layers
-        self.combine = combine
-        self.normalize = normalize
-        self.max_seq_length = max_seq_length
-        self.device = device
+    n_features_in_: int = field(init=False)
+    settings_: dict[str, Any] = field(init=False)
+    fingerprint_: str = field(init=False)
+    _n_features_out: int = field(init=False)
+    _embedder: Embedder = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Load the encoder; X is texts, or pairs (n, 2), as BertClassifier takes them.
