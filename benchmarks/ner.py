@@ -75,13 +75,12 @@ def run(side: str, given: dict[str, Any]) -> dict[str, Any]:
     from tidybert.metrics.entity_scores import TagCounts
     from tidybert.tasks.tags.tag_files import read_tagged
     from tidybert.tasks.tags.tagging import Tagging
-    from tidybert.tasks.task_options import TaskOptions
 
     work = FinetuningWork.from_dict(given)
     assert work.dev is not None
     train = list(islice(read_tagged(work.train, need_label=True), work.num_examples))
     test = list(read_tagged(work.dev, need_label=True))
-    task = Tagging.from_examples(train, TaskOptions())
+    task = Tagging.from_examples(train)
     tagged = tagged_by_transformers if side == "transformers" else tagged_by_frozen_features
     predicted, result = tagged(task, train, test, work)
     expected = [one.tags or () for one in test]

@@ -124,7 +124,6 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
 
     from tidybert.catalog import find_model
     from tidybert.tasks.questions.question_answering import QuestionAnswering
-    from tidybert.tasks.task_options import TaskOptions
     from tidybert.tokenization import BertTokenizer
 
     assert side == "transformers"
@@ -133,7 +132,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
     transformers.utils.logging.set_verbosity_error()
     train = list(read_questions(work.train, need_label=True))
     test = list(read_questions(work.dev, need_label=True))
-    task = QuestionAnswering.from_examples(train, TaskOptions())
+    task = QuestionAnswering.from_examples(train)
     directory = find_model(work.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     transformers.set_seed(work.seed)
@@ -156,7 +155,7 @@ def run_transformers(side: str, given: dict[str, Any]) -> dict[str, Any]:
             outputs += [
                 rows[: len(one["input_ids"])] for rows, one in zip(logits, chunk, strict=True)
             ]
-    return {"metrics": task.metrics(outputs, features, test), **result}
+    return {"metrics": task.answers(outputs, features, test).metrics(), **result}
 
 
 def windows(

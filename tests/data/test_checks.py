@@ -1,21 +1,34 @@
-"""Checks before training: what stops it, what is only said, and how it reads."""
+"""The checks that all tasks share: lengths, what occurs twice, unknown and lone labels."""
 
-import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tidybert.data.checks import DataReport, Kind, check_examples
+from tidybert.data.checks import (
+    TrainingData,
+    check_labels,
+    check_leaks,
+    check_lengths,
+    check_repetition,
+    warn_of_empty,
+)
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import Features
-from tidybert.errors import DataError, in_python
-from tidybert.files.text_examples import TextExample
+from tidybert.errors import in_python
 
 
-def examples(*pairs: tuple[str, str], start: int = 2) -> list[TextExample]:
-    return [TextExample(text, None, label, row) for row, (text, label) in enumerate(pairs, start)]
+@dataclass(frozen=True)
+class Word:
+    text: str
+    label: str
+    row: int
+
+
+def words(*pairs: tuple[str, str]) -> list[Word]:
+    return [Word(*pair, row) for row, pair in enumerate(pairs, start=2)]
 
 
 def features_of(lengths: Sequence[int], max_seq_length: int) -> list[Features]:
@@ -26,94 +39,70 @@ def features_of(lengths: Sequence[int], max_seq_length: int) -> list[Features]:
     ]
 
 
-def check(
-    train: Sequence[TextExample],
-    dev: Sequence[TextExample] | None = None,
-    lengths: Sequence[int] | None = None,
-    kind: Kind = "classify",
-    max_seq_length: int = 128,
-) -> DataReport:
-    return check_examples(
-        train,
-        dev,
-        features_of([10] * len(train) if lengths is None else lengths, max_seq_length),
-        features_of([10] * len(dev or ()), max_seq_length),
-        kind=kind,
-        max_seq_length=max_seq_length,
-    )
+def of(train: list[Word], dev: list[Word] | None = None) -> tuple[DataReport, TrainingData[Word]]:
+    data = TrainingData(train, dev, [], [], 128)
+    return data.report("word"), data
 
 
-TRAIN = examples(("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"))
-DEV = examples(("e", "x"), ("f", "y"))
+def test_an_empty_part_is_an_error():
+    some = words(("a", "x"))
+
+    assert of([], None)[0].errors == ["there are no training examples"]
+    assert of(some, [])[0].errors == ["there are no dev examples"]
+    assert of(some, None)[0].errors == of(some, some)[0].errors == []
+    assert (of(some)[0].num_dev, of(some, some)[0].num_dev) == (None, 1)
 
 
-def test_good_data_have_nothing_to_tell():
-    report = check(TRAIN, DEV)
-    assert (report.errors, report.warnings) == ([], [])
-    assert report.label_counts == {"x": 2, "y": 2}
-    assert report.num_tokens["dev"] == {"50": 10, "90": 10, "95": 10, "99": 10, "max": 10}
-    report.raise_on_errors()
-    assert report.lines() == [
-        "4 examples to train, 2 to evaluate",
-        "classes: 'x' 2, 'y' 2",
-        "tokens, train: 10 (50%), 10 (90%), 10 (95%), 10 (99%), 10 (max)",
-        "tokens, dev: 10 (50%), 10 (90%), 10 (95%), 10 (99%), 10 (max)",
-    ]
+def test_what_is_there_twice_or_with_two_answers():
+    report, data = of(words(("a", "x"), ("a", "x"), ("b", "x"), ("b", "y"), ("c", "y")))
 
+    def check(**given: bool) -> None:
+        key, answer = (lambda one: one.text), (lambda one: one.label)
+        check_repetition(report, data, key, answer, noun="word", label="tag", **given)
 
-def test_errors_stop_training():
-    with pytest.raises(DataError, match="no training examples"):
-        check([]).raise_on_errors()
-    with pytest.raises(DataError, match="no dev examples"):
-        check(TRAIN, []).raise_on_errors()
-    with pytest.raises(DataError, match="every training example has the label 'x'"):
-        check(examples(("a", "x"), ("b", "x"))).raise_on_errors()
-    with pytest.raises(DataError, match="no training example has: '10' 1, 'z' 2"):
-        check(TRAIN, [*DEV, *examples(("g", "z"), ("h", "z"), ("i", "10"))]).raise_on_errors()
-    with pytest.raises(DataError, match="line 3: the example has no label"):
-        check([TextExample("a", None, "x", 2), TextExample("a", None, None, 3)])
-
-
-def test_empty_texts_are_counted_with_their_rows():
-    pair = TextExample("a", " ", "x", 9)
-    report = check([*TRAIN, *examples((" \n", "x"), start=6), pair], DEV)
+    check()
     assert [*map(in_python, report.warnings)] == [
-        "2 training examples with an empty text (lines 6, 9); remove them, or fill them in"
+        "1 training example repeating an earlier one, word and tag (line 3)",
+        (
+            "1 word with contradictory tags, in 2 training examples (lines 4, 5); "
+            "decide on one tag for each"
+        ),
     ]
+    check(tell_repeated=False)
+    assert len(report.warnings) == 3
 
 
-def test_duplicates_and_contradictions():
-    train = [*TRAIN, *examples(("a", "x"), ("a", "x"), ("b", "x"), start=6)]
-    dev = [*DEV, *examples(("c", "x"), ("d", "x"), start=4)]
-    report = check(train, dev)
-    told = [
-        warning.split(";")[0].split(" (lines 4")[0] for warning in map(in_python, report.warnings)
+def test_a_leak_is_named_by_its_lines_or_as_the_task_names_it():
+    report, data = of(words(("a", "x")), words(("b", "x"), ("a", "y")))
+
+    check_leaks(report, data, lambda one: one.text, noun="word")
+    check_leaks(report, data, lambda one: one.text, noun="word", where=lambda found: found[0].text)
+
+    leak = "1 dev example of 2 with a word that a training example has too"
+    assert in_python(report.warnings[0]).startswith(f"{leak} (line 3 of dev), so the dev metrics")
+    assert report.warnings[1].startswith(f"{leak} (a), so the dev metrics flatter the model")
+
+
+def test_labels_are_counted_and_those_of_dev_alone_refused():
+    report = DataReport("word", 3, 2)
+
+    check_labels(report, Counter("xxy"), Counter("xzz"), "tags", remedy="add examples")
+
+    assert report.label_counts == {"x": 2, "y": 1}
+    (error,) = report.errors
+    assert error.startswith("tags of dev examples that no training example has: 'z' 2; spell the")
+    assert report.warnings == ["tags with a single training example: 'y'; add examples"]
+
+
+def test_empty_ones_are_counted_by_part():
+    report, data = of(words((" ", "x"), ("b", "x")), words(("", "x")))
+
+    warn_of_empty(report, data, lambda one: not one.text.strip(), noun="word")
+
+    assert [one.split(" (")[0] for one in report.warnings] == [
+        "1 training example with an empty word",
+        "1 dev example with an empty word",
     ]
-    assert told == [
-        "2 training examples repeating an earlier one, text and label (lines 6, 7)",
-        "1 text with contradictory labels, in 2 training examples (lines 3, 8)",
-        "2 dev examples of 4 with a text that stands in the training examples too",
-    ]
-
-
-def test_a_pair_is_no_duplicate_of_its_first_text():
-    pairs = [TextExample("a", "b", "x", 2), TextExample("a", "c", "y", 3)]
-    assert (
-        check([*pairs, TextExample("a", None, "x", 4), TextExample("z", "b", "y", 5)]).warnings
-        == []
-    )
-
-
-def test_unbalanced_and_lone_classes():
-    train = examples(*((f"t{at}", "common") for at in range(10)), ("u", "rare"))
-    warnings = check(train, DEV[:0] or None).warnings
-    assert "classes with a single training example: 'rare'" in warnings[0]
-    assert "'common' has 10 examples, 'rare' 1" in warnings[1]
-    assert "class_weight='balanced'" in in_python(warnings[1])
-
-
-def test_one_class_in_dev_is_a_warning():
-    assert "tell nothing of the other classes" in check(TRAIN, DEV[:1]).warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -126,52 +115,15 @@ def test_one_class_in_dev_is_a_warning():
 )
 def test_truncation_says_what_to_do(longest, max_seq_length, advice):
     lengths = [10, 20, 30, longest]
-    report = check(TRAIN, DEV, lengths, max_seq_length=max_seq_length)
+    report = check(lengths, max_seq_length)
     assert advice in in_python(report.warnings[0])
     assert report.num_truncated == {"train": 1, "dev": 0}
     assert report.num_tokens["train"]["max"] == longest
-    assert check(TRAIN, DEV, lengths, max_seq_length=longest).warnings == []
+    assert check(lengths, longest).warnings == []
 
 
-def test_scores():
-    train = examples(("a", "1"), ("b", "2.5"), ("c", "-1e0"))
-    report = check(train, kind="regress")
-    assert (report.errors, report.warnings) == ([], [])
-    assert report.score_range == (-1.0, 2.5)
-    assert "scores from -1 to 2.5" in report.lines()
-    alike = check(examples(("a", "5.0"), ("b", "5.000")), kind="regress")
-    assert "every training score is 5" in alike.errors[0]
-    wrong = check(examples(("a", "1"), ("b", "x")), kind="regress")
-    assert "line 3 is no finite" in in_python(wrong.errors[0])
-    twice = check(examples(("a", "5.0"), ("a", "5.000"), ("a", "4"), ("b", "1")), kind="regress")
-    assert "1 training example repeating" in twice.warnings[0]
-    assert "1 text with contradictory labels" in twice.warnings[1]
-
-
-NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), min_size=1, max_size=90)
-EXAMPLES = st.lists(st.tuples(st.sampled_from(["a", "b", "", "c d"]), NAMES), max_size=12)
-
-
-@settings(max_examples=80, deadline=None)
-@given(train=EXAMPLES, dev=st.none() | EXAMPLES, longest=st.integers(0, 3000))
-def test_any_report_fits_80_columns_and_json(train, dev, longest):
-    lengths = [longest] * len(train)
-    report = check(examples(*train), None if dev is None else examples(*dev), lengths)
-    assert max(len(line) for line in report.lines()) <= 80
-    json.loads(json.dumps(report.to_dict(), allow_nan=False))
-
-
-def test_labels_that_spell_a_missing_value_are_told():
-    train = examples(("a", "x"), ("b", "nan"), ("c", "NaN"), ("d", "x"), ("e", "none"))
-    told = in_python("\n".join(check(train).warnings))
-    assert "2 training examples with a label such as 'nan', which spells a missing value" in told
-    assert "(lines 3, 4)" in told
-    assert not any("missing value" in each for each in check(TRAIN, DEV).warnings)
-
-
-def test_one_column_of_0_and_1_is_told_where_labels_are_any_number():
-    sets = [("0",), ("1",), ("0",), ("1",)]
-    train = [TextExample(str(row), None, None, row, each) for row, each in enumerate(sets, 2)]
-    assert any("the labels are '0' and '1'" in w for w in check(train, kind="multi-label").warnings)
-    other = [TextExample(str(row), None, None, row, (*each, "x")) for row, each in enumerate(sets)]
-    assert not any("'0' and '1'" in w for w in check(other, kind="multi-label").warnings)
+def check(lengths: Sequence[int], max_seq_length: int) -> DataReport:
+    report = DataReport("word", len(lengths), 2)
+    features = features_of(lengths, max_seq_length), features_of([10, 10], max_seq_length)
+    check_lengths(report, TrainingData([], None, *features, max_seq_length))
+    return report

@@ -89,7 +89,7 @@ def test_one_answer_to_everything_is_a_collapse(
     task.add_labels(features, examples)
     outputs = [np.array(each, dtype=np.float32) for each in rows]
 
-    assert collapsed_to(task, outputs, features, examples) == expected
+    assert collapsed_to(task.answers(outputs, features, examples)) == expected
 
 
 def test_one_other_answer_among_many_is_no_collapse(tiny_model: Path) -> None:
@@ -98,9 +98,9 @@ def test_one_other_answer_among_many_is_no_collapse(tiny_model: Path) -> None:
     task.add_labels(features, examples)
     outputs = [np.array([[0, 1]], dtype=np.float32)] * 200
 
-    assert collapsed_to(task, outputs, features, examples) == "colour"
+    assert collapsed_to(task.answers(outputs, features, examples)) == "colour"
     outputs[-1] = np.array([[1, 0]], dtype=np.float32)
-    assert collapsed_to(task, outputs, features, examples) is None
+    assert collapsed_to(task.answers(outputs, features, examples)) is None
 
 
 def test_a_model_that_collapsed_says_so(

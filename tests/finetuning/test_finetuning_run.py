@@ -175,7 +175,7 @@ def test_example_weights_change_the_course_and_ones_do_not(
         ({"dev": [TextExample("red", None, "fish", 1)]}, DataError, "fish"),
         ({"train": [TextExample("red", None, "colour", 1)] * 3}, DataError, "two classes"),
         ({"train": [TextExample("red", None, "fish", 4)] * 3}, DataError, "fish"),
-        ({"task": Regression()}, DataError, "no finite number"),
+        ({"task": Regression()}, DataError, "not a finite number"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(

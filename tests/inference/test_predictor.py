@@ -20,9 +20,9 @@ from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
-from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.trainer import TrainingResult
 

@@ -10,7 +10,7 @@ from tidybert.metrics import classification_metrics, regression_metrics
 from tidybert.metrics.bootstrap import bootstrap
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.training_history import TrainingHistory
-from tidybert.tasks.task import Judgement
+from tidybert.tasks.answers import Judgement
 
 Make = Callable[..., Evaluation]
 

@@ -11,7 +11,7 @@ import pytest
 from tidybert.metrics.bootstrap import Interval, Intervals
 from tidybert.reporting.contents import REPORT_VERSION, report_contents
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.tasks.task import Judgement
+from tidybert.tasks.answers import Judgement
 
 TRUST = Path(__file__).parents[2] / "docs" / "trust.md"
 

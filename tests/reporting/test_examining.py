@@ -11,10 +11,10 @@ from tidybert.reporting.examining import evaluation_of
 
 
 def judged(run: Path, examples):
-    examination = Predictor(run).examine(examples)
+    answers = Predictor(run).examine(examples)
     return evaluation_of(
-        examination,
-        examination.metrics(),
+        answers,
+        {**answers.metrics(), **answers.counts()},
         run=str(run),
         file="dev.csv",
         date="today",

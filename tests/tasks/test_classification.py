@@ -15,7 +15,8 @@ from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.tasks.classification import Classification, balanced_class_weights, softmax
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.classification import Classification, balanced_class_weights
 from tidybert.tasks.registry import task_for
 
 
@@ -105,8 +106,10 @@ def test_balanced_weights_are_scikit_learns() -> None:
 def test_an_answer_has_the_label_and_every_probability() -> None:
     logits = rows_of([[0.0, math.log(3)], [math.log(4), 0.0]])
 
-    first, second = Classification(["no", "yes"]).predictions(
-        logits, make_features(2), examples_of(None, None)
+    first, second = (
+        Classification(["no", "yes"])
+        .answers(logits, make_features(2), examples_of(None, None))
+        .predictions()
     )
 
     assert first["label"] == "yes"
@@ -127,7 +130,7 @@ def test_metrics_are_of_the_most_likely_class() -> None:
     batch = labelled(task, "a", "b", "b", "b")
     outputs = rows_of([[2, 1], [0, 1], [1, 0], [-1, 1]])
 
-    metrics = task.metrics(outputs, batch.features, examples_of("a", "b", "b", "b"))
+    metrics = task.answers(outputs, batch.features, examples_of("a", "b", "b", "b")).metrics()
 
     assert metrics["accuracy"] == 0.75
     assert metrics[task.metric] == 0.75
@@ -145,18 +148,20 @@ def test_the_windows_of_an_example_are_averaged() -> None:
     assert [one.label for one in features] == [1, 1, 0]
     outputs = rows_of([[3, 0], [0, 5], [1, 0]])
 
-    first, second = task.predictions(outputs, features, examples)
+    first, second = task.answers(outputs, features, examples).predictions()
 
     assert first["score"] == pytest.approx(1 / (1 + math.exp(-1)))
     assert (first["label"], second["label"]) == ("b", "a")
-    assert task.metrics(outputs, features, examples)["accuracy"] == 1.0
+    assert task.answers(outputs, features, examples).metrics()["accuracy"] == 1.0
 
 
 def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> None:
     metadata = ModelMetadata("classify", ("no", "yes"), settings={"temperature": 2.0})
 
-    (answer,) = task_for(metadata).predictions(
-        rows_of([[0.0, 4.0]]), make_features(1), examples_of(None)
+    (answer,) = (
+        task_for(metadata)
+        .answers(rows_of([[0.0, 4.0]]), make_features(1), examples_of(None))
+        .predictions()
     )
 
     assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))
@@ -181,11 +186,11 @@ def test_calibration_finds_the_temperature_and_keeps_the_answers() -> None:
     # A model three times too sure of itself.
     outputs = rows_of((3 * logits).tolist())
 
-    fitted = task.calibrated(outputs, features, examples)
+    fitted = task.calibrated(task.answers(outputs, features, examples))
 
     assert fitted.temperature == pytest.approx(3, rel=0.1)
     assert fitted.settings() == {"temperature": fitted.temperature}
-    before, after = (each.metrics(outputs, features, examples) for each in (task, fitted))
+    before, after = (each.answers(outputs, features, examples).metrics() for each in (task, fitted))
     assert before["confusion_matrix"] == after["confusion_matrix"]
     assert after["log_loss"] < before["log_loss"]
 
@@ -196,13 +201,13 @@ def test_judgements_and_scorer_say_what_the_metrics_say() -> None:
     task.add_labels(features, examples)
     outputs = rows_of([[2, 1], [0, 1], [1, 0]])
 
-    judged = task.judgements(outputs, features, examples)
-    score = task.scorer(outputs, features, examples)
+    judged = [*task.answers(outputs, features, examples).judgements()]
+    score = task.answers(outputs, features, examples).metrics
 
     assert [one.correct for one in judged] == [1.0, 1.0, 0.0]
     assert [(one.expected, one.predicted) for one in judged][2] == ("b", "a")
     assert judged[2].expected_probability == pytest.approx(1 - (judged[2].confidence or 0))
-    metrics = task.metrics(outputs, features, examples)
+    metrics = task.answers(outputs, features, examples).metrics()
     whole = score(np.arange(3))
     assert whole == {name: metrics[name] for name in whole}
     assert score(np.array([2, 2, 0]))["accuracy"] == pytest.approx(1 / 3)

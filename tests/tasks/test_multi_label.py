@@ -18,6 +18,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
+from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
@@ -26,7 +27,7 @@ from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.registry import task_class, task_for
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.text_options import ClassOptions
 from tidybert.tokenization import BertTokenizer
 
 NAMES = ("animal", "colour")
@@ -144,7 +145,9 @@ def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
     task = MultiLabelClassification(["a", "b"], {"a": 0.8})
     outputs = rows_of([math.log(3), 0.0], [math.log(9), -1e4], [-5.0, -5.0])
 
-    first, second, third = task.predictions(outputs, labelled(task, examples_of((), (), ())), [])
+    examples = examples_of((), (), ())
+    answers = task.answers(outputs, labelled(task, examples), examples)
+    first, second, third = answers.predictions()
 
     assert first == {"labels": ["b"], "scores": pytest.approx({"a": 0.75, "b": 0.5})}
     assert second == {"labels": ["a"], "scores": pytest.approx({"a": 0.9, "b": 0.0})}
@@ -155,14 +158,15 @@ def test_a_temperature_makes_answers_less_sure_and_changes_none() -> None:
     sure = MultiLabelClassification(["a", "b"])
     task = MultiLabelClassification(["a", "b"], temperature=2.0)
     outputs = rows_of([2 * math.log(3), -2.0], [-1e4, 0.0])
-    features = labelled(task, examples_of((), ()))
+    examples = examples_of((), ())
+    features = labelled(task, examples)
 
-    first, second = task.predictions(outputs, features, [])
+    first, second = task.answers(outputs, features, examples).predictions()
 
     assert first["scores"] == pytest.approx({"a": 0.75, "b": 1 / (1 + math.e)})
     assert second["scores"] == {"a": 0.0, "b": 0.5}
     assert [first["labels"], second["labels"]] == [
-        answer["labels"] for answer in sure.predictions(outputs, features, [])
+        answer["labels"] for answer in sure.answers(outputs, features, examples).predictions()
     ]
 
 
@@ -172,7 +176,7 @@ def test_metrics_judgements_and_selections_agree() -> None:
     features = labelled(task, examples)
     outputs = rows_of([2.0, -2.0], [1.0, 1.0], [-1.0, -3.0])
 
-    metrics = task.metrics(outputs, features, examples)
+    metrics = task.answers(outputs, features, examples).metrics()
 
     assert metrics["subset_accuracy"] == pytest.approx(2 / 3)
     assert metrics["micro_f1"] == pytest.approx(2 * 2 / (2 + 3))
@@ -181,11 +185,11 @@ def test_metrics_judgements_and_selections_agree() -> None:
     assert metrics["per_label"]["a"]["threshold"] is None
     assert set(task.meanings) == {key for key in metrics if key != "per_label"}
     assert task.metric in metrics
-    score = task.scorer(outputs, features, examples)
+    score = task.answers(outputs, features, examples).metrics
     assert score(np.arange(3)) == {key: metrics[key] for key in task.meanings}
     assert score(np.array([1, 1]))["subset_accuracy"] == 0.0
 
-    judged = task.judgements(outputs, features, examples)
+    judged = [*task.answers(outputs, features, examples).judgements()]
     assert [(one.expected, one.predicted, one.correct) for one in judged] == [
         ("a", "a", 1.0),
         ("a, b", "a", 0.0),
@@ -203,7 +207,7 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     features = labelled(task, examples)
     outputs = rows_of(*[[-1.0, -9.0]] * 12, *[[-3.0, -9.0]] * 12, *[[-3.0, 1.0]] * 3)
 
-    tuned = task.calibrated(outputs, features, examples)
+    tuned = task.calibrated(task.answers(outputs, features, examples))
 
     decisions = np.array([[0.0, logit] for row in outputs for logit in row[0]])
     truth = [name in (one.labels or ()) for one in examples for name in ("a", "b")]
@@ -211,8 +215,8 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     assert tuned.temperature != 1
     low, high = (1 / (1 + math.exp(each / tuned.temperature)) for each in (3, 1))
     assert tuned.thresholds == {"a": pytest.approx((low + high) / 2)}
-    assert task.metrics(outputs, features, examples)["macro_f1"] == pytest.approx(0.5)
-    metrics = tuned.metrics(outputs, features, examples)
+    assert task.answers(outputs, features, examples).metrics()["macro_f1"] == pytest.approx(0.5)
+    metrics = tuned.answers(outputs, features, examples).metrics()
     assert metrics["macro_f1"] == 1.0
     assert metrics["per_label"]["b"]["threshold"] is None
     metadata = ModelMetadata(task.name, ("a", "b"), settings=tuned.settings())
@@ -234,11 +238,11 @@ def test_thresholds_that_are_none_are_refused(thresholds: Any) -> None:
 
 
 def test_an_option_chooses_it_and_others_are_refused() -> None:
-    assert task_class("classify", TaskOptions(multi_label=True)) is MultiLabelClassification
+    assert task_class("classify", ClassOptions(multi_label=True)) is MultiLabelClassification
     with pytest.raises(UsageError, match="class_weight has no meaning for multi-label"):
-        task_class("classify", TaskOptions(multi_label=True, class_weight="balanced"))
+        task_class("classify", ClassOptions(multi_label=True, class_weight="balanced"))
     with pytest.raises(UsageError, match="multi_label has no meaning for regress"):
-        task_class("regress", TaskOptions(multi_label=True))
+        task_class("regress", ClassOptions(multi_label=True))
     with pytest.raises(UsageError, match="TASK is 'multi-label'"):
         task_class("multi-label")
 
@@ -263,23 +267,23 @@ def test_the_data_are_checked() -> None:
     train = [*examples_of(("a",), ("a", "b"), (), ("a", "c")), *examples_of(("a",), ("b", "a"))]
     dev = examples_of(("a",), ("c",))
 
-    report = task.check(train, dev, labelled(task, train), labelled(task, dev), 128)
+    report = task.check(TrainingData(train, dev, labelled(task, train), labelled(task, dev), 128))
 
     assert report.label_counts == {"a": 5, "b": 2, "c": 1}
     assert "labels: 1.33 a text on average; 1 texts have none" in report.facts
     told = in_python("\n".join(report.warnings))
     assert "2 training examples repeating an earlier one, text and label (lines 2, 3)" in told
     assert "labels that no dev example has: 'b' 2 in training" in told
-    assert "classes with a single training example: 'c'" in told
+    assert "labels with a single training example: 'c'" in told
     assert "contradictory" not in told
     assert not report.errors
 
     torn = [*train, *examples_of(("b",))]
-    told = "\n".join(task.check(torn, dev, [], [], 128).warnings)
+    told = "\n".join(task.check(TrainingData(torn, dev, [], [], 128)).warnings)
     assert "1 text with contradictory labels" in told
-    report = task.check(train, examples_of(("d",)), [], [], 128)
+    report = task.check(TrainingData(train, examples_of(("d",)), [], [], 128))
     assert "labels of dev examples that no training example has: 'd' 1" in report.errors[0]
-    report = task.check(examples_of((), ()), None, [], [], 128)
+    report = task.check(TrainingData(examples_of((), ()), None, [], [], 128))
     assert "no training example has a label" in report.errors[0]
 
 

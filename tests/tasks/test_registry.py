@@ -10,9 +10,8 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry
 from tidybert.tasks.classification import Classification
-from tidybert.tasks.registry import task_class, task_for
+from tidybert.tasks.registry import task_class, task_flags, task_for
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.task_options import TaskOptions
 
 
 @pytest.mark.parametrize("task", [Classification(["x", "y", "z"], None, 1.5), Regression()])
@@ -55,7 +54,7 @@ def test_an_option_of_another_task_is_refused(
     task: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        task_class(task, TaskOptions(**options))
+        task_class(task, task_flags()(**options))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_an_option_of_another_task_is_refused(
 )
 def test_a_value_that_fits_no_task_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        TaskOptions(**given)
+        task_flags()(**given)
 
 
 def test_a_task_of_ones_own_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_the_loss_is_the_weighted_sum_of_squared_errors() -> None:
 
 @pytest.mark.parametrize("label", [None, "good", "nan", "inf", "1_000", ""])
 def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) -> None:
-    with pytest.raises(DataError, match=f"line 3: {label!r} is no score"):
+    with pytest.raises(DataError, match=f"line 3: {label!r} is not a score"):
         Regression().add_labels(make_features(2), examples_of("1", label))
 
 
@@ -61,8 +61,10 @@ def rows_of(values: list[float]) -> list[npt.NDArray[np.float32]]:
 
 
 def test_an_answer_is_the_value() -> None:
-    answers = Regression().predictions(
-        rows_of([0.5, -3.0]), make_features(2), examples_of(None, None)
+    answers = (
+        Regression()
+        .answers(rows_of([0.5, -3.0]), make_features(2), examples_of(None, None))
+        .predictions()
     )
 
     assert answers == [{"value": 0.5}, {"value": -3.0}]
@@ -73,15 +75,15 @@ def test_metrics_are_correlations() -> None:
     Regression().add_labels(features, examples)
     outputs = rows_of([2, 4, 6, 8])
 
-    metrics = Regression().metrics(outputs, features, examples)
+    metrics = Regression().answers(outputs, features, examples).metrics()
 
     assert metrics["pearson"] == pytest.approx(1.0)
     assert metrics["spearman"] == pytest.approx(1.0)
     assert metrics["mse"] == pytest.approx(7.5)
     assert Regression.metric in metrics
-    assert Regression().scorer(outputs, features, examples)(np.arange(4)) == metrics
-    assert Regression().scorer(outputs, features, examples)(np.array([0, 0]))["mse"] == 1.0
-    judged = Regression().judgements(outputs, features, examples)
+    assert Regression().answers(outputs, features, examples).metrics(np.arange(4)) == metrics
+    assert Regression().answers(outputs, features, examples).metrics(np.array([0, 0]))["mse"] == 1.0
+    judged = [*Regression().answers(outputs, features, examples).judgements()]
     assert (judged[0].expected, judged[0].predicted, judged[0].correct) == ("1.0", "2.0", None)
 
 
@@ -89,7 +91,7 @@ def test_judgements_spell_scores_in_full() -> None:
     features, examples = make_features(2), examples_of("1234567.8", "0.1")
     Regression().add_labels(features, examples)
 
-    judged = Regression().judgements(rows_of([1234569.125, 0.1]), features, examples)
+    judged = [*Regression().answers(rows_of([1234569.125, 0.1]), features, examples).judgements()]
 
     assert [float(one.expected) for one in judged] == [1234567.8, 0.1]
     assert [float(one.predicted) for one in judged] == [1234569.125, float(np.float32(0.1))]

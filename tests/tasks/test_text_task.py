@@ -19,7 +19,6 @@ from tidybert.inference.forward import run_features
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.text_task import example_outputs
 from tidybert.tokenization import BertTokenizer
 
 FILLER = ["the", "old", "and", "new", "a", "was", "is", "we", "saw", "under", "near", "and"]
@@ -118,8 +117,9 @@ def test_an_answer_is_of_the_mean_of_its_windows_logits(tiny_run: Path, tiny_mod
 
     apart = task.features([TextExample(part, None, None, 1) for part in parts], tokenizer, 12)
     logits = np.concatenate(run_features(task, predictor.model, apart))
-    np.testing.assert_allclose(example_outputs(outputs, features)[0], logits.mean(0), atol=1e-6)
-    (answer,) = task.predictions(outputs, features, [example])
+    answers = task.answers(outputs, features, [example])
+    np.testing.assert_allclose(answers.logits[0], logits.mean(0), atol=1e-6)
+    (answer,) = answers.predictions()
     expected = torch.from_numpy(logits.mean(0)).softmax(0)
     assert list(answer["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-6)
 
@@ -156,11 +156,11 @@ def test_the_windows_of_a_text_weigh_together_what_a_short_text_does(
     torch.testing.assert_close(loss, whole / 3)
     # A judgement, a metric and a prediction are of an example, not of a window.
     outputs = run_features(task, model, features)
-    assert len(task.predictions(outputs, features, examples)) == 2
-    assert len(task.judgements(outputs, features, examples)) == 2
-    assert len(task.scorer(outputs, features, examples)(np.array([0, 1, 1]))) > 0
+    assert len(task.answers(outputs, features, examples).predictions()) == 2
+    assert len([*task.answers(outputs, features, examples).judgements()]) == 2
+    assert len(task.answers(outputs, features, examples).metrics(np.array([0, 1, 1]))) > 0
     if task.name != "regress":
-        assert task.metrics(outputs, features, examples)
+        assert task.answers(outputs, features, examples).metrics()
 
 
 def test_through_the_shell(

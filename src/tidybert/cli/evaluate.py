@@ -15,7 +15,7 @@ from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from tidybert.inference.predictor import Examination
+    from tidybert.tasks.answers import Answers
 
 
 @takes(read=ReadOptions)
@@ -52,10 +52,10 @@ def evaluate(
     task = predictor.task
     examples = read_labelled(task, file, read, skip_bad_rows)
     try:
-        examination = predictor.examine(examples)
+        answers = predictor.examine(examples)
     except DataError as error:
         raise DataError(f"{file}: {error.message}") from error
-    metrics = examination.metrics()
+    metrics = {**answers.metrics(), **answers.counts()}
     total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
         note(f"{metrics['num_truncated']:,} {total} {task.truncation}")
@@ -73,12 +73,12 @@ def evaluate(
     finally:
         # A reader such as head, which closes the pipe early, still gets its report.
         if report is not None:
-            _write_report(report, examination, metrics, run, file, predictor.max_seq_length)
+            _write_report(report, answers, metrics, run, file, predictor.max_seq_length)
 
 
 def _write_report(
     directory: Path,
-    examination: "Examination",
+    answers: "Answers[Any, Any]",
     metrics: dict[str, Any],
     run: str,
     file: str,
@@ -90,7 +90,7 @@ def _write_report(
     note("computing the report's confidence intervals: up to a minute")
     page = write_report(
         evaluation_of(
-            examination,
+            answers,
             metrics,
             run=run,
             file=file,

@@ -12,6 +12,7 @@ from tidybert.cli.labelled_files import read_labelled
 from tidybert.cli.output import note, print_json
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
+from tidybert.tasks.registry import task_flags
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -101,7 +102,7 @@ NewHeadOption = Annotated[
 ]
 
 
-@takes(*MOST_USED, read=ReadOptions, options=TaskOptions, arguments=TrainingArguments)
+@takes(*MOST_USED, read=ReadOptions, options=task_flags(), arguments=TrainingArguments)
 def finetune(
     task: TaskArgument,
     model: flags.ModelArgument,

@@ -123,6 +123,15 @@ def panel_of(group: type, field: str) -> str | None:
 def field_helps(group: type) -> dict[str, str]:
     """The text below each field of a dataclass; the field before lends it to one without."""
     helps: dict[str, str] = {}
+    for base in reversed(group.__mro__):
+        # A class without fields of its own may have been made by a program.
+        if "__annotations__" in vars(base):
+            helps |= _own_helps(base)
+    return helps
+
+
+def _own_helps(group: type) -> dict[str, str]:
+    helps: dict[str, str] = {}
     waiting: list[str] = []
     for statement in _statements(group):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

@@ -9,7 +9,7 @@ from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.files.read_report import ReadReport
-    from tidybert.tasks.registry import AnyTask
+    from tidybert.tasks.task import AnyTask
 
 
 def read_labelled(

@@ -12,7 +12,7 @@ from tidybert.cli.output import clock, note, print_json, print_table
 if TYPE_CHECKING:
     from tidybert.finetuning import Trial, Trials
     from tidybert.pretraining.loop import PretrainingResult
-    from tidybert.tasks.registry import AnyTask
+    from tidybert.tasks.task import AnyTask
     from tidybert.training.trainer import TrainingResult
 
 

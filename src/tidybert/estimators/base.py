@@ -21,8 +21,7 @@ from torch import nn
 from tidybert.atomic_files import atomic_write_text
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import DataReport
-from tidybert.data.features import Features
+from tidybert.data.data_report import DataReport
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
@@ -31,8 +30,8 @@ from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.json_objects import read_json_object
 from tidybert.model_files import ARGUMENTS_FILE
-from tidybert.tasks.registry import AnyTask
-from tidybert.tasks.task import Outputs
+from tidybert.tasks.answers import Answers
+from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.trainer import StepReport, TrainingResult
@@ -178,12 +177,13 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
 
-    def _run(self, examples: Sequence[Any]) -> tuple[list[Features], Outputs]:
-        """The features of examples, and what the model says of each."""
+    def _run(self, examples: Sequence[Any]) -> Answers[Any, Any]:
+        """The model's answers to examples without labels."""
         to_device(self.model_, self.device)
         with as_in_python():
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
-        return features, run_features(self.task_, self.model_, features)
+        outputs = run_features(self.task_, self.model_, features)
+        return self.task_.answers(outputs, features, examples)
 
     def _arguments(self) -> TrainingArguments:
         names = [each.name for each in fields(TrainingArguments)]

@@ -14,7 +14,8 @@ from tidybert.estimators.checked_inputs import Text, label_names, read_column, r
 from tidybert.estimators.indicators import is_matrix, read_indicators
 from tidybert.estimators.text_estimator import TextEstimator, example_of
 from tidybert.modeling.heads import reorder_labels
-from tidybert.tasks.classification import Classification, softmax
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 
 

@@ -11,8 +11,8 @@ from tidybert.estimators.checked_inputs import read_weights
 from tidybert.estimators.sentence_inputs import read_sentences, read_tags
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
-from tidybert.tasks.tags.tagging import Tagging
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.tags.tagging import TagAnswers, Tagging
+from tidybert.tasks.task_options import WindowOptions
 
 
 class BertTagger(BertEstimator):
@@ -52,7 +52,7 @@ class BertTagger(BertEstimator):
         weights = read_weights(sample_weight, len(sentences))
         kept = np.flatnonzero(weights).tolist()
         examples = [TaggedExample(sentences[index], tags[index], index) for index in kept]
-        task = Tagging.from_examples(examples, TaskOptions(doc_stride=self.doc_stride))
+        task = Tagging.from_examples(examples, WindowOptions(doc_stride=self.doc_stride))
         self._train(task, examples, weights[kept])
         self._restore({})
         return self
@@ -63,9 +63,9 @@ class BertTagger(BertEstimator):
         examples = [
             TaggedExample(words, None, index) for index, words in enumerate(read_sentences(X))
         ]
-        features, outputs = self._run(examples)
-        answers = self.task_.predictions(outputs, features, examples)
-        return [answer["tags"] for answer in answers]
+        answers = self._run(examples)
+        assert isinstance(answers, TagAnswers)
+        return answers.tags
 
     def score(self, X: Any, y: Any) -> float:
         """The F1 of entities, as conlleval counts it, or the accuracy of other tags."""

@@ -16,10 +16,10 @@ from tidybert.estimators.messages import as_in_python, warn_of_truncation
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.registry import AnyTask
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.task_options import TaskOptions
-from tidybert.tasks.text_task import example_outputs
+from tidybert.tasks.task import AnyTask
+from tidybert.tasks.text_options import TextOptions
+from tidybert.tasks.text_task import TextAnswers
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -57,7 +57,7 @@ class TextEstimator(BertEstimator):
     def _long_texts(self) -> LongTexts:
         """What ``long`` and ``doc_stride`` ask for; UsageError for values that are unknown."""
         with as_in_python():
-            options = TaskOptions(long=self.long, doc_stride=self.doc_stride)
+            options = TextOptions(long=self.long, doc_stride=self.doc_stride)
             return LongTexts.from_options(options.long, options.doc_stride)
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
@@ -66,11 +66,12 @@ class TextEstimator(BertEstimator):
         texts = read_texts(X)
         expected = getattr(self, "n_features_in_", len(texts[0]))
         check_width(texts, expected, type(self).__name__)
-        features, outputs = self._run([example_of(*each) for each in enumerate(texts)])
-        truncated = {one.example: one.num_tokens for one in features if one.truncated}
+        answers = self._run([example_of(*each) for each in enumerate(texts)])
+        truncated = {one.example: one.num_tokens for one in answers.features if one.truncated}
         mode = self.task_.long_texts.mode
         warn_of_truncation([*truncated.values()], len(texts), self.max_seq_length_, mode)
-        return example_outputs(outputs, features)
+        assert isinstance(answers, TextAnswers)
+        return answers.logits
 
     def _restore(self, stored: dict[str, Any]) -> None:
         self.long = self.task_.long_texts.mode

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,22 +17,21 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import DataReport
+from tidybert.data.checks import TrainingData
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import read_finished, to_device
 from tidybert.modeling.heads import reorder_labels
-from tidybert.tasks.registry import AnyTask
-from tidybert.tasks.task import Outputs
+from tidybert.tasks.answers import Answers
+from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fingerprint import deciding, fingerprint
 from tidybert.training.run_checkpoints import remove_best
 from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.trainer import StepReport, Trainer, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
-
-_FIRST_EXAMPLES: Final = 100
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,7 @@ def finetune(
         train_features,
         task.loss,
         arguments,
-        evaluate=(
-            lambda each: task.metrics(run_features(task, each, dev_features), dev_features, dev)
-        )
-        if dev
-        else None,
+        evaluate=(lambda each: _answers(task, each, dev_features, dev).metrics()) if dev else None,
         metric=task.metric,
         run=run,
         fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
@@ -143,10 +138,11 @@ def finetune(
     collapsed = None
     if dev:
         # Temperature and thresholds change what is measured, so it is measured once more.
-        outputs = run_features(task, network, dev_features)
-        task = task.calibrated(outputs, dev_features, dev)
-        result.metrics = task.metrics(outputs, dev_features, dev)
-        collapsed = collapsed_to(task, outputs, dev_features, dev)
+        answers = _answers(task, network, dev_features, dev)
+        task = task.calibrated(answers)
+        answers = task.answers(answers.outputs, dev_features, dev)
+        result.metrics = answers.metrics()
+        collapsed = collapsed_to(answers)
     finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, collapsed)
     if run is not None:
         save(finished, run)
@@ -202,7 +198,7 @@ def _features(
     """The checked and labelled features of train and dev.  Raises DataError."""
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
-    checked = task.check(train, dev, train_features, dev_features, max_seq_length)
+    checked = task.check(TrainingData(train, dev, train_features, dev_features, max_seq_length))
     checked.raise_on_errors()
     for line in checked.lines():
         callbacks.note(line)
@@ -220,17 +216,22 @@ def _weigh(features: Sequence[Features], weights: Sequence[float], num_examples:
         one.weight *= float(weights[one.example])
 
 
-def collapsed_to(
-    task: AnyTask, outputs: Outputs, features: Sequence[Features], examples: Sequence[Any]
-) -> str | None:
+def _answers(
+    task: AnyTask, model: nn.Module, features: Sequence[Features], examples: Sequence[Any]
+) -> Answers[Any, Any]:
+    return task.answers(run_features(task, model, features), features, examples)
+
+
+def collapsed_to(answers: Answers[Any, Any]) -> str | None:
     """The answer that every example is given, as a report shows it, where several are right."""
-    # Hardly ever are the first ones alike, and to judge ten thousand questions takes half a minute.
-    for count in (_FIRST_EXAMPLES, len(examples)):
-        size = sum(one.example < count for one in features)
-        judged = task.judgements(outputs[:size], features[:size], examples[:count])
-        if len({each.predicted for each in judged}) > 1:
+    judgements = answers.judgements()
+    first = next(judgements)
+    is_one_right = True
+    for one in judgements:
+        if one.predicted != first.predicted:
             return None
-    return judged[0].predicted if len({each.expected for each in judged}) > 1 else None
+        is_one_right &= one.expected == first.expected
+    return None if is_one_right else first.predicted
 
 
 def save(finished: FinetunedModel, directory: Path) -> None:

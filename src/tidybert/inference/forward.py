@@ -15,8 +15,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError, param
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.kernels.threads import map_on_threads
-from tidybert.tasks.registry import AnyTask
-from tidybert.tasks.task import Unit
+from tidybert.tasks.task import AnyTask, Unit
 
 # Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
 # and no less time; a GPU needs many more to have work for all its parts.

@@ -14,7 +14,8 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError, param
 from tidybert.model_files import CONFIG_FILE
 from tidybert.modeling.bert import BertModel
-from tidybert.tasks.registry import AnyTask, foreign_metadata, task_for
+from tidybert.tasks.registry import foreign_metadata, task_for
+from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 
 

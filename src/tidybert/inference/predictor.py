@@ -1,19 +1,15 @@
 """Predictor: load a finished RUN once, then answer texts in batches, in the order given."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidybert.configuration import BertConfig
-from tidybert.data.features import Features, first_features
-from tidybert.data.long_texts import window_counts
 from tidybert.errors import DataError
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import load_finished, to_device
 from tidybert.inference.text_inputs import check_texts, fitting_length
-from tidybert.tasks.registry import AnyTask
-from tidybert.tasks.task import Outputs
+from tidybert.tasks.answers import Answers
 
 
 class Predictor:
@@ -61,21 +57,22 @@ class Predictor:
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
 
-        Each is as the task's ``predictions`` makes it ({"label", "score", "scores"}, {"value"}, …),
+        Each is a ``prediction`` of the task's answers ({"label", "score", "scores"}, {"value"}, …),
         with "num_tokens" (before truncation) and "truncated".
         """
         for chunk in in_chunks(examples):
             yield from self._answers(chunk)
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
-        """The task's metrics on labelled examples, with the counts of an Examination.
+        """The task's metrics on labelled examples, with the counts of ``Answers.counts``.
 
         Raises DataError for a label that the model does not know, or no examples.
         """
-        return self.examine(examples).metrics()
+        answers = self.examine(examples)
+        return {**answers.metrics(), **answers.counts()}
 
-    def examine(self, examples: Sequence[Any]) -> "Examination":
-        """What the model says of labelled examples, to be measured in more ways than one.
+    def examine(self, examples: Sequence[Any]) -> Answers[Any, Any]:
+        """The answers to labelled examples, to be measured in more ways than one.
 
         Raises as ``evaluate``.
         """
@@ -83,38 +80,11 @@ class Predictor:
             raise DataError("there are no examples to evaluate on")
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         self.task.add_labels(features, examples)
-        outputs = run_features(self.task, self.model, features)
-        return Examination(self.task, examples, features, outputs)
+        return self.task.answers(run_features(self.task, self.model, features), features, examples)
 
     def _answers(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         outputs = run_features(self.task, self.model, features)
-        answers = self.task.predictions(outputs, features, examples)
-        for answer, one in zip(answers, first_features(features), strict=True):
+        answers = self.task.answers(outputs, features, examples)
+        for answer, one in zip(answers.predictions(), answers.first_features, strict=True):
             yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
-
-
-@dataclass(frozen=True)
-class Examination:
-    """Labelled examples, their features, and what the model said of each."""
-
-    task: AnyTask
-    examples: Sequence[Any]
-    features: Sequence[Features]
-    outputs: Outputs
-
-    def metrics(self) -> dict[str, Any]:
-        """The task's metrics, and how the examples were read, as counts.
-
-        num_truncated of the num_examples lost a part; num_windowed were read in several windows,
-        which are num_windows together.
-        """
-        counts = window_counts(self.features)
-        windowed = counts[counts > 1]
-        return {
-            **self.task.metrics(self.outputs, self.features, self.examples),
-            "num_examples": len(self.examples),
-            "num_truncated": sum(one.truncated for one in first_features(self.features)),
-            "num_windowed": len(windowed),
-            "num_windows": int(windowed.sum()),
-        }

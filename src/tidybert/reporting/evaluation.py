@@ -11,7 +11,7 @@ from tidybert.metrics.bootstrap import Intervals
 from tidybert.reporting.training_history import TrainingHistory
 
 if TYPE_CHECKING:
-    from tidybert.tasks.task import Judgement
+    from tidybert.tasks.answers import Judgement
 
 
 @dataclass(frozen=True)

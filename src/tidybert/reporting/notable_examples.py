@@ -10,7 +10,7 @@ from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.reporting.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from tidybert.tasks.task import Judgement
+    from tidybert.tasks.answers import Judgement
 
 SHOWN_EXAMPLES: Final = 25
 _SHOWN_FIELDS: Final = (

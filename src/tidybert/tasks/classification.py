@@ -1,28 +1,30 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.features import Features, first_features
+from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.labels import label_names
 from tidybert.files.text_examples import TextExample
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.task_options import TaskOptions
-from tidybert.tasks.text_task import TextTask, example_outputs, shown_text
+from tidybert.tasks.answers import Floats, Indices, Judgement, Outputs, only_numbers, softmax
+from tidybert.tasks.task import labels_of
+from tidybert.tasks.text_options import ClassOptions
+from tidybert.tasks.text_task import TextAnswers, TextTask
 from tidybert.tasks.unknown_labels import refuse_unknown
 
 
@@ -39,11 +41,9 @@ class Classification(TextTask):
     """
 
     name = "classify"
-    kind = "classify"
     metric = "accuracy"
-    architecture = "BertForSequenceClassification"
-    problem_type: str | None = "single_label_classification"
-    unit: Unit = "feature"
+    problem_type = "single_label_classification"
+    options_class = ClassOptions
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples that are right",
         "macro_f1": "mean F1 of the classes, however rare",
@@ -51,9 +51,6 @@ class Classification(TextTask):
         "f1": "F1 of the class {positive}",
         "log_loss": "mean of -ln(probability of the right class)",
     }
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {"class_weight", "multi_label", "long", "doc_stride"}
-    )
 
     def __init__(
         self,
@@ -63,20 +60,20 @@ class Classification(TextTask):
         long_texts: LongTexts | None = None,
     ) -> None:
         super().__init__(long_texts)
-        self.label_names: tuple[str, ...] | None = tuple(label_names)
-        self._names = tuple(label_names)
-        self._ids = {label: number for number, label in enumerate(self._names)}
-        if class_weights is not None and set(class_weights) != set(self._names):
-            different = sorted(set(class_weights) ^ set(self._names))
+        self.label_names = tuple(label_names)
+        if class_weights is not None and set(class_weights) != set(self.names):
+            different = sorted(set(class_weights) ^ set(self.names))
             raise UsageError(
                 f"{param('class_weight')} and the labels differ in {', '.join(different)}: give "
-                f"each of {', '.join(self._names)} a weight"
+                f"each of {', '.join(self.names)} a weight"
             )
         self._class_weights = class_weights
         self.temperature = temperature
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TextExample], options: TaskOptions) -> Self:
+    def from_examples(
+        cls, examples: Sequence[TextExample], options: ClassOptions = ClassOptions()
+    ) -> Self:
         weights = None
         if options.class_weight:
             labels = [one.label for one in examples if one.label is not None]
@@ -86,135 +83,100 @@ class Classification(TextTask):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        if not metadata.label_names:
-            raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
         return cls(
-            metadata.label_names,
+            cls.needed_names(metadata),
             temperature=metadata.number("temperature", 1.0),
             long_texts=LongTexts.from_settings(metadata.settings),
         )
 
     def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, **self.long_texts.settings()}
+        return {"temperature": self.temperature, **super().settings()}
+
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        is_other = head.problem_type in ("regression", "multi_label_classification")
+        is_number = head.label_names is not None and len(head.label_names) == 1
+        return super().reads_head(head) and not is_other and not is_number
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
-        return BertForSequenceClassification(config, num_labels=len(self._names))
+        return BertForSequenceClassification(config, num_labels=len(self.names))
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         labels = ((one.label, one.row) for one in examples if one.label is not None)
-        refuse_unknown("label", labels, self._ids)
+        refuse_unknown("label", labels, self.label_ids)
         for one in features:
             example = examples[one.example]
             if example.label is None:
                 raise DataError(f"{LINE} {example.row}: the example has no label")
-            one.label = self._ids[example.label]
+            one.label = self.label_ids[example.label]
             if self._class_weights is not None:
                 one.weight *= self._class_weights[example.label]
 
-    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """Nothing: the head begins as it was drawn, as in the original code."""
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = self.outputs(model, batch)
-        labels = torch.tensor([one.label for one in batch.features], device=logits.device)
-        weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
-        losses = functional.cross_entropy(logits.float(), labels, reduction="none")
-        return (losses * weights).sum()
-
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
-        return logits
-
-    def calibrated(
+    def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> Self:
-        logits = example_outputs(outputs, features)
-        labels = example_labels(features)
-        temperature = fit_temperature(logits, labels)
-        return type(self)(self._names, self._class_weights, temperature, self.long_texts)
+    ) -> "ClassAnswers":
+        return ClassAnswers(self, outputs, features, examples)
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> dict[str, Any]:
-        probabilities = self._probabilities(outputs, features)
-        return classification_metrics(
-            example_labels(features), probabilities.argmax(1), self._names, probabilities
+    def calibrated(self, answers: "ClassAnswers") -> Self:
+        temperature = fit_temperature(answers.logits, np.array(answers.labels))
+        return type(self)(self.names, self._class_weights, temperature, self.long_texts)
+
+
+class ClassAnswers(TextAnswers[Classification]):
+    """A probability for each class."""
+
+    @cached_property
+    def class_probabilities(self) -> Floats:
+        return softmax(self.logits / np.float32(self.task.temperature))
+
+    @cached_property
+    def best(self) -> Indices:
+        """(N,) the likeliest class."""
+        best: Indices = self.class_probabilities.argmax(1)
+        return best
+
+    @cached_property
+    def label_ids(self) -> Indices:
+        """(N,) the right class."""
+        return np.array(self.labels, dtype=np.int64)
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        which = slice(None) if chosen is None else chosen
+        found = classification_metrics(
+            self.label_ids[which],
+            self.best[which],
+            self.task.names,
+            self.class_probabilities[which],
         )
+        return found if chosen is None else only_numbers(found)
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> list[dict[str, Any]]:
-        answers = []
-        for scores in self._probabilities(outputs, features):
-            best = int(scores.argmax())
-            answers.append(
-                {
-                    "label": self._names[best],
-                    "score": float(scores[best]),
-                    "scores": dict(zip(self._names, map(float, scores), strict=True)),
-                }
-            )
-        return self.with_windows(answers, features)
+    def prediction(self, number: int) -> dict[str, Any]:
+        scores = self.class_probabilities[number].tolist()
+        best = int(self.best[number])
+        return {
+            "label": self.task.names[best],
+            "score": scores[best],
+            "scores": dict(zip(self.task.names, scores, strict=True)),
+        }
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> list[Judgement]:
-        probabilities = self._probabilities(outputs, features)
-        return [
-            Judgement(
-                text=shown_text(example),
-                expected=self._names[label],
-                predicted=self._names[best],
-                correct=float(best == label),
-                confidence=float(scores[best]),
-                expected_probability=float(scores[label]),
-                num_tokens=one.num_tokens,
-                row=example.row,
-            )
-            for example, one, label, best, scores in zip(
-                examples,
-                first_features(features),
-                example_labels(features).tolist(),
-                probabilities.argmax(1).tolist(),
-                probabilities,
-                strict=True,
-            )
-        ]
-
-    def scorer(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> Scorer:
-        probabilities, labels = self._probabilities(outputs, features), example_labels(features)
-        predicted = probabilities.argmax(1)
-
-        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
-            found = classification_metrics(
-                labels[chosen], predicted[chosen], self._names, probabilities[chosen]
-            )
-            return {name: value for name, value in found.items() if isinstance(value, float)}
-
-        return score
-
-    def _probabilities(
-        self, outputs: Outputs, features: Sequence[Features]
-    ) -> npt.NDArray[np.float64]:
-        """(number of examples, C)."""
-        return softmax(example_outputs(outputs, features) / np.float32(self.temperature))
-
-
-def example_labels(features: Sequence[Features]) -> npt.NDArray[np.int64]:
-    """The class of each example, (number of examples,)."""
-    return np.array([one.label for one in first_features(features)], dtype=np.int64)
-
-
-def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Probabilities (B, C) of logits (B, C)."""
-    shifted = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(1, keepdims=True))
+    def judgement(self, number: int) -> Judgement:
+        scores = self.class_probabilities[number]
+        best, label = int(self.best[number]), int(self.label_ids[number])
+        return Judgement(
+            expected=self.task.names[label],
+            predicted=self.task.names[best],
+            correct=float(best == label),
+            confidence=float(scores[best]),
+            expected_probability=float(scores[label]),
+            **self.place(number),
+        )
 
 
 def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:
     """Weights inverse to each class's share, 1 on average, as scikit-learn's "balanced"."""
     names, counts = np.unique(np.array(labels, dtype=object), return_counts=True)
-    weights = len(labels) / (len(names) * counts)
+    weights: npt.NDArray[np.float64] = len(labels) / (len(names) * counts)
     return dict(zip(map(str, names), map(float, weights), strict=True))

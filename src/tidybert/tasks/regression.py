@@ -1,6 +1,7 @@
 """regress: a single text or a pair to a score (STS-B, paper 4.1): squared error on one output."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,50 +10,67 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.features import Features, first_features
+from tidybert.data.checks import TrainingData
+from tidybert.data.data_report import DataReport
+from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError
 from tidybert.files.labels import finite_number
 from tidybert.files.text_examples import TextExample
 from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.task_options import TaskOptions
-from tidybert.tasks.text_task import TextTask, example_outputs, shown_text
+from tidybert.tasks.answers import Indices, Judgement, Outputs
+from tidybert.tasks.task import labels_of
+from tidybert.tasks.text_checks import check_scores, label_of
+from tidybert.tasks.text_options import TextOptions
+from tidybert.tasks.text_task import TextAnswers, TextTask
 
 
 class Regression(TextTask):
     """Mean squared error; the output is in the units of the labels."""
 
     name = "regress"
-    kind = "regress"
+    label_kind = "score"
     metric = "pearson"
-    architecture = "BertForSequenceClassification"
-    problem_type: str | None = "regression"
-    label_names: tuple[str, ...] | None = None
-    unit: Unit = "feature"
+    problem_type = "regression"
     meanings: ClassVar[Mapping[str, str]] = {
         "pearson": "linear correlation; 0 is chance, 1 is perfect",
         "spearman": "correlation of the ranks",
         "mse": "mean squared error, in the scores' units squared",
     }
-    takes: ClassVar[frozenset[str]] = frozenset({"long", "doc_stride"})
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TextExample], options: TaskOptions) -> Self:
+    def from_examples(
+        cls, examples: Sequence[TextExample], options: TextOptions = TextOptions()
+    ) -> Self:
         return cls(LongTexts.from_options(options.long, options.doc_stride))
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         return cls(LongTexts.from_settings(metadata.settings))
 
-    def settings(self) -> dict[str, Any]:
-        return self.long_texts.settings()
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        is_number = head.problem_type == "regression" or len(head.label_names or "01") == 1
+        is_sets = head.problem_type == "multi_label_classification"
+        return super().reads_head(head) and is_number and not is_sets
+
+    @classmethod
+    def names_in(cls, head: HeadDescription) -> None:
+        return None
 
     def build_model(self, config: BertConfig) -> BertForSequenceClassification:
         return BertForSequenceClassification(config, num_labels=1)
+
+    def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
+        check_scores(report, data)
+
+    @staticmethod
+    def answer_key(example: TextExample) -> float | None:
+        return finite_number(label_of(example))
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         for one in features:
@@ -60,71 +78,53 @@ class Regression(TextTask):
             score = None if example.label is None else finite_number(example.label)
             if score is None:
                 raise DataError(
-                    f"{LINE} {example.row}: {example.label!r} is no score; a finite number is "
+                    f"{LINE} {example.row}: {example.label!r} is not a score; a finite number is "
                     "needed"
                 )
             one.label = score
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """The bias begins at the mean label: from 0 a small data set's steps hardly reach it."""
+        """The bias begins at the mean label: a zero bias cannot reach the mean in a few steps."""
         total = sum(one.weight for one in features)
         mean = sum(one.label * one.weight for one in features) / total
         with torch.no_grad():
             model.get_parameter("classifier.bias").fill_(mean)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        values = self.outputs(model, batch)[:, 0].float()
-        labels = torch.tensor([one.label for one in batch.features], device=values.device)
-        weights = torch.tensor([one.weight for one in batch.features], device=values.device)
-        return ((values - labels).square() * weights).sum()
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs[:, 0] - labels_of(batch, outputs)).square()
 
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
-        return logits
-
-    def calibrated(
+    def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> Self:
-        """The same: a score has no probability."""
-        return self
+    ) -> "ScoreAnswers":
+        return ScoreAnswers(self, outputs, features, examples)
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> dict[str, Any]:
-        labels = np.array([one.label for one in first_features(features)])
-        return regression_metrics(labels, example_outputs(outputs, features)[:, 0])
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> list[dict[str, Any]]:
-        values = example_outputs(outputs, features)[:, 0]
-        return self.with_windows([{"value": float(value)} for value in values], features)
+class ScoreAnswers(TextAnswers[Regression]):
+    """A number."""
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> list[Judgement]:
-        values = example_outputs(outputs, features)[:, 0]
-        return [
-            Judgement(
-                text=shown_text(example),
-                expected=repr(one.label),
-                predicted=repr(float(value)),
-                correct=None,
-                confidence=None,
-                expected_probability=None,
-                num_tokens=one.num_tokens,
-                row=example.row,
-            )
-            for example, one, value in zip(examples, first_features(features), values, strict=True)
-        ]
+    @cached_property
+    def values(self) -> npt.NDArray[np.float32]:
+        """(N,)."""
+        return self.logits[:, 0]
 
-    def scorer(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> Scorer:
-        labels = np.array([one.label for one in first_features(features)])
-        values = example_outputs(outputs, features)[:, 0]
+    @cached_property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """(N,) the right ones."""
+        return np.array(self.labels)
 
-        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
-            return regression_metrics(labels[chosen], values[chosen])
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        which = slice(None) if chosen is None else chosen
+        return regression_metrics(self.scores[which], self.values[which])
 
-        return score
+    def prediction(self, number: int) -> dict[str, Any]:
+        return {"value": float(self.values[number])}
+
+    def judgement(self, number: int) -> Judgement:
+        return Judgement(
+            expected=repr(self.labels[number]),
+            predicted=repr(float(self.values[number])),
+            correct=None,
+            confidence=None,
+            expected_probability=None,
+            **self.place(number),
+        )

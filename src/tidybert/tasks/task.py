@@ -1,209 +1,224 @@
-"""What a task is: how one job of BERT becomes examples, features, loss, metrics and answers.
+"""Task: how one job of BERT becomes examples, features, a loss and answers.
 
-To add a task, write one file with a class that has these members, and name it in registry.py (or
-hand the class to ``registry.register``); docs/tasks.md has a complete one.
+A new task is a subclass; docs/tasks.md has a complete one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import DataReport
+from tidybert.data.checks import TrainingData
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.splits import Indices, random_split
+from tidybert.errors import ConfigError, param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
+from tidybert.tasks.answers import Answers, E, Outputs
 from tidybert.tasks.task_options import TaskOptions
-
-Outputs = Sequence[npt.NDArray[np.float32]]
-"""What the model said of each of the features: its rows, as many as the task's ``unit`` makes."""
 
 Unit = Literal["feature", "sequence", "token"]
 
-Scorer = Callable[[npt.NDArray[np.int64]], dict[str, float]]
-"""The metrics of the examples with these numbers, which may repeat."""
 
-
-@dataclass(frozen=True)
-class Judgement:
-    """How one example was answered, for a report.
-
-    Args:
-        text: what was asked, as a person would read it.
-        expected: the right answer.
-        predicted: the model's.
-        correct: 1 for right, 0 for wrong, or a share between; None for a score.
-        confidence: the probability that the model gives its answer; None for a score.
-        expected_probability: the one it gives the right answer, where there are classes.
-        num_tokens: of the whole example.
-        row: its line in the file.
-        id: the file's own name for it, where there is one.
-    """
-
-    text: str
-    expected: str
-    predicted: str
-    correct: float | None
-    confidence: float | None
-    expected_probability: float | None
-    num_tokens: int
-    row: int
-    id: str | None = None
-
-
-class Example(Protocol):
-    """What every task's examples have."""
-
-    @property
-    def row(self) -> int:
-        """The 1-based line of the file."""
-        ...
-
-
-E = TypeVar("E", bound=Example)
-
-
-class Task(Protocol[E]):
+class Task(ABC, Generic[E]):
     """One job on examples of type E.
 
-    ``features[i]`` belongs to ``examples[features[i].example]``, and ``outputs[i]`` to
-    ``features[i]``.
+    ``features[i]`` belongs to ``examples[features[i].example]``.
     """
 
-    name: str
+    name: ClassVar[str]
     """As in tidybert.json, and in ``tidybert finetune NAME`` for all but variants."""
-    metric: str
-    """The key of ``metrics`` that picks the best checkpoint, the higher the better."""
-    architecture: str
+    architecture: ClassVar[str]
     """transformers' name of the model's class."""
-    problem_type: str | None
+    problem_type: ClassVar[str | None] = None
     """transformers' name of the loss."""
-    label_names: tuple[str, ...] | None
-    """The classes in the order of their ids, or None."""
-    unit: Unit
-    """What one row of ``outputs`` belongs to."""
     meanings: ClassVar[Mapping[str, str]]
-    """What each of the metrics to be shown says, in a few words, in the order of the table."""
-    default_max_seq_length: ClassVar[int]
+    """What each metric of a table says, in a few words, in the table's order."""
+    reader: ClassVar[Callable[..., Iterator[Any]]]
+    """Reads a file; called as ``read`` is."""
+    options_class: ClassVar[type[TaskOptions]] = TaskOptions
+    """Its own flags; ``registry`` names it too."""
+    unit: ClassVar[Unit] = "feature"
+    """What one row of the outputs belongs to."""
+    default_max_seq_length: ClassVar[int] = 128
     """Tokens of a sequence where nobody says how many."""
-    takes: ClassVar[frozenset[str]]
-    """The fields of TaskOptions that mean something to it."""
 
-    @property
-    def truncation(self) -> str:
-        """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
-        ...
+    metric: str
+    """The metric that picks the best checkpoint, the higher the better."""
+    label_names: tuple[str, ...] | None = None
+    """The classes in the order of their ids, or None."""
+
+    # --- from files and options to the task
 
     @classmethod
     def read(
         cls,
         path: str | Path,
-        options: ReadOptions,
+        options: ReadOptions | None = None,
         *,
         need_label: bool,
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
+        **details: Any,
     ) -> Iterator[E]:
-        """The examples of a file, as a stream; see ``data.readers.read_examples``.
+        """The examples of a file, as a stream; see its ``reader``.
 
         Called on a task and not on its class, it may read labels as those that were learned.
         """
-        ...
+        return cls.reader(
+            path,
+            options,
+            need_label=need_label,
+            skip_bad_rows=skip_bad_rows,
+            report=report,
+            **details,
+        )
 
     @classmethod
+    @abstractmethod
     def from_texts(cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None) -> list[E]:
-        """Examples without labels, as ``Predictor.predict`` is given them."""
-        ...
+        """Examples without labels, from the arguments of ``Predictor.predict``."""
+
+    @classmethod
+    @abstractmethod
+    def identity(cls, example: E) -> Any:
+        """What makes two examples the same text to a reader; hashable."""
+
+    @classmethod
+    def split(cls, examples: Sequence[E], fraction: float, seed: int) -> tuple[Indices, Indices]:
+        """Numbers of the examples to train on and to measure on; see ``data.splits``."""
+        same = [cls.identity(one) for one in examples]
+        return random_split(len(examples), fraction, seed, texts=same)
 
     @classmethod
     def hold_out(cls, examples: Sequence[E], fraction: float, seed: int) -> tuple[list[E], list[E]]:
-        """Examples to train on and to measure on, with nothing on both sides."""
-        ...
+        """Examples to train on and to measure on, with no text on both sides."""
+        train, dev = cls.split(examples, fraction, seed)
+        return [examples[number] for number in train], [examples[number] for number in dev]
 
     @classmethod
-    def from_examples(cls, examples: Sequence[E], options: TaskOptions) -> Self:
-        """The task that these training examples ask for."""
-        ...
+    @abstractmethod
+    def from_examples(cls, examples: Sequence[E], options: Any = ...) -> Self:
+        """The task that these training examples, and its ``options_class``, ask for."""
 
     @classmethod
+    @abstractmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         """The task of a finished RUN; ConfigError where tidybert.json lacks what it needs."""
-        ...
 
     def settings(self) -> dict[str, Any]:
         """What ``from_metadata`` needs again, besides label_names, as JSON can hold it."""
-        ...
+        return {}
 
-    def build_model(self, config: BertConfig) -> nn.Module:
-        """The encoder with this task's head, its weights newly drawn."""
-        ...
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        """Whether the task can answer with a head that another program trained."""
+        return cls.architecture in head.architectures
 
+    @classmethod
+    def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
+        """The labels of a head that it can answer with."""
+        return None
+
+    # --- from examples to batches
+
+    @property
+    def truncation(self) -> str:
+        """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
+        return f"were cut to {param('max_seq_length')}"
+
+    @abstractmethod
     def features(
         self, examples: Sequence[E], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
         """One Features an example, or one a window, in the examples' order, without labels."""
-        ...
 
-    def check(
-        self,
-        train: Sequence[E],
-        dev: Sequence[E] | None,
-        train_features: Sequence[Features],
-        dev_features: Sequence[Features],
-        max_seq_length: int,
-    ) -> DataReport:
-        """What is worth knowing of the data before training; its errors stop it."""
-        ...
-
+    @abstractmethod
     def add_labels(self, features: Sequence[Features], examples: Sequence[E]) -> None:
         """Set each label, and weight, from its example; DataError for a label that is unknown."""
-        ...
+
+    def check(self, data: TrainingData[E]) -> DataReport:
+        """What to know about the data before training; its errors stop it."""
+        report = data.report(self.name)
+        if data.train:
+            self.examine(data, report)
+        return report
+
+    @abstractmethod
+    def examine(self, data: TrainingData[E], report: DataReport) -> None:
+        """Add to a report what the task finds in its data."""
+
+    # --- the model
+
+    @abstractmethod
+    def build_model(self, config: BertConfig) -> nn.Module:
+        """The encoder with this task's head, its weights newly drawn."""
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
         """Set what the new head can know of the training data before the first step."""
-        ...
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The sum over the batch of each features' loss times its weight; a scalar."""
-        ...
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """What the model says, (R, …): a row for each of the batch's ``unit``, in order."""
-        ...
+        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
+        return logits
 
-    def calibrated(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
-    ) -> Self:
-        """The same task with what its answers need fitted to these: temperature, thresholds."""
-        ...
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """(F,) the loss of each of the batch's features, from float32 ``outputs``.
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
-    ) -> dict[str, Any]:
-        """Scores of the outputs against the labels, by name."""
-        ...
+        A task gives this, or ``loss`` itself.
+        """
+        raise NotImplementedError
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
-    ) -> list[dict[str, Any]]:
-        """One answer an example, as ``tidybert predict`` prints it."""
-        ...
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The sum over the batch of each features' loss times its weight; a scalar."""
+        losses = self.losses(self.outputs(model, batch).float(), batch)
+        weights = torch.tensor([one.weight for one in batch.features], device=losses.device)
+        return (losses * weights).sum()
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
-    ) -> list[Judgement]:
-        """One an example, in order."""
-        ...
+    # --- its answers
 
-    def scorer(
+    @abstractmethod
+    def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
-    ) -> Scorer:
-        """The metrics that are numbers, of any choice of the examples, quickly."""
-        ...
+    ) -> Answers[Any, E]:
+        """What the outputs say of the examples."""
+
+    def calibrated(self, answers: Any) -> Self:
+        """The same task with temperature and thresholds fitted to its answers on labelled data."""
+        return self
+
+    # --- its labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """``label_names``, empty where the task has none."""
+        return self.label_names or ()
+
+    @cached_property
+    def label_ids(self) -> dict[str, int]:
+        """The id of each label."""
+        return {label: number for number, label in enumerate(self.names)}
+
+    @classmethod
+    def needed_names(cls, metadata: ModelMetadata) -> tuple[str, ...]:
+        """The labels in tidybert.json; ConfigError where it has none."""
+        if not metadata.label_names:
+            raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
+        return metadata.label_names
+
+
+AnyTask = Task[Any]
+
+
+def labels_of(batch: Batch, outputs: Tensor) -> Tensor:
+    """The labels of the batch's features, on the outputs' device."""
+    return torch.tensor([one.label for one in batch.features], device=outputs.device)

@@ -1,33 +1,54 @@
-"""What the tasks on single texts and pairs share: reading, splitting, features."""
+"""The base of the tasks on single texts and pairs: reading, splitting, features, checks."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.checks import DataReport, Kind, check_examples
+from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.data.checks import (
+    TrainingData,
+    check_leaks,
+    check_lengths,
+    check_repetition,
+    warn_of_empty,
+)
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features
-from tidybert.data.long_texts import LongTexts, window_counts
-from tidybert.data.splits import random_split, stratified_split
+from tidybert.data.long_texts import LongTexts
+from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.tasks.task import Outputs
+from tidybert.tasks.answers import Answers, Outputs
+from tidybert.tasks.task import Task
+from tidybert.tasks.text_checks import check_classes, label_of
+from tidybert.tasks.text_options import TextOptions
+
+LabelKind = Literal["class", "set", "score"]
+
+# The published heads of two classes have these names where nobody gave others.
+_UNNAMED: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
 
-class TextTask:
+class TextTask(Task[TextExample]):
     """Base of classification, with one label or any number of them, and regression.
 
     Args:
         long_texts: what becomes of texts that are too long; None cuts off their end.
     """
 
-    kind: ClassVar[Kind]
-    default_max_seq_length: ClassVar[int] = 128
+    reader = staticmethod(read_examples)
+    architecture = "BertForSequenceClassification"
+    options_class = TextOptions
+    label_kind: ClassVar[LabelKind] = "class"
+    """What a file holds beside a text: one class, any number of them, or a number."""
 
     def __init__(self, long_texts: LongTexts | None = None) -> None:
         self.long_texts = long_texts or LongTexts()
@@ -41,20 +62,21 @@ class TextTask:
     def read(
         cls,
         path: str | Path,
-        options: ReadOptions,
+        options: ReadOptions | None = None,
         *,
         need_label: bool,
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
+        **details: Any,
     ) -> Iterator[TextExample]:
-        return read_examples(
+        return super().read(
             path,
             options,
             need_label=need_label,
-            scores=cls.kind == "regress",
-            multi_label=cls.kind == "multi-label",
             skip_bad_rows=skip_bad_rows,
             report=report,
+            scores=cls.label_kind == "score",
+            multi_label=cls.label_kind == "set",
         )
 
     @classmethod
@@ -68,65 +90,94 @@ class TextTask:
         ]
 
     @classmethod
-    def hold_out(
+    def identity(cls, example: TextExample) -> tuple[str, str | None]:
+        return example.text, example.text_pair
+
+    @classmethod
+    def split(
         cls, examples: Sequence[TextExample], fraction: float, seed: int
-    ) -> tuple[list[TextExample], list[TextExample]]:
-        texts = [(one.text, one.text_pair) for one in examples]
-        if cls.kind == "regress":
-            train, dev = random_split(len(examples), fraction, seed, texts=texts)
-        else:
-            labels = [one.label or "" for one in examples]
-            train, dev = stratified_split(labels, fraction, seed, texts=texts)
-        return [examples[index] for index in train], [examples[index] for index in dev]
+    ) -> tuple[Indices, Indices]:
+        if cls.label_kind == "score":
+            return super().split(examples, fraction, seed)
+        labels = [one.label or "" for one in examples]
+        texts = [cls.identity(one) for one in examples]
+        return stratified_split(labels, fraction, seed, texts=texts)
+
+    @classmethod
+    def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
+        return head.label_names or _UNNAMED
+
+    def settings(self) -> dict[str, Any]:
+        return self.long_texts.settings()
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
         return self.long_texts.features(examples, tokenizer, max_seq_length)
 
-    def check(
-        self,
-        train: Sequence[TextExample],
-        dev: Sequence[TextExample] | None,
-        train_features: Sequence[Features],
-        dev_features: Sequence[Features],
-        max_seq_length: int,
-    ) -> DataReport:
-        report = check_examples(
-            train,
-            dev,
-            train_features,
-            dev_features,
-            kind=self.kind,
-            max_seq_length=max_seq_length,
-        )
-        report.facts += self.long_texts.facts("train", train_features)
-        report.facts += self.long_texts.facts("dev", dev_features)
-        return report
+    def examine(self, data: TrainingData[TextExample], report: DataReport) -> None:
+        self.examine_labels(data, report)
+        warn_of_empty(report, data, _is_empty, noun="text")
+        check_repetition(report, data, self.identity, self.answer_key, noun="text", label="label")
+        check_leaks(report, data, self.identity, noun="text")
+        check_lengths(report, data)
+        report.facts += self.long_texts.facts("train", data.train_features)
+        report.facts += self.long_texts.facts("dev", data.dev_features)
 
-    def with_windows(
-        self, answers: list[dict[str, Any]], features: Sequence[Features]
-    ) -> list[dict[str, Any]]:
-        """The answers with the number of windows that each was read in, where texts are."""
-        if self.long_texts.mode == "windows":
-            for answer, count in zip(answers, window_counts(features).tolist(), strict=True):
+    def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
+        """Add what is found in the labels; of classes unless a task says otherwise."""
+        check_classes(report, data)
+
+    @staticmethod
+    def answer_key(example: TextExample) -> Any:
+        """An example's label, equal where two labels mean the same; hashable."""
+        return label_of(example)
+
+    @abstractmethod
+    def answers(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
+    ) -> "TextAnswers[Any]": ...
+
+
+T = TypeVar("T", bound=TextTask)
+
+
+class TextAnswers(Answers[T, TextExample]):
+    """Answers from one row of logits an example."""
+
+    @cached_property
+    def logits(self) -> npt.NDArray[np.float32]:
+        """(N, C), for each example the mean over its windows."""
+        rows = np.concatenate(self.outputs)
+        if len(rows) == len(self.windows_of_each):
+            return rows
+        sums = np.zeros((len(self.windows_of_each), rows.shape[1]), dtype=np.float32)
+        np.add.at(sums, [one.example for one in self.features], rows)
+        sums /= self.windows_of_each[:, None].astype(np.float32)
+        return sums
+
+    @cached_property
+    def labels(self) -> list[Any]:
+        """Each example's label, as ``add_labels`` set it."""
+        return [one.label for one in self.first_features]
+
+    def predictions(self) -> list[dict[str, Any]]:
+        """One an example, with num_windows where texts are read in windows."""
+        found = super().predictions()
+        if self.task.long_texts.mode == "windows":
+            for answer, count in zip(found, self.windows_of_each.tolist(), strict=True):
                 answer["num_windows"] = count
-        return answers
+        return found
+
+    def place(self, number: int) -> dict[str, Any]:
+        """What every judgement says of an example, as keyword arguments."""
+        one = self.examples[number]
+        return {
+            "text": one.text if one.text_pair is None else f"{one.text}\n{one.text_pair}",
+            "num_tokens": self.first_features[number].num_tokens,
+            "row": one.row,
+        }
 
 
-def example_outputs(outputs: Outputs, features: Sequence[Features]) -> npt.NDArray[np.float32]:
-    """(number of examples, C): the mean of each example's outputs, one row a feature."""
-    rows = np.concatenate(outputs)
-    numbers = np.array([one.example for one in features])
-    counts = np.bincount(numbers)
-    if len(counts) == len(rows):
-        return rows
-    sums = np.zeros((len(counts), rows.shape[1]), dtype=np.float32)
-    np.add.at(sums, numbers, rows)
-    sums /= counts[:, None].astype(np.float32)
-    return sums
-
-
-def shown_text(example: TextExample) -> str:
-    """A text, or a pair on two lines."""
-    return example.text if example.text_pair is None else f"{example.text}\n{example.text_pair}"
+def _is_empty(one: TextExample) -> bool:
+    return not one.text.strip() or (one.text_pair is not None and not one.text_pair.strip())

@@ -126,7 +126,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
     if dev:
         features = task.features(dev, trained.tokenizer, work.max_seq_length)
         task.add_labels(features, dev)
-        metrics = task.metrics(run_features(task, trained.model, features), features, dev)
+        metrics = task.answers(run_features(task, trained.model, features), features, dev).metrics()
     return {
         "metrics": metrics,
         "seconds": trained.result.seconds,

@@ -46,11 +46,10 @@ class FinetuningWork:
 def read_work(work: FinetuningWork) -> tuple[Any, list[Any], list[Any]]:
     """The task, and the examples to train and to score on."""
     from tidybert.tasks.registry import task_class
-    from tidybert.tasks.task_options import TaskOptions
 
     chosen = task_class(work.task)
     train = list(islice(chosen.read(work.train, work.options, need_label=True), work.num_examples))
-    task = chosen.from_examples(train, TaskOptions())
+    task = chosen.from_examples(train)
     dev = list(task.read(work.dev, work.options, need_label=True)) if work.dev else []
     return task, train, dev
 

@@ -126,5 +126,5 @@ def _score(
     features = [Features(*nothing, num_tokens=0, example=number) for number in range(len(dev))]
     task.add_labels(features, dev)
     rows = list(outputs if task.unit == "sequence" else outputs[:, None])
-    metrics: dict[str, Any] = task.metrics(rows, features, dev)
+    metrics: dict[str, Any] = task.answers(rows, features, dev).metrics()
     return metrics

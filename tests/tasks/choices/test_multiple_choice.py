@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
+from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
 from tidybert.finetuning import FinetunedModel, finetune
@@ -155,7 +156,7 @@ def test_an_answer_has_the_choice_its_text_and_every_probability() -> None:
     examples = [example("c", ["x", "y"]), example("c", ["p", "q", "r"])]
     outputs = rows_of([0, math.log(3)], [1e4, 0, 0])
 
-    first, second = MultipleChoice().predictions(outputs, [], examples)
+    first, second = MultipleChoice().answers(outputs, [], examples).predictions()
 
     assert (first["choice"], first["text"]) == (1, "y")
     assert first["score"] == pytest.approx(0.75)
@@ -173,17 +174,17 @@ def test_metrics_judgements_and_selections_agree() -> None:
     outputs = rows_of([0, math.log(3)], [0, 0, math.log(2)], [math.log(4), 0])
     task = MultipleChoice()
 
-    metrics = task.metrics(outputs, features, examples)
+    metrics = task.answers(outputs, features, examples).metrics()
 
     assert metrics["accuracy"] == pytest.approx(2 / 3)
     losses = [-math.log(0.75), -math.log(0.25), -math.log(0.8)]
     assert metrics["log_loss"] == pytest.approx(sum(losses) / 3)
     assert set(metrics) == set(task.meanings)
-    score = task.scorer(outputs, features, examples)
+    score = task.answers(outputs, features, examples).metrics
     assert score(np.array([1, 1, 0])) == pytest.approx(
         {"accuracy": 1 / 3, "log_loss": (2 * losses[1] + losses[0]) / 3}
     )
-    judged = task.judgements(outputs, features, examples)
+    judged = [*task.answers(outputs, features, examples).judgements()]
     assert [(one.expected, one.predicted, one.correct) for one in judged] == [
         ("y", "y", 1.0),
         ("x", "z", 0.0),
@@ -209,12 +210,12 @@ def test_the_temperature_is_fitted_stored_and_used() -> None:
         )
     )
 
-    task = MultipleChoice().calibrated(outputs, features, examples)
+    task = MultipleChoice().calibrated(MultipleChoice().answers(outputs, features, examples))
 
     assert task.temperature > 5
     assert task.settings() == {"temperature": task.temperature}
-    before = MultipleChoice().metrics(outputs, features, examples)
-    after = task.metrics(outputs, features, examples)
+    before = MultipleChoice().answers(outputs, features, examples).metrics()
+    after = task.answers(outputs, features, examples).metrics()
     assert after["accuracy"] == before["accuracy"]
     assert after["log_loss"] < before["log_loss"] / 2
 
@@ -256,7 +257,9 @@ def test_the_data_are_checked() -> None:
     ]
     dev = [example("one", ["x", "y"], 0, row=1), example("new", ["x", "y", "z", "w"], 0, row=2)]
 
-    report = task.check(train, dev, labelled_features(train), labelled_features(dev), 128)
+    report = task.check(
+        TrainingData(train, dev, labelled_features(train), labelled_features(dev), 128)
+    )
 
     assert report.facts == [
         "choices: 2 to 3 an example",
@@ -265,11 +268,13 @@ def test_the_data_are_checked() -> None:
     told = in_python("\n".join(report.warnings))
     assert "1 training example with equal choices (line 4)" in told
     assert "1 training example with an empty text (line 5)" in told
-    assert "1 training example repeating an earlier one, choices and answer (line 2)" in told
-    assert "3 training examples whose question and choices come with another answer too" in told
-    assert "1 dev example of 2 that stand in the training examples too (line 1 of dev)" in told
+    assert "1 training example repeating an earlier one, question and answer (line 2)" in told
+    assert "1 question with contradictory answers, in 3 training examples" in told
+    assert "1 dev example of 2 with a question that a training example has too (line 1" in told
     assert not report.errors
-    assert task.check([], None, [], [], 128).errors == ["there are no training examples"]
+    assert task.check(TrainingData([], None, [], [], 128)).errors == [
+        "there are no training examples"
+    ]
 
 
 def test_contexts_and_lists_of_choices_make_examples() -> None:

@@ -21,8 +21,8 @@ from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tasks.questions.question_options import QuestionOptions
 from tidybert.tasks.registry import task_class, task_for
-from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
 
 ANIMALS = ("cat", "dog", "cow", "hen")
@@ -70,7 +70,7 @@ def trained(
         if impossible not in made:
             run = tmp_path_factory.mktemp("runs") / "answers"
             examples = toy_questions(256, 0, impossible)
-            task = QuestionAnswering.from_examples(examples, TaskOptions(**LENGTHS))
+            task = QuestionAnswering.from_examples(examples, QuestionOptions(**LENGTHS))
             dev = toy_questions(60, 1, impossible)
             arguments = toy_arguments(num_train_epochs=6)
             made[impossible] = (
@@ -260,7 +260,7 @@ def test_threshold_and_temperature_are_fitted_where_answers_are_not_all_right(
 ) -> None:
     _, finished = trained(True)
     examples = toy_questions(60, 7, impossible=True)
-    task = QuestionAnswering.from_examples(examples, TaskOptions(**LENGTHS))
+    task = QuestionAnswering.from_examples(examples, QuestionOptions(**LENGTHS))
     features = features_of(task, examples, tiny_model)
     random = np.random.default_rng(0)
     outputs = []
@@ -269,22 +269,26 @@ def test_threshold_and_temperature_are_fitted_where_answers_are_not_all_right(
         # A [CLS] that scores too high would leave most questions without an answer.
         noisy[0] += 5
         outputs.append(noisy)
-    before = task.metrics(outputs, features, examples)
+    before = task.answers(outputs, features, examples).metrics()
     assert before["f1"] < before["best_f1"] < 1
 
-    fitted = task.calibrated(outputs, features, examples)
+    fitted = task.calibrated(task.answers(outputs, features, examples))
 
-    assert fitted.metrics(outputs, features, examples)["f1"] == pytest.approx(before["best_f1"])
+    assert fitted.answers(outputs, features, examples).metrics()["f1"] == pytest.approx(
+        before["best_f1"]
+    )
     assert fitted.threshold > 0
     assert fitted.temperature > 1
     likelihoods = [
         np.mean(np.log([one.expected_probability for one in judged]))
-        for judged in (each.judgements(outputs, features, examples) for each in (task, fitted))
+        for judged in (
+            [*each.answers(outputs, features, examples).judgements()] for each in (task, fitted)
+        )
     ]
     assert likelihoods[1] > likelihoods[0]
-    given = TaskOptions(null_score_diff_threshold=-3.5, **LENGTHS)
+    given = QuestionOptions(null_score_diff_threshold=-3.5, **LENGTHS)
     kept = QuestionAnswering.from_examples(examples, given)
-    assert kept.calibrated(outputs, features, examples).settings() == {
+    assert kept.calibrated(kept.answers(outputs, features, examples)).settings() == {
         **kept.settings(),
         "temperature": fitted.temperature,
     }
@@ -298,14 +302,16 @@ def test_judgements_and_scores_of_a_choice_agree_with_the_metrics(
     examples = toy_questions(45, 8, impossible=True)
     features = features_of(task, examples, tiny_model)
     outputs = run_features(task, finished.model, features)
-    metrics = task.metrics(outputs, features, examples)
+    metrics = task.answers(outputs, features, examples).metrics()
 
-    judgements = task.judgements(outputs, features, examples)
-    score = task.scorer(outputs, features, examples)
+    judgements = [*task.answers(outputs, features, examples).judgements()]
+    score = task.answers(outputs, features, examples).metrics
 
     assert np.mean([one.correct for one in judgements]) == pytest.approx(metrics["f1"])
     assert {one.expected for one in judgements if not one.row % 3} == {"no answer"}
-    for one, answer in zip(judgements, task.predictions(outputs, features, examples), strict=True):
+    for one, answer in zip(
+        judgements, task.answers(outputs, features, examples).predictions(), strict=True
+    ):
         assert one.predicted == (answer["answer"] or "no answer")
         assert one.confidence == answer["score"]
         if one.correct == 1:
@@ -323,13 +329,13 @@ def test_a_model_without_empty_answers_is_measured_on_2_0(trained: Any, tiny_mod
     features = features_of(finished.task, examples, tiny_model)
     outputs = run_features(finished.task, finished.model, features)
 
-    metrics = finished.task.metrics(outputs, features, examples)
+    metrics = finished.task.answers(outputs, features, examples).metrics()
 
     assert metrics["no_ans_f1"] == 0.0
     assert metrics["no_ans_total"] == 10
     assert "best_f1" not in metrics
     assert all(one.expected_probability is None
-               for one in finished.task.judgements(outputs, features, examples)
+               for one in [*finished.task.answers(outputs, features, examples).judgements()]
                if one.expected == "no answer")  # fmt: skip
 
 
@@ -337,7 +343,7 @@ def test_a_model_without_empty_answers_is_measured_on_2_0(trained: Any, tiny_mod
 
 
 def test_the_defaults_are_those_of_run_squad() -> None:
-    task = QuestionAnswering.from_examples(toy_questions(3, 0), TaskOptions())
+    task = QuestionAnswering.from_examples(toy_questions(3, 0), QuestionOptions())
 
     assert task.settings() == {
         "no_answers": False,
@@ -348,11 +354,13 @@ def test_the_defaults_are_those_of_run_squad() -> None:
         "null_score_diff_threshold": 0.0,
         "temperature": 1.0,
     }
-    assert task_class("answer", TaskOptions(doc_stride=5)) is QuestionAnswering
+    assert task_class("answer", QuestionOptions(doc_stride=5)) is QuestionAnswering
 
 
 def test_a_task_is_found_again_by_its_metadata() -> None:
-    options = TaskOptions(doc_stride=5, n_best_size=2, null_score_diff_threshold=-1.5, **LENGTHS)
+    options = QuestionOptions(
+        doc_stride=5, n_best_size=2, null_score_diff_threshold=-1.5, **LENGTHS
+    )
     task = QuestionAnswering.from_examples(toy_questions(3, 0, impossible=True), options)
 
     found = task_for(ModelMetadata(task="answer", settings=task.settings()))
@@ -381,7 +389,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 def test_a_threshold_without_questions_that_need_one_is_refused() -> None:
     with pytest.raises(UsageError, match="null_score_diff_threshold has no meaning where every"):
         QuestionAnswering.from_examples(
-            toy_questions(3, 0), TaskOptions(null_score_diff_threshold=0.0)
+            toy_questions(3, 0), QuestionOptions(null_score_diff_threshold=0.0)
         )
 
 
@@ -397,3 +405,15 @@ def test_a_file_is_read_and_held_out_by_its_texts(tmp_path: Path) -> None:
 
     assert (len(train), len(dev)) == (16, 4)
     assert not {one.context for one in train} & {one.context for one in dev}
+
+
+def test_a_context_stays_on_one_side() -> None:
+    examples = [QuestionExample(str(n), "Who?", f"context {n % 30}") for n in range(120)]
+
+    train, dev = QuestionAnswering.hold_out(examples, 0.2, seed=1)
+
+    assert len(dev) == 24
+    assert sorted([*train, *dev], key=lambda one: int(one.id)) == examples
+    assert not {one.context for one in train} & {one.context for one in dev}
+    assert QuestionAnswering.hold_out(examples, 0.2, seed=1) == (train, dev)
+    assert QuestionAnswering.hold_out(examples, 0.2, seed=2) != (train, dev)

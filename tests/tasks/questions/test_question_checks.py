@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tidybert.data.checks import TrainingData
 from tidybert.errors import in_python
-from tidybert.tasks.questions.question_checks import check_questions
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_features import question_features
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tokenization import BertTokenizer
@@ -25,14 +26,8 @@ def check(train: list[QuestionExample], dev: list[QuestionExample] | None = None
             examples, TOKENIZER, max_seq_length=9, max_query_length=2, doc_stride=2
         )
 
-    return check_questions(
-        train,
-        dev,
-        features(train),
-        features(dev or []),
-        max_query_length=2,
-        max_answer_length=3,
-    )
+    task = QuestionAnswering(max_query_length=2, max_answer_length=3)
+    return task.check(TrainingData(train, dev, features(train), features(dev or []), 9))
 
 
 def test_plain_questions_are_told_with_their_windows() -> None:
@@ -107,7 +102,9 @@ def test_a_text_on_both_sides() -> None:
 
     (warning,) = check(train, dev).warnings
 
-    assert warning.startswith("1 dev question on a text that stands in the training examples too")
+    assert warning.startswith(
+        "1 dev example of 2 with a text that a training example has too (id y)"
+    )
 
 
 def test_errors() -> None:

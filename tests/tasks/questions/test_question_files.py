@@ -16,7 +16,6 @@ from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.tasks.questions.question_files import (
     QuestionExample,
-    hold_out_contexts,
     read_questions,
 )
 
@@ -333,18 +332,6 @@ def test_wrong_usage(
 
 
 # Holding out
-
-
-def test_a_context_stays_on_one_side() -> None:
-    examples = [QuestionExample(str(n), "Who?", f"context {n % 30}") for n in range(120)]
-
-    train, dev = hold_out_contexts(examples, 0.2, seed=1)
-
-    assert len(dev) == 24
-    assert sorted([*train, *dev], key=lambda one: int(one.id)) == examples
-    assert not {one.context for one in train} & {one.context for one in dev}
-    assert hold_out_contexts(examples, 0.2, seed=1) == (train, dev)
-    assert hold_out_contexts(examples, 0.2, seed=2) != (train, dev)
 
 
 # Published files

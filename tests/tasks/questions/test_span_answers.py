@@ -10,10 +10,8 @@ from tidybert.tasks.questions.question_features import ContextTokens
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.questions.span_answers import (
     MeasuredAnswers,
-    best_answer,
+    RankedAnswers,
     fit_span_temperature,
-    prediction,
-    probability_of_right,
 )
 from tidybert.tasks.questions.span_scores import SpanScores
 
@@ -36,9 +34,13 @@ def example(*answers: tuple[str, int], name: str = "q") -> QuestionExample:
     return QuestionExample(name, "What?", CONTEXT, answers, None if answers else True)
 
 
-def predict(scores: SpanScores, **given: Any) -> dict[str, Any]:
-    options = {"no_answers": False, "n_best_size": 2, "threshold": 0.0, "temperature": 1.0}
-    answer = prediction(example(), scores, **{**options, **given})
+def ranked(one: QuestionExample, scores: SpanScores, **given: Any) -> RankedAnswers:
+    options = {"no_answers": False, "n_best_size": 2, "temperature": 1.0}
+    return RankedAnswers.of(one, scores, **{**options, **given})
+
+
+def predict(scores: SpanScores, threshold: float = 0.0, **given: Any) -> dict[str, Any]:
+    answer = ranked(example(), scores, **given).prediction(threshold)
     json.dumps(answer, allow_nan=False)
     return answer
 
@@ -99,14 +101,15 @@ def test_a_text_without_tokens_is_left_without_an_answer() -> None:
         assert (answer["answer"], answer["start"], answer["n_best"]) == ("", None, [])
     assert answer["score"] == answer["null_score"] == 1.0
     assert answer["null_score_diff"] is None
-    assert best_answer(example(), scores_of()) == ("", np.inf)
+    best = ranked(example(), scores_of())
+    assert (best.text, best.difference) == ("", np.inf)
 
 
 def test_the_probability_of_what_is_right() -> None:
     scores = scores_of(elan=np.log(3), vital=np.log(1), null=np.log(4))
 
     def share(one: QuestionExample, no_answers: bool) -> float | None:
-        return probability_of_right(one, scores, no_answers=no_answers, temperature=1.0)
+        return ranked(one, scores, no_answers=no_answers).probability_of_right
 
     assert share(example(("vital", 5), ("Élan", 0)), False) == pytest.approx(3 / 4)
     assert share(example(("vital", 5)), True) == pytest.approx(1 / 8)
@@ -136,10 +139,10 @@ def test_the_temperature_makes_right_answers_likeliest() -> None:
 
 
 QUESTIONS = [
-    (example(("Élan", 0), name="a"), scores_of(elan=3.0, null=1.0)),
-    (example(("vital", 5), name="b"), scores_of(elan=3.0, null=2.5)),
-    (example(name="c"), scores_of(vital=2.0, null=2.2)),
-    (example(name="d"), scores_of(vital=2.0, null=1.8)),
+    ranked(example(("Élan", 0), name="a"), scores_of(elan=3.0, null=1.0), no_answers=True),
+    ranked(example(("vital", 5), name="b"), scores_of(elan=3.0, null=2.5), no_answers=True),
+    ranked(example(name="c"), scores_of(vital=2.0, null=2.2), no_answers=True),
+    ranked(example(name="d"), scores_of(vital=2.0, null=1.8), no_answers=True),
 ]
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from tidybert.data.checks import DataReport
+from tidybert.data.checks import TrainingData
+from tidybert.data.data_report import DataReport
 from tidybert.errors import in_python
-from tidybert.tasks.tags.tag_checks import check_tagged
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 
 TOKENIZER = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcd"])
@@ -33,14 +34,8 @@ def check(
 ) -> DataReport:
     train_features = tagged_features(train, TOKENIZER, max_seq_length, None)
     dev_features = tagged_features(dev or (), TOKENIZER, max_seq_length, None)
-    return check_tagged(
-        train,
-        dev,
-        train_features,
-        dev_features,
-        of_entities=of_entities,
-        max_seq_length=max_seq_length,
-    )
+    task = Tagging(["O"] if of_entities else ["NN"])
+    return task.check(TrainingData(train, dev, train_features, dev_features, max_seq_length))
 
 
 TRAIN = sentences("a/O b/B-x c/I-x", "c/B-y d/O", "d/B-x a/B-y")
@@ -67,7 +62,7 @@ def test_what_stops_training() -> None:
     assert "every training word has the tag 'NN'; two at least" in plain.errors[0]
     unknown = check(TRAIN, sentences("a/B-z b/B-w", "b/B-z")).errors
     assert len(unknown) == 1
-    assert "the entity 'w' stands in dev and in no training example, nor do 1 more" in unknown[0]
+    assert "entities of dev examples that no training example has: 'w' 1, 'z' 2" in unknown[0]
     (error,) = check(TRAIN, sentences("")).errors
     assert in_python(error) == "1 dev example without a word (line 1)"
 
@@ -78,12 +73,12 @@ def test_what_is_only_said() -> None:
 
     assert report.errors == []
     told = [
-        warning.split(";")[0].split(" that stand")[0] for warning in map(in_python, report.warnings)
+        warning.split(";")[0].split(" that a")[0] for warning in map(in_python, report.warnings)
     ]
     assert told == [
-        "there is a single training example of 'z'",
-        "1 training example with the words of a later one and other tags (line 1)",
-        "2 dev examples of 3 with words",
+        "entities with a single training example: 'z'",
+        "1 sentence with contradictory tags, in 2 training examples (lines 1, 2)",
+        "2 dev examples of 3 with a sentence",
     ]
 
 

@@ -27,7 +27,7 @@ from tidybert.tasks.registry import task_class, task_for
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
 from tidybert.tasks.tags.tagging import Tagging
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer
 
 LETTERS = "abcd"
@@ -57,7 +57,7 @@ def says(task: Tagging, features: list[Features], wanted: dict[int, str]) -> lis
 
 def answers(task: Tagging, examples: list[TaggedExample], wanted: dict[int, str]) -> list[Any]:
     features = task.features(examples, TOKENIZER, 32)
-    return task.predictions(says(task, features, wanted), features, examples)
+    return task.answers(says(task, features, wanted), features, examples).predictions()
 
 
 # From the training data to a task, and back
@@ -66,11 +66,11 @@ def answers(task: Tagging, examples: list[TaggedExample], wanted: dict[int, str]
 def test_the_tags_are_learned_from_the_examples() -> None:
     examples = [tagged("a b", "O B-x"), tagged("c d", "B-y I-y")]
 
-    task = Tagging.from_examples(examples, TaskOptions(doc_stride=7))
+    task = Tagging.from_examples(examples, WindowOptions(doc_stride=7))
 
     assert task.label_names == NAMES
     assert (task.of_entities, task.metric, task.doc_stride) == (True, "f1", 7)
-    plain = Tagging.from_examples([tagged("a b c", "VB NN 10"), tagged("d", "9")], TaskOptions())
+    plain = Tagging.from_examples([tagged("a b c", "VB NN 10"), tagged("d", "9")], WindowOptions())
     assert plain.label_names == ("9", "10", "NN", "VB")
     assert (plain.of_entities, plain.metric) == (False, "accuracy")
 
@@ -92,7 +92,7 @@ def test_a_task_is_found_again_by_its_metadata(tiny_config: Callable[..., BertCo
     assert shapes["classifier.weight"] == (5, 16)
     with pytest.raises(ConfigError, match="tag needs label_names"):
         task_for(ModelMetadata("tag"))
-    assert task_class("tag", TaskOptions(doc_stride=3)) is Tagging
+    assert task_class("tag", WindowOptions(doc_stride=3)) is Tagging
 
 
 def test_a_task_reads_tags_as_those_it_learned(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_the_score_of_an_entity_is_the_mean_of_its_words() -> None:
     outputs[2, 2], outputs[2, 0] = np.log(0.6), np.log(0.4)
     outputs[3, 0] = 0
 
-    (answer,) = task.predictions([outputs], features, examples)
+    (answer,) = task.answers([outputs], features, examples).predictions()
 
     (entity,) = answer["entities"]
     assert entity["score"] == pytest.approx(0.75)
@@ -293,7 +293,7 @@ def test_other_tags_are_answered_with_a_score_a_word() -> None:
     features = task.features(examples, TOKENIZER, 8)
     outputs = np.log(np.array([[1, 1], [3, 1], [1, 4], [1, 1]], dtype=np.float32))
 
-    (answer,) = task.predictions([outputs], features, examples)
+    (answer,) = task.answers([outputs], features, examples).predictions()
 
     assert answer == {
         "words": ["a", "b"],
@@ -325,7 +325,7 @@ def test_a_word_is_answered_by_the_window_with_most_context() -> None:
         for one, tag in zip(features, (1, 3, 2), strict=True)
     ]
 
-    (answer,) = task.predictions(outputs, features, examples)
+    (answer,) = task.answers(outputs, features, examples).predictions()
 
     assert answer["tags"] == ["B-x"] * 3 + ["B-y"] * 2 + ["B-x", "I-x"]
 
@@ -342,7 +342,7 @@ def test_every_word_of_any_text_has_a_tag(
     examples = [*Tagging.from_texts(texts, None), *Tagging.from_texts([texts], None)]
     features = task.features(examples, TOKENIZER, max_seq_length)
 
-    found = task.predictions(run_features(task, network, features), features, examples)
+    found = task.answers(run_features(task, network, features), features, examples).predictions()
 
     assert len(found) == len(texts) + 1
     for example, answer in zip(examples, found, strict=True):
@@ -374,9 +374,9 @@ def test_metrics_scorer_and_judgements_agree() -> None:
     task.add_labels(features, examples)
     outputs = says(task, features, wanted)
 
-    metrics = task.metrics(outputs, features, examples)
-    first, second = task.judgements(outputs, features, examples)
-    score = task.scorer(outputs, features, examples)
+    metrics = task.answers(outputs, features, examples).metrics()
+    first, second = [*task.answers(outputs, features, examples).judgements()]
+    score = task.answers(outputs, features, examples).metrics
 
     # The second sentence is taken for x x O, its y is missed.
     assert metrics["f1"] == metrics[task.metric] == pytest.approx(0.5)
@@ -400,13 +400,13 @@ def test_judgements_of_other_tags_are_shares_of_words() -> None:
     features = task.features(examples, TOKENIZER, 8)
     outputs = [np.array([[0, 0], [1, 0], [2, 0], [0, 0]], dtype=np.float32)]
 
-    (judgement,) = task.judgements(outputs, features, examples)
+    (judgement,) = [*task.answers(outputs, features, examples).judgements()]
 
     assert (judgement.expected, judgement.predicted) == ("DT NN", "DT DT")
     assert judgement.correct == 0.5
     assert judgement.confidence == pytest.approx(np.e / (1 + np.e))
     assert judgement.expected_probability == pytest.approx(1 / (1 + np.e**2))
-    assert task.metrics(outputs, features, examples)["macro_f1"] == pytest.approx(1 / 3)
+    assert task.answers(outputs, features, examples).metrics()["macro_f1"] == pytest.approx(1 / 3)
 
 
 def test_no_entity_is_said_and_is_right_where_none_is_there() -> None:
@@ -414,7 +414,7 @@ def test_no_entity_is_said_and_is_right_where_none_is_there() -> None:
     examples = [tagged("a", "O")]
     features = task.features(examples, TOKENIZER, 8)
 
-    (judgement,) = task.judgements(says(task, features, {}), features, examples)
+    (judgement,) = [*task.answers(says(task, features, {}), features, examples).judgements()]
 
     assert (judgement.expected, judgement.predicted, judgement.correct) == (
         "no entity",
@@ -432,14 +432,19 @@ def test_the_temperature_makes_the_words_probabilities_right() -> None:
         np.log(np.array([[1, 1], [9, 1], [1, 1]], dtype=np.float32)) for _ in examples
     ]
 
-    fitted = task.calibrated(outputs, features, examples)
+    fitted = task.calibrated(task.answers(outputs, features, examples))
 
-    assert fitted.predictions(outputs, features, examples)[0]["scores"] == [pytest.approx(0.75)]
+    assert fitted.answers(outputs, features, examples).predictions()[0]["scores"] == [
+        pytest.approx(0.75)
+    ]
     assert fitted.settings() == {
         "temperature": pytest.approx(np.log(9) / np.log(3)),
         "doc_stride": 5,
     }
-    assert fitted.metrics(outputs, features, examples) == task.metrics(outputs, features, examples)
+    assert (
+        fitted.answers(outputs, features, examples).metrics()
+        == task.answers(outputs, features, examples).metrics()
+    )
 
 
 # From a file to a RUN
@@ -466,7 +471,7 @@ def test_a_run_is_trained_measured_and_answers(
     tmp_path: Path,
 ) -> None:
     train, dev = toy_sentences(96), toy_sentences(48, seed=1)
-    task = Tagging.from_examples(train, TaskOptions(doc_stride=4))
+    task = Tagging.from_examples(train, WindowOptions(doc_stride=4))
     run = tmp_path / "run"
 
     finished = finetune(
@@ -520,7 +525,7 @@ def test_a_model_of_transformers_is_read(
 @pytest.mark.real_data
 def test_conll_2003_is_read_without_a_loss(real_data: Path, minilm_directory: Path) -> None:
     examples = list(read_tagged(real_data / "ner/conll2003/test.txt", need_label=True))
-    task = Tagging.from_examples(examples, TaskOptions())
+    task = Tagging.from_examples(examples, WindowOptions())
     tokenizer = BertTokenizer.from_pretrained(minilm_directory)
 
     features = task.features(examples, tokenizer, 64)

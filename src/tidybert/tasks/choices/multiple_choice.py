@@ -4,35 +4,40 @@ Each choice is a sequence [CLS] context [SEP] start and choice [SEP] with one lo
 is over the choices of an example, however many it has.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import DataReport
+from tidybert.data.checks import (
+    TrainingData,
+    check_leaks,
+    check_lengths,
+    check_repetition,
+    warn_of_empty,
+)
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features, text_features
-from tidybert.data.splits import random_split
-from tidybert.errors import LINE, DataError, param
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.data.splits import Indices, random_split
+from tidybert.errors import LINE, DataError
+from tidybert.files.read_report import Problem
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
-from tidybert.tasks.choices.choice_checks import check_choices
+from tidybert.tasks.answers import Answers, Floats, Judgement, Outputs
+from tidybert.tasks.choices.choice_checks import check_equal_choices, check_numbers
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
-from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
+from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TaskOptions
 
-Floats = npt.NDArray[np.float64]
 
-
-class MultipleChoice:
+class MultipleChoice(Task[ChoiceExample]):
     """Cross-entropy over the choices of each example.
 
     Args:
@@ -42,33 +47,15 @@ class MultipleChoice:
     name = "choose"
     metric = "accuracy"
     architecture = "BertForMultipleChoice"
-    problem_type: str | None = None
-    label_names: tuple[str, ...] | None = None
-    unit: Unit = "sequence"
+    reader = staticmethod(read_choices)
+    unit = "sequence"
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
     }
-    default_max_seq_length: ClassVar[int] = 128
-    truncation: ClassVar[str] = f"were cut to {param('max_seq_length')}"
-    takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, temperature: float = 1.0) -> None:
         self.temperature = temperature
-
-    @classmethod
-    def read(
-        cls,
-        path: str | Path,
-        options: ReadOptions,
-        *,
-        need_label: bool,
-        skip_bad_rows: bool = False,
-        report: ReadReport | None = None,
-    ) -> Iterator[ChoiceExample]:
-        return read_choices(
-            path, options, need_label=need_label, skip_bad_rows=skip_bad_rows, report=report
-        )
 
     @classmethod
     def from_texts(
@@ -88,18 +75,24 @@ class MultipleChoice:
         return examples
 
     @classmethod
-    def hold_out(
-        cls, examples: Sequence[ChoiceExample], fraction: float, seed: int
-    ) -> tuple[list[ChoiceExample], list[ChoiceExample]]:
-        """No context is on both sides, but for one that all examples have, as an instruction is."""
-        contexts: list[Hashable] = [one.context for one in examples]
-        if len(set(contexts)) == 1:
-            contexts = [(one.start, frozenset(one.choices)) for one in examples]
-        train, dev = random_split(len(examples), fraction, seed, texts=contexts)
-        return [examples[index] for index in train], [examples[index] for index in dev]
+    def identity(cls, example: ChoiceExample) -> Hashable:
+        """The choices in whatever order."""
+        return example.context, example.start, frozenset(example.choices)
 
     @classmethod
-    def from_examples(cls, examples: Sequence[ChoiceExample], options: TaskOptions) -> Self:
+    def split(
+        cls, examples: Sequence[ChoiceExample], fraction: float, seed: int
+    ) -> tuple[Indices, Indices]:
+        """No context is on both sides, unless all examples share one, such as an instruction."""
+        contexts = [one.context for one in examples]
+        if len(set(contexts)) == 1:
+            return super().split(examples, fraction, seed)
+        return random_split(len(examples), fraction, seed, texts=contexts)
+
+    @classmethod
+    def from_examples(
+        cls, examples: Sequence[ChoiceExample], options: TaskOptions = TaskOptions()
+    ) -> Self:
         return cls()
 
     @classmethod
@@ -137,15 +130,15 @@ class MultipleChoice:
             )
         return features
 
-    def check(
-        self,
-        train: Sequence[ChoiceExample],
-        dev: Sequence[ChoiceExample] | None,
-        train_features: Sequence[Features],
-        dev_features: Sequence[Features],
-        max_seq_length: int,
-    ) -> DataReport:
-        return check_choices(train, dev, train_features, dev_features, max_seq_length)
+    def examine(self, data: TrainingData[ChoiceExample], report: DataReport) -> None:
+        check_numbers(report, data)
+        warn_of_empty(report, data, _is_empty, noun="text")
+        check_equal_choices(report, data)
+        check_repetition(
+            report, data, self.identity, _right_choice, noun="question", label="answer"
+        )
+        check_leaks(report, data, self.identity, noun="question")
+        check_lengths(report, data)
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[ChoiceExample]) -> None:
         for one in features:
@@ -154,91 +147,78 @@ class MultipleChoice:
                 raise DataError(f"{LINE} {example.row}: the example has no answer; it needs one")
             one.label = example.label
 
-    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """Nothing: the head begins as it was drawn, as in the original code."""
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = self.outputs(model, batch).float()
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         counts = [len(one.lengths) for one in batch.features]
         starts = np.cumsum([0, *counts[:-1]])
         right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
-        weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
-        chosen = logits[torch.tensor(right, device=logits.device)]
-        return ((segment_logsumexp(logits, counts) - chosen) * weights).sum()
+        chosen = outputs[torch.tensor(right, device=outputs.device)]
+        return segment_logsumexp(outputs, counts) - chosen
 
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
-        return logits
-
-    def calibrated(
+    def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> Self:
-        return type(self)(fit_temperature_ragged(outputs, [one.label for one in features]))
+    ) -> "ChosenAnswers":
+        return ChosenAnswers(self, outputs, features, examples)
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> dict[str, Any]:
-        return self.scorer(outputs, features, examples)(np.arange(len(features)))
+    def calibrated(self, answers: "ChosenAnswers") -> Self:
+        labels = [one.label for one in answers.features]
+        return type(self)(fit_temperature_ragged(answers.outputs, labels))
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> list[dict[str, Any]]:
-        answers = []
-        for example, log_scores in zip(examples, self._log_probabilities(outputs), strict=True):
-            best = int(log_scores.argmax())
-            scores = np.exp(log_scores).tolist()
-            answers.append(
-                {
-                    "choice": best,
-                    "text": example.choices[best],
-                    "score": scores[best],
-                    "scores": scores,
-                }
-            )
-        return answers
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> list[Judgement]:
-        answers = self.predictions(outputs, features, examples)
-        return [
-            Judgement(
-                text="\n".join(filter(None, (example.context, example.start))),
-                expected=example.choices[one.label],
-                predicted=answer["text"],
-                correct=float(answer["choice"] == one.label),
-                confidence=answer["score"],
-                expected_probability=answer["scores"][one.label],
-                num_tokens=one.num_tokens,
-                row=example.row,
-            )
-            for example, one, answer in zip(examples, features, answers, strict=True)
-        ]
+class ChosenAnswers(Answers[MultipleChoice, ChoiceExample]):
+    """A probability for each choice."""
 
-    def scorer(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> Scorer:
-        log_scores = self._log_probabilities(outputs)
-        pairs = list(zip(log_scores, features, strict=True))
-        right = np.array([each.argmax() == one.label for each, one in pairs])
-        losses = np.array([-each[one.label] for each, one in pairs])
-
-        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
-            return {
-                "accuracy": float(right[chosen].mean()),
-                "log_loss": float(losses[chosen].mean()),
-            }
-
-        return score
-
-    def _log_probabilities(self, outputs: Outputs) -> list[Floats]:
+    @cached_property
+    def log_probabilities(self) -> list[Floats]:
         """(C,) of each example."""
-        log_scores = []
-        for logits in outputs:
-            scaled = logits.astype(np.float64) / self.temperature
+        found = []
+        for logits in self.outputs:
+            scaled = logits.astype(np.float64) / self.task.temperature
             scaled -= scaled.max()
-            log_scores.append(scaled - np.log(np.exp(scaled).sum()))
-        return log_scores
+            found.append(scaled - np.log(np.exp(scaled).sum()))
+        return found
+
+    @cached_property
+    def right(self) -> npt.NDArray[np.bool_]:
+        """(N,) whether the right choice is the likeliest."""
+        pairs = zip(self.log_probabilities, self.features, strict=True)
+        return np.array([each.argmax() == one.label for each, one in pairs])
+
+    @cached_property
+    def losses(self) -> Floats:
+        """(N,) -ln(probability of the right choice)."""
+        pairs = zip(self.log_probabilities, self.features, strict=True)
+        return np.array([-each[one.label] for each, one in pairs])
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        which = slice(None) if chosen is None else chosen
+        return {
+            "accuracy": float(self.right[which].mean()),
+            "log_loss": float(self.losses[which].mean()),
+        }
+
+    def prediction(self, number: int) -> dict[str, Any]:
+        scores = np.exp(self.log_probabilities[number]).tolist()
+        best = int(self.log_probabilities[number].argmax())
+        return {
+            "choice": best,
+            "text": self.examples[number].choices[best],
+            "score": scores[best],
+            "scores": scores,
+        }
+
+    def judgement(self, number: int) -> Judgement:
+        example, one = self.examples[number], self.features[number]
+        answer = self.prediction(number)
+        return Judgement(
+            text="\n".join(filter(None, (example.context, example.start))),
+            expected=example.choices[one.label],
+            predicted=answer["text"],
+            correct=float(answer["choice"] == one.label),
+            confidence=answer["score"],
+            expected_probability=answer["scores"][one.label],
+            num_tokens=one.num_tokens,
+            row=example.row,
+        )
 
 
 def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:
@@ -249,3 +229,11 @@ def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:
     largest = largest.scatter_reduce(0, segments, logits.detach(), "amax")
     sums = logits.new_zeros(len(counts)).index_add(0, segments, (logits - largest[segments]).exp())
     return sums.log() + largest
+
+
+def _is_empty(one: ChoiceExample) -> bool:
+    return not (one.context + one.start).strip()
+
+
+def _right_choice(one: ChoiceExample) -> str | None:
+    return None if one.label is None else one.choices[one.label]

@@ -1,54 +1,46 @@
 """answer: which span of a text answers a question (SQuAD, paper 4.2 and 4.3; run_squad.py)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import DataReport
-from tidybert.data.features import BatchTokenizer, Features, first_features
+from tidybert.data.checks import TrainingData
+from tidybert.data.data_report import DataReport
+from tidybert.data.features import BatchTokenizer, Features
 from tidybert.errors import ConfigError, DataError, UsageError, param
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
+from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, only_numbers
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import add_answers, question_features
-from tidybert.tasks.questions.question_files import (
-    QuestionExample,
-    hold_out_contexts,
-    read_questions,
-)
+from tidybert.tasks.questions.question_files import QuestionExample, read_questions
+from tidybert.tasks.questions.question_options import QuestionOptions
 from tidybert.tasks.questions.span_answers import (
     MeasuredAnswers,
+    RankedAnswers,
     fit_span_temperature,
-    prediction,
-    probability_of_right,
     right_texts,
 )
 from tidybert.tasks.questions.span_scores import SpanScores, all_span_scores
-from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.task import Task, labels_of
 
 MAX_QUERY_LENGTH: Final = 64
 MAX_ANSWER_LENGTH: Final = 30
 N_BEST_SIZE: Final = 20
-# As many tell the temperature well enough, and each has thousands of answers that could be given.
+# They tell the temperature well enough, and each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
 NO_ANSWER: Final = "no answer"
 
 
-class QuestionAnswering:
+class QuestionAnswering(Task[QuestionExample]):
     """Cross-entropy over the tokens that may begin and end the answer.
 
     Args:
@@ -64,9 +56,9 @@ class QuestionAnswering:
 
     name = "answer"
     architecture = "BertForQuestionAnswering"
-    problem_type: str | None = None
-    label_names: tuple[str, ...] | None = None
-    unit: Unit = "token"
+    reader = staticmethod(read_questions)
+    options_class = QuestionOptions
+    unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {
         "exact_match": "share of the answers that are right to the word",
         "f1": "mean overlap in words with the right answer",
@@ -76,17 +68,7 @@ class QuestionAnswering:
         "best_exact": "exact match with the best threshold for no answer",
         "best_f1": "F1 with the best threshold for no answer",
     }
-    default_max_seq_length: ClassVar[int] = 384
-    truncation: ClassVar[str] = f"had their question cut to {param('max_query_length')}"
-    takes: ClassVar[frozenset[str]] = frozenset(
-        {
-            "doc_stride",
-            "max_query_length",
-            "max_answer_length",
-            "n_best_size",
-            "null_score_diff_threshold",
-        }
-    )
+    default_max_seq_length = 384
 
     def __init__(
         self,
@@ -109,19 +91,9 @@ class QuestionAnswering:
         # A model that is not sure yet answers nothing at the threshold 0, and its F1 stands still.
         self.metric = "best_f1" if no_answers else "f1"
 
-    @classmethod
-    def read(
-        cls,
-        path: str | Path,
-        options: ReadOptions,
-        *,
-        need_label: bool,
-        skip_bad_rows: bool = False,
-        report: ReadReport | None = None,
-    ) -> Iterator[QuestionExample]:
-        return read_questions(
-            path, options, need_label=need_label, skip_bad_rows=skip_bad_rows, report=report
-        )
+    @property
+    def truncation(self) -> str:
+        return f"had their question cut to {param('max_query_length')}"
 
     @classmethod
     def from_texts(
@@ -136,13 +108,14 @@ class QuestionAnswering:
         return [QuestionExample(str(row), *pair, row=row) for row, pair in pairs]
 
     @classmethod
-    def hold_out(
-        cls, examples: Sequence[QuestionExample], fraction: float, seed: int
-    ) -> tuple[list[QuestionExample], list[QuestionExample]]:
-        return hold_out_contexts(examples, fraction, seed)
+    def identity(cls, example: QuestionExample) -> str:
+        """The text: questions on one text tell of each other."""
+        return example.context
 
     @classmethod
-    def from_examples(cls, examples: Sequence[QuestionExample], options: TaskOptions) -> Self:
+    def from_examples(
+        cls, examples: Sequence[QuestionExample], options: QuestionOptions = QuestionOptions()
+    ) -> Self:
         no_answers = any(not one.answers for one in examples)
         if options.null_score_diff_threshold is not None and not no_answers:
             raise UsageError(
@@ -207,19 +180,10 @@ class QuestionAnswering:
             doc_stride=self.doc_stride,
         )
 
-    def check(
-        self,
-        train: Sequence[QuestionExample],
-        dev: Sequence[QuestionExample] | None,
-        train_features: Sequence[Features],
-        dev_features: Sequence[Features],
-        max_seq_length: int,
-    ) -> DataReport:
-        return check_questions(
-            train,
-            dev,
-            train_features,
-            dev_features,
+    def examine(self, data: TrainingData[QuestionExample], report: DataReport) -> None:
+        check_questions(
+            report,
+            data,
             max_query_length=self.max_query_length,
             max_answer_length=self.max_answer_length,
         )
@@ -227,111 +191,84 @@ class QuestionAnswering:
     def add_labels(self, features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
         add_answers(features, examples)
 
-    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """Nothing: the head begins as it was drawn, as in the original code."""
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = self.outputs(model, batch).float()
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
-        windows = torch.split(logits, list(batch.rows.lengths))
+        windows = torch.split(outputs, list(batch.rows.lengths))
         padded = pad_sequence(list(windows), batch_first=True, padding_value=-torch.inf)
-        labels = torch.tensor([one.label for one in batch.features], device=logits.device)
-        weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
-        losses = functional.cross_entropy(padded, labels, reduction="none")
-        return (losses.mean(1) * weights).sum()
+        labels = labels_of(batch, outputs)
+        return functional.cross_entropy(padded, labels, reduction="none").mean(1)
 
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
-        return logits
-
-    def calibrated(
+    def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> Self:
+    ) -> "SpanAnswers":
+        return SpanAnswers(self, outputs, features, examples)
+
+    def calibrated(self, answers: "SpanAnswers") -> Self:
         """Fits the temperature to the right answers, and the threshold to the best F1."""
         threshold = self.null_score_diff_threshold
         if threshold is None:
-            threshold = self._measured(outputs, features, examples).fitted_threshold()
-        step = -(-len(examples) // CALIBRATION_QUESTIONS)
-        questions = islice(self._scored(outputs, features, examples), 0, None, step)
-        temperature = fit_span_temperature(questions, no_answers=self.no_answers)
+            threshold = answers.measured.fitted_threshold()
+        step = -(-len(answers.examples) // CALIBRATION_QUESTIONS)
+        temperature = fit_span_temperature(answers.scored(step), no_answers=self.no_answers)
         fitted = {"null_score_diff_threshold": threshold, "temperature": temperature}
         return type(self)(**{**self.settings(), **fitted})
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> dict[str, Any]:
-        return self._measured(outputs, features, examples).metrics(self.threshold)
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> list[dict[str, Any]]:
+class SpanAnswers(Answers[QuestionAnswering, QuestionExample]):
+    """The best spans of each text, over all of its windows."""
+
+    @cached_property
+    def ranked(self) -> list[RankedAnswers]:
+        """The best answers to each question; the scores of all spans are too many to be kept."""
+        task = self.task
+        return [
+            RankedAnswers.of(
+                example,
+                scores,
+                n_best_size=task.n_best_size,
+                no_answers=task.no_answers,
+                temperature=task.temperature,
+            )
+            for example, scores in self.scored()
+        ]
+
+    @cached_property
+    def measured(self) -> MeasuredAnswers:
+        """How right the best answer to each question is."""
+        return MeasuredAnswers.of(self.ranked, no_answers=self.task.no_answers)
+
+    def scored(self, step: int = 1) -> Iterator[tuple[QuestionExample, SpanScores]]:
+        """Every ``step``-th question with the scores of all spans of its text."""
+        length = self.task.max_answer_length
+        scores = all_span_scores(self.outputs, self.features, length, step)
+        return zip(self.examples[::step], scores, strict=True)
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        found = self.measured.metrics(self.task.threshold, chosen)
+        return found if chosen is None else only_numbers(found)
+
+    def prediction(self, number: int) -> dict[str, Any]:
         """The answer with its characters in the text, its probability, and the next best ones.
 
         "" without characters stands for no answer, which a model that has learned to leave
         questions without one gives with "null_score", its probability, and "null_score_diff",
         which is compared with the threshold.
         """
-        return [self._prediction(*one) for one in self._scored(outputs, features, examples)]
+        return self.ranked[number].prediction(self.task.threshold)
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> list[Judgement]:
+    def judgement(self, number: int) -> Judgement:
         """``correct`` is the F1 of the answer."""
-        judged = []
-        no_answers = self.no_answers or any(not one.answers for one in examples)
-        firsts = first_features(features)
-        questions = self._scored(outputs, features, examples)
-        for first, (example, scores) in zip(firsts, questions, strict=True):
-            answer, right = self._prediction(example, scores), right_texts(example)
-            ((_, f1),) = answer_scores([answer["answer"]], [right], no_answers=no_answers)
-            judged.append(
-                Judgement(
-                    text=example.question,
-                    expected=" / ".join(dict.fromkeys(right)) or NO_ANSWER,
-                    predicted=answer["answer"] or NO_ANSWER,
-                    correct=float(f1),
-                    confidence=answer["score"],
-                    expected_probability=probability_of_right(
-                        example, scores, no_answers=self.no_answers, temperature=self.temperature
-                    ),
-                    num_tokens=first.num_tokens,
-                    row=example.row,
-                    id=example.own_id,
-                )
-            )
-        return judged
-
-    def scorer(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> Scorer:
-        measured = self._measured(outputs, features, examples)
-
-        def score(chosen: npt.NDArray[np.int64]) -> dict[str, float]:
-            found = measured.metrics(self.threshold, chosen)
-            return {name: value for name, value in found.items() if isinstance(value, float)}
-
-        return score
-
-    def _scored(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> Iterator[tuple[QuestionExample, SpanScores]]:
-        """Each question with the scores of its answers, which are too many to be kept."""
-        return zip(
-            examples, all_span_scores(outputs, features, self.max_answer_length), strict=True
+        example, answer = self.examples[number], self.prediction(number)
+        right = right_texts(example)
+        ((_, f1),) = answer_scores([answer["answer"]], [right], no_answers=self.measured.no_answers)
+        return Judgement(
+            text=example.question,
+            expected=" / ".join(dict.fromkeys(right)) or NO_ANSWER,
+            predicted=answer["answer"] or NO_ANSWER,
+            correct=float(f1),
+            confidence=answer["score"],
+            expected_probability=self.ranked[number].probability_of_right,
+            num_tokens=self.first_features[number].num_tokens,
+            row=example.row,
+            id=example.own_id,
         )
-
-    def _prediction(self, example: QuestionExample, scores: SpanScores) -> dict[str, Any]:
-        return prediction(
-            example,
-            scores,
-            no_answers=self.no_answers,
-            n_best_size=self.n_best_size,
-            threshold=self.threshold,
-            temperature=self.temperature,
-        )
-
-    def _measured(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> MeasuredAnswers:
-        questions = self._scored(outputs, features, examples)
-        return MeasuredAnswers.of(questions, no_answers=self.no_answers)

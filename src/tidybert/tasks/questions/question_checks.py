@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tidybert.data.checks import DataReport, count_tokens
+from tidybert.data.checks import TrainingData, check_leaks, count_tokens
+from tidybert.data.data_report import DataReport
 from tidybert.data.features import Features, first_features
 from tidybert.errors import param
 from tidybert.files.wording import count_of
@@ -14,36 +15,19 @@ SHOWN: Final = 3
 
 
 def check_questions(
-    train: Sequence[QuestionExample],
-    dev: Sequence[QuestionExample] | None,
-    train_features: Sequence[Features],
-    dev_features: Sequence[Features],
+    report: DataReport,
+    data: TrainingData[QuestionExample],
     *,
     max_query_length: int,
     max_answer_length: int,
-) -> DataReport:
+) -> None:
     """Examine questions, and the windows over their texts, before training."""
-    report = DataReport("answer", len(train), None if dev is None else len(dev))
-    if not train:
-        report.errors.append("there are no training examples")
-        return report
-    if dev is not None and not dev:
-        report.errors.append("there are no dev examples")
-    parts = (("train", train, train_features), ("dev", dev or (), dev_features))
-    for part, examples, features in parts:
+    for part, examples, features in data.parts():
         if examples:
             _check_lengths(report, part, examples, features, max_query_length)
-    _check_impossible(report, train, dev)
-    _check_answers(report, train, train_features, max_answer_length)
-    contexts = {one.context for one in train}
-    shared = [one for one in dev or () if one.context in contexts]
-    if shared:
-        report.warnings.append(
-            f"{count_of(len(shared), 'dev question')} on a text that stands in the training "
-            f"examples too ({_ids(shared)}), so the dev metrics flatter the model; keep a text on "
-            "one side"
-        )
-    return report
+    _check_impossible(report, data.train, data.dev)
+    _check_answers(report, data.train, data.train_features, max_answer_length)
+    check_leaks(report, data, lambda one: one.context, noun="text", where=_ids)
 
 
 def _check_lengths(

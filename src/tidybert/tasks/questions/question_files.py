@@ -5,12 +5,11 @@ SQuAD is one object, {"data": [{"title", "paragraphs": [{"context", "qas": [{"id
 "context", "answers"} with the answers in any form of ``gold_answers``; the id may be left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from tidybert.data.splits import random_split
 from tidybert.errors import DataError, param
 from tidybert.files.columns import ROLES
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
@@ -99,15 +98,6 @@ def read_questions(
     refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
     examples = _examples(options, report, need_label=need_label)
     yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
-
-
-def hold_out_contexts(
-    examples: Sequence[QuestionExample], fraction: float, seed: int
-) -> tuple[list[QuestionExample], list[QuestionExample]]:
-    """Questions to train on and to measure on; those on one context stay on one side."""
-    contexts = [one.context for one in examples]
-    train, dev = random_split(len(examples), fraction, seed, texts=contexts)
-    return [examples[index] for index in train], [examples[index] for index in dev]
 
 
 def _examples(

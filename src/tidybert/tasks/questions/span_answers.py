@@ -4,7 +4,7 @@ A probability is a share of all answers that could be given, the softmax over ev
 and, where the model knows it, "no answer".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,91 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
+class RankedAnswers:
+    """The best answers to one question, with their scores.
+
+    Args:
+        example: the question.
+        spans: the characters of the k best answers in the text, the best first.
+        scores: (k,) of each.
+        probabilities: (k,) of each.
+        null_score: the score of "no answer".
+        null_probability: its probability; None where the model knows nothing of it.
+        probability_of_right: that of the likeliest right answer, or of none where that is right;
+            None where none is right and the model knows nothing of it.
+    """
+
+    example: QuestionExample
+    spans: list[tuple[int, int]]
+    scores: Floats
+    probabilities: list[float]
+    null_score: float
+    null_probability: float | None
+    probability_of_right: float | None
+
+    @classmethod
+    def of(
+        cls,
+        example: QuestionExample,
+        scores: SpanScores,
+        *,
+        n_best_size: int,
+        no_answers: bool,
+        temperature: float,
+    ) -> "RankedAnswers":
+        """The ``n_best_size`` best; ``no_answers`` is whether the model may give none."""
+        total = scores.log_total(temperature, with_null=no_answers)
+
+        def probability(score: float) -> float:
+            return float(np.exp(score / temperature - total))
+
+        tokens, values = scores.best(n_best_size)
+        right = None
+        if example.answers:
+            found = [scores.score_of(*each) for each in _right_tokens(example, scores)]
+            right = probability(max(found, default=-np.inf))
+        elif no_answers:
+            right = probability(scores.null)
+        return cls(
+            example,
+            [scores.characters(*each) for each in tokens.tolist()],
+            values,
+            [probability(score) for score in values.tolist()],
+            scores.null,
+            probability(scores.null) if no_answers else None,
+            right,
+        )
+
+    @property
+    def text(self) -> str:
+        """The best answer; "" where the text has no token."""
+        return self.example.context[slice(*self.spans[0])] if self.spans else ""
+
+    @property
+    def difference(self) -> float:
+        """By how much "no answer" scores above the best answer; inf where there is none."""
+        return self.null_score - float(self.scores[0]) if self.spans else np.inf
+
+    def prediction(self, threshold: float) -> dict[str, Any]:
+        """The answer as ``tidybert predict`` prints it.
+
+        There is none where "no answer" scores more than ``threshold`` above the best one.
+        """
+        n_best = [
+            {"answer": self.example.context[start:end], "start": start, "end": end, "score": score}
+            for (start, end), score in zip(self.spans, self.probabilities, strict=True)
+        ]
+        none: dict[str, Any] = {"answer": "", "start": None, "end": None, "score": 0.0}
+        found = {"id": self.example.id, **(n_best[0] if n_best else none)}
+        if self.null_probability is not None:
+            if self.difference > threshold:
+                found |= {**none, "score": self.null_probability}
+            found["null_score"] = self.null_probability
+            found["null_score_diff"] = self.difference if n_best else None
+        return {**found, "n_best": n_best}
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredAnswers:
     """How right the best answer to each of B questions is, before a threshold takes some back.
 
@@ -46,23 +131,17 @@ class MeasuredAnswers:
     no_answers: bool
 
     @classmethod
-    def of(
-        cls, questions: Iterable[tuple[QuestionExample, SpanScores]], *, no_answers: bool
-    ) -> "MeasuredAnswers":
+    def of(cls, questions: Sequence[RankedAnswers], *, no_answers: bool) -> "MeasuredAnswers":
         """``no_answers`` is whether the model has learned to give none."""
-        texts, differences, rights = [], [], []
-        for example, scores in questions:
-            text, difference = best_answer(example, scores)
-            texts.append(text)
-            differences.append(difference)
-            rights.append(right_texts(example))
+        texts = [one.text for one in questions]
+        rights = [right_texts(one.example) for one in questions]
         has_answer = np.array([bool(right) for right in rights])
         by_rules_of_2_0 = no_answers or not has_answer.all()
         return cls(
             answer_scores(texts, rights, no_answers=by_rules_of_2_0),
             has_answer,
             np.array([bool(text) for text in texts]),
-            np.array(differences) if no_answers else None,
+            np.array([one.difference for one in questions]) if no_answers else None,
             by_rules_of_2_0,
         )
 
@@ -93,66 +172,6 @@ class MeasuredAnswers:
 def right_texts(example: QuestionExample) -> list[str]:
     """The texts of the right answers."""
     return [text for text, _ in example.answers]
-
-
-def best_answer(example: QuestionExample, scores: SpanScores) -> tuple[str, float]:
-    """The best answer's text, and by how much "no answer" scores above it.
-
-    "" and inf where the text has no token.
-    """
-    tokens, values = scores.best(1)
-    if not len(values):
-        return "", np.inf
-    start, end = scores.characters(*tokens[0])
-    return example.context[start:end], scores.null - float(values[0])
-
-
-def prediction(
-    example: QuestionExample,
-    scores: SpanScores,
-    *,
-    no_answers: bool,
-    n_best_size: int,
-    threshold: float,
-    temperature: float,
-) -> dict[str, Any]:
-    """The answer to a question as ``tidybert predict`` prints it."""
-    total = scores.log_total(temperature, with_null=no_answers)
-    tokens, values = scores.best(n_best_size)
-    n_best = []
-    for (first, last), value in zip(tokens.tolist(), values.tolist(), strict=True):
-        start, end = scores.characters(first, last)
-        n_best.append(
-            {
-                "answer": example.context[start:end],
-                "start": start,
-                "end": end,
-                "score": float(np.exp(value / temperature - total)),
-            }
-        )
-    none: dict[str, Any] = {"answer": "", "start": None, "end": None, "score": 0.0}
-    found = {"id": example.id, **(n_best[0] if n_best else none)}
-    if no_answers:
-        null_score = float(np.exp(scores.null / temperature - total))
-        difference = scores.null - float(values[0]) if len(values) else None
-        if difference is None or difference > threshold:
-            found |= {**none, "score": null_score}
-        found |= {"null_score": null_score, "null_score_diff": difference}
-    return {**found, "n_best": n_best}
-
-
-def probability_of_right(
-    example: QuestionExample, scores: SpanScores, *, no_answers: bool, temperature: float
-) -> float | None:
-    """The probability of the likeliest right answer, or of none where that is right.
-
-    None where the model knows nothing of no answer.
-    """
-    if not example.answers and not no_answers:
-        return None
-    right = [scores.score_of(*found) for found in _right_tokens(example, scores)]
-    best = max(right, default=-np.inf) if example.answers else scores.null
-    return float(np.exp(best / temperature - scores.log_total(temperature, with_null=no_answers)))
 
 
 def fit_span_temperature(

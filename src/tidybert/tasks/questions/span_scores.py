@@ -104,9 +104,11 @@ def all_span_scores(
     outputs: Sequence[npt.NDArray[np.float32]],
     features: Sequence[Features],
     max_answer_length: int,
+    step: int = 1,
 ) -> Iterator[SpanScores]:
-    """``span_scores`` of each question in turn; its windows follow each other."""
+    """``span_scores`` of every ``step``-th question in turn; its windows follow each other."""
     pairs = zip(outputs, features, strict=True)
-    for _, group in groupby(pairs, key=lambda pair: pair[1].example):
-        logits, windows = zip(*group, strict=True)
-        yield span_scores(logits, [one.place for one in windows], max_answer_length)
+    for number, (_, group) in enumerate(groupby(pairs, key=lambda pair: pair[1].example)):
+        if number % step == 0:
+            logits, windows = zip(*group, strict=True)
+            yield span_scores(logits, [one.place for one in windows], max_answer_length)

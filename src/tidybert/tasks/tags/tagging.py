@@ -1,8 +1,7 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,30 +11,30 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import DataReport
-from tidybert.data.features import BatchTokenizer, Features, first_features
+from tidybert.data.checks import TrainingData, check_leaks, check_lengths, check_repetition
+from tidybert.data.data_report import DataReport
+from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.splits import random_split
-from tidybert.errors import LINE, ConfigError, DataError, param
+from tidybert.errors import LINE, DataError
 from tidybert.files.labels import label_order
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
-from tidybert.tasks.classification import softmax
-from tidybert.tasks.tags.tag_checks import check_tagged
+from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, Outputs, softmax
+from tidybert.tasks.tags.tag_checks import check_tags, tell_words
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tag_schemes import as_iob2, mark_entities, marked_by
 from tidybert.tasks.tags.tagged_sentences import TaggedExample, untagged
-from tidybert.tasks.task import Judgement, Outputs, Scorer, Unit
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.task import Task
+from tidybert.tasks.task_options import WindowOptions
 from tidybert.tasks.unknown_labels import refuse_unknown
 
 
-class Tagging:
+class Tagging(Task[TaggedExample]):
     """Cross-entropy over the tags of each word, which its first piece stands for.
 
     Where every tag is O or has a prefix the tags mark entities, in IOB2: these are what is scored
@@ -49,8 +48,9 @@ class Tagging:
 
     name = "tag"
     architecture = "BertForTokenClassification"
-    problem_type: str | None = None
-    unit: Unit = "token"
+    reader = staticmethod(read_tagged)
+    options_class = WindowOptions
+    unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {
         "f1": "F1 of entities: type, first and last word are right",
         "precision": "share of the entities found that are right",
@@ -58,9 +58,6 @@ class Tagging:
         "accuracy": "share of the words with the right tag",
         "macro_f1": "mean F1 of the tags, however rare",
     }
-    default_max_seq_length: ClassVar[int] = 128
-    truncation: ClassVar[str] = f"were cut to {param('max_seq_length')}"
-    takes: ClassVar[frozenset[str]] = frozenset({"doc_stride"})
 
     def __init__(
         self,
@@ -68,35 +65,13 @@ class Tagging:
         temperature: float = 1.0,
         doc_stride: int | None = None,
     ) -> None:
-        self.label_names: tuple[str, ...] | None = tuple(label_names)
-        self._names = tuple(label_names)
-        self._ids = {label: number for number, label in enumerate(self._names)}
-        self.of_entities = mark_entities(self._names)
+        self.label_names = tuple(label_names)
+        self.of_entities = mark_entities(self.names)
         self.metric = "f1" if self.of_entities else "accuracy"
         self.temperature = temperature
         self.doc_stride = doc_stride
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
         self.read = partial(self.read, of_entities=self.of_entities)  # type: ignore[method-assign]
-
-    @classmethod
-    def read(
-        cls,
-        path: str | Path,
-        options: ReadOptions,
-        *,
-        need_label: bool,
-        skip_bad_rows: bool = False,
-        report: ReadReport | None = None,
-        of_entities: bool | None = None,
-    ) -> Iterator[TaggedExample]:
-        return read_tagged(
-            path,
-            options,
-            need_label=need_label,
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-            of_entities=of_entities,
-        )
 
     @classmethod
     def from_texts(
@@ -111,22 +86,27 @@ class Tagging:
         ]
 
     @classmethod
-    def hold_out(
+    def identity(cls, example: TaggedExample) -> tuple[str, ...]:
+        return example.words
+
+    @classmethod
+    def split(
         cls, examples: Sequence[TaggedExample], fraction: float, seed: int
-    ) -> tuple[list[TaggedExample], list[TaggedExample]]:
+    ) -> tuple[Indices, Indices]:
         """A sentence with the only entities of a type, or the only words of a tag, is learned."""
         of_entities = mark_entities(tag for one in examples for tag in one.tags or ())
-        train, dev = random_split(
+        return random_split(
             len(examples),
             fraction,
             seed,
             texts=[one.words for one in examples],
             labels=[marked_by(one.tags or (), of_entities=of_entities) for one in examples],
         )
-        return [examples[index] for index in train], [examples[index] for index in dev]
 
     @classmethod
-    def from_examples(cls, examples: Sequence[TaggedExample], options: TaskOptions) -> Self:
+    def from_examples(
+        cls, examples: Sequence[TaggedExample], options: WindowOptions = WindowOptions()
+    ) -> Self:
         """With B- and I- of each type of entity, seen or not, or else with the tags there are."""
         tags = {tag for one in examples for tag in one.tags or ()}
         if mark_entities(tags):
@@ -138,55 +118,57 @@ class Tagging:
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        if not metadata.label_names:
-            raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
+        names = cls.needed_names(metadata)
         stride = None
         if metadata.settings.get("doc_stride") is not None:
             stride = int(metadata.number("doc_stride", 1))
-        return cls(metadata.label_names, metadata.number("temperature", 1.0), stride)
+        return cls(names, metadata.number("temperature", 1.0), stride)
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "doc_stride": self.doc_stride}
 
     def build_model(self, config: BertConfig) -> BertForTokenClassification:
-        return BertForTokenClassification(config, num_labels=len(self._names))
+        return BertForTokenClassification(config, num_labels=len(self.names))
 
     def features(
         self, examples: Sequence[TaggedExample], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> list[Features]:
         return tagged_features(examples, tokenizer, max_seq_length, self.doc_stride)
 
-    def check(
-        self,
-        train: Sequence[TaggedExample],
-        dev: Sequence[TaggedExample] | None,
-        train_features: Sequence[Features],
-        dev_features: Sequence[Features],
-        max_seq_length: int,
-    ) -> DataReport:
-        return check_tagged(
-            train,
-            dev,
-            train_features,
-            dev_features,
-            of_entities=self.of_entities,
-            max_seq_length=max_seq_length,
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        return super().reads_head(head) and head.label_names is not None
+
+    @classmethod
+    def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
+        return head.label_names
+
+    def examine(self, data: TrainingData[TaggedExample], report: DataReport) -> None:
+        check_tags(report, data, of_entities=self.of_entities)
+        check_repetition(
+            report,
+            data,
+            self.identity,
+            lambda one: one.tags,
+            noun="sentence",
+            label="tag",
+            tell_repeated=False,
         )
+        check_leaks(report, data, self.identity, noun="sentence")
+        tell_words(report, data)
+        check_lengths(report, data)
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
         """Label ids of the words that each feature answers for; its weight is their number."""
         refuse_unknown(
-            "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self._ids
+            "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self.label_ids
         )
         for one in features:
             example = examples[one.example]
             if example.tags is None:
                 raise DataError(f"{LINE} {example.row}: the words have no tags")
-            one.label = tuple(self._ids[example.tags[word]] for word in one.place.words)
+            one.label = tuple(self.label_ids[example.tags[word]] for word in one.place.words)
             one.weight = float(len(one.label))
-
-    def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """Nothing: the head begins as it was drawn, as in the original code."""
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """A sum over words, each with an equal part of its feature's weight: they count alike."""
@@ -208,123 +190,114 @@ class Tagging:
         losses = functional.cross_entropy(logits.float(), labels.to(device), reduction="none")
         return (losses * weights.to(device)).sum()
 
-    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
+    def answers(
+        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
+    ) -> "TagAnswers":
+        return TagAnswers(self, outputs, features, examples)
+
+    def calibrated(self, answers: "TagAnswers") -> Self:
+        temperature = fit_temperature(answers.logits, answers.label_ids)
+        return type(self)(self.names, temperature, self.doc_stride)
+
+
+class TagAnswers(Answers[Tagging, TaggedExample]):
+    """A tag for each word, W words in all examples together."""
+
+    @cached_property
+    def starts(self) -> Indices:
+        """(N + 1,) the first word of each example among all W, and W."""
+        return np.cumsum([0, *(len(one.words) for one in self.examples)])
+
+    @cached_property
+    def logits(self) -> npt.NDArray[np.float32]:
+        """(W, L), each word's from the window that answers for it."""
+        logits = np.zeros((self.starts[-1], len(self.task.names)), dtype=np.float32)
+        for one, rows in zip(self.features, self.outputs, strict=True):
+            logits[self.starts[one.example] + one.place.words] = rows[one.place.rows]
         return logits
 
-    def calibrated(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> Self:
-        logits = self._logits(outputs, features, examples)
-        labels = [self._ids[tag] for one in examples for tag in one.tags or ()]
-        return type(self)(self._names, fit_temperature(logits, labels), self.doc_stride)
+    @cached_property
+    def probabilities(self) -> Floats:
+        """(W, L)."""
+        return softmax(self.logits / np.float32(self.task.temperature))
 
-    def metrics(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> dict[str, Any]:
-        return self._counts(outputs, features, examples).metrics()
+    @cached_property
+    def label_ids(self) -> list[int]:
+        """The right tag of each of the W words."""
+        return [self.task.label_ids[tag] for one in self.examples for tag in one.tags or ()]
 
-    def predictions(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> list[dict[str, Any]]:
+    @cached_property
+    def scores(self) -> list[Floats]:
+        """The probability of each word's likeliest tag, by example."""
+        return self._by_example(self.probabilities.max(1))
+
+    @cached_property
+    def tags(self) -> list[list[str]]:
+        """Each example's tags, valid IOB2 where they mark entities."""
+        found = [
+            [self.task.names[label] for label in labels.tolist()]
+            for labels in self._by_example(self.probabilities.argmax(1))
+        ]
+        return [list(as_iob2(tags)) for tags in found] if self.task.of_entities else found
+
+    @cached_property
+    def counted(self) -> TagCounts:
+        """How many tags and entities are right."""
+        expected = [one.tags or () for one in self.examples]
+        return TagCounts.compare(expected, self.tags, of_entities=self.task.of_entities)
+
+    @cached_property
+    def _expected_scores(self) -> list[Floats]:
+        """The probability of each word's right tag, by example."""
+        words = np.arange(len(self.label_ids))
+        return self._by_example(self.probabilities[words, self.label_ids])
+
+    @cached_property
+    def _shares_right(self) -> Floats:
+        return self.counted.share_right()
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        return self.counted.metrics() if chosen is None else self.counted.scores(chosen)
+
+    def prediction(self, number: int) -> dict[str, Any]:
         """Words, tags and, where tags mark them, entities with their places in the text.
 
         An entity's score is the mean probability of its words' tags; of other tags each word has a
         score.
         """
-        answers = []
-        tagged = self._tagged(outputs, features, examples)
-        for example, (tags, scores) in zip(examples, tagged, strict=True):
-            answer: dict[str, Any] = {"words": list(example.words), "tags": tags}
-            if self.of_entities:
-                answer["entities"] = shown_entities(tags, example, scores)
-            else:
-                answer["scores"] = scores.tolist()
-            answers.append(answer)
-        return answers
+        example, tags, scores = self.examples[number], self.tags[number], self.scores[number]
+        answer: dict[str, Any] = {"words": list(example.words), "tags": tags}
+        if self.task.of_entities:
+            return {**answer, "entities": shown_entities(tags, example, scores)}
+        return {**answer, "scores": scores.tolist()}
 
-    def judgements(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> list[Judgement]:
+    def judgement(self, number: int) -> Judgement:
         """``correct`` is a sentence's F1, or share of words; the least sure word is its confidence.
 
-        Of entities F1 is 1 where none is there and none is found.
+        The F1 of entities is 1 where none is there and none is found.
         """
-        labels = [self._ids[tag] for one in examples for tag in one.tags or ()]
-        probabilities = self._probabilities(outputs, features, examples)
-        return [
-            Judgement(
-                text=example.located()[0],
-                expected=self._in_words(example.tags or (), example),
-                predicted=self._in_words(tags, example),
-                correct=float(share),
-                confidence=float(scores.min(initial=1.0)),
-                expected_probability=float(expected.min(initial=1.0)),
-                num_tokens=one.num_tokens,
-                row=example.row,
-            )
-            for example, one, (tags, scores), expected, share in zip(
-                examples,
-                first_features(features),
-                self._tagged(outputs, features, examples),
-                _by_example(probabilities[np.arange(len(labels)), labels], examples),
-                self._counts(outputs, features, examples).share_right(),
-                strict=True,
-            )
-        ]
-
-    def scorer(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> Scorer:
-        return self._counts(outputs, features, examples).scores
-
-    def _counts(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> TagCounts:
-        return TagCounts.compare(
-            [one.tags or () for one in examples],
-            [tags for tags, _ in self._tagged(outputs, features, examples)],
-            of_entities=self.of_entities,
+        example = self.examples[number]
+        return Judgement(
+            text=example.located()[0],
+            expected=self._in_words(example.tags or (), example),
+            predicted=self._in_words(self.tags[number], example),
+            correct=float(self._shares_right[number]),
+            confidence=float(self.scores[number].min(initial=1.0)),
+            expected_probability=float(self._expected_scores[number].min(initial=1.0)),
+            num_tokens=self.first_features[number].num_tokens,
+            row=example.row,
         )
-
-    def _tagged(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> list[tuple[list[str], npt.NDArray[np.float64]]]:
-        """Each example's tags, valid IOB2 where they mark entities, and their probabilities."""
-        probabilities = self._probabilities(outputs, features, examples)
-        tagged = []
-        for labels, scores in zip(
-            _by_example(probabilities.argmax(1), examples),
-            _by_example(probabilities.max(1), examples),
-            strict=True,
-        ):
-            tags = [self._names[label] for label in labels.tolist()]
-            tagged.append((list(as_iob2(tags)) if self.of_entities else tags, scores))
-        return tagged
 
     def _in_words(self, tags: Sequence[str], example: TaggedExample) -> str:
         """What a person reads of the tags: the entities, or the tags as they are."""
-        if not self.of_entities:
+        if not self.task.of_entities:
             return " ".join(tags)
         shown = shown_entities(tags, example, np.ones(len(tags)))
         return "; ".join(f"{one['type']}: {one['text']}" for one in shown) or "no entity"
 
-    def _probabilities(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> npt.NDArray[np.float64]:
-        """(words of all examples, L)."""
-        logits = self._logits(outputs, features, examples)
-        return softmax(logits / np.float32(self.temperature))
-
-    def _logits(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> npt.NDArray[np.float32]:
-        """(words of all examples, L), each from the window that answers for it."""
-        starts = np.cumsum([0, *(len(one.words) for one in examples)])
-        logits = np.zeros((starts[-1], len(self._names)), dtype=np.float32)
-        for one, rows in zip(features, outputs, strict=True):
-            logits[starts[one.example] + one.place.words] = rows[one.place.rows]
-        return logits
+    def _by_example(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """Values of all W words as those of each example."""
+        return np.split(values, self.starts[1:-1])
 
 
 def shown_entities(
@@ -350,10 +323,3 @@ def shown_entities(
             }
         )
     return shown
-
-
-def _by_example(
-    values: npt.NDArray[Any], examples: Sequence[TaggedExample]
-) -> list[npt.NDArray[Any]]:
-    """Values of the words of all examples as those of each."""
-    return np.split(values, np.cumsum([len(one.words) for one in examples])[:-1])

@@ -1,0 +1,147 @@
+"""Answers: a model's outputs for some examples, measured and shown, each part computed once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.features import Features, first_features
+from tidybert.data.long_texts import window_counts
+
+if TYPE_CHECKING:
+    from tidybert.tasks.task import Task
+
+Outputs = Sequence[npt.NDArray[np.float32]]
+"""The model's rows for each of the features, as many as the task's ``unit`` makes."""
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How one example was answered, for a report.
+
+    Args:
+        text: what was asked, as a person would read it.
+        expected: the right answer.
+        predicted: the model's answer.
+        correct: 1 for right, 0 for wrong, or a share between; None for a score.
+        confidence: the probability that the model gives its answer; None for a score.
+        expected_probability: the probability of the right answer; None without classes.
+        num_tokens: the length of the whole example.
+        row: its line in the file.
+        id: the file's own name for the example, if it has one.
+    """
+
+    text: str
+    expected: str
+    predicted: str
+    correct: float | None
+    confidence: float | None
+    expected_probability: float | None
+    num_tokens: int
+    row: int
+    id: str | None = None
+
+
+class Example(Protocol):
+    """What every task's examples have."""
+
+    @property
+    def row(self) -> int:
+        """The 1-based line of the file."""
+        ...
+
+
+T = TypeVar("T", bound="Task[Any]")
+E = TypeVar("E", bound=Example)
+
+
+class Answers(ABC, Generic[T, E]):
+    """What a model said of examples.
+
+    Args:
+        task: decodes the outputs, with its temperature and thresholds.
+        outputs: one for each of the features; see ``inference.forward.run_features``.
+        features: ``features[i]`` belongs to ``examples[features[i].example]``.  Metrics and
+            judgements need their labels.
+        examples: N of them.
+    """
+
+    def __init__(
+        self, task: T, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
+    ) -> None:
+        self.task = task
+        self.outputs = outputs
+        self.features = features
+        self.examples = examples
+
+    @abstractmethod
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        """The scores by name.
+
+        Args:
+            chosen: numbers of examples, which may repeat: only the scores that are single numbers,
+                and quickly.  None measures all examples, tables included.
+        """
+
+    @abstractmethod
+    def prediction(self, number: int) -> dict[str, Any]:
+        """The answer to one example, as ``tidybert predict`` prints it."""
+
+    @abstractmethod
+    def judgement(self, number: int) -> Judgement:
+        """How one example was answered."""
+
+    @property
+    def class_probabilities(self) -> Floats | None:
+        """(N, C) the probabilities of the classes; None where an answer is not one of them."""
+        return None
+
+    def predictions(self) -> list[dict[str, Any]]:
+        """One answer an example, in order."""
+        return [self.prediction(number) for number in range(len(self.examples))]
+
+    def judgements(self) -> Iterator[Judgement]:
+        """One an example, in order, each made when it is asked for."""
+        return map(self.judgement, range(len(self.examples)))
+
+    def counts(self) -> dict[str, int]:
+        """How the examples were read.
+
+        num_truncated of the num_examples lost a part; num_windowed were read in several windows,
+        num_windows together.
+        """
+        windowed = self.windows_of_each[self.windows_of_each > 1]
+        return {
+            "num_examples": len(self.examples),
+            "num_truncated": sum(one.truncated for one in self.first_features),
+            "num_windowed": len(windowed),
+            "num_windows": int(windowed.sum()),
+        }
+
+    @cached_property
+    def first_features(self) -> list[Features]:
+        """The first of each example's features."""
+        return first_features(self.features)
+
+    @cached_property
+    def windows_of_each(self) -> Indices:
+        """(N,) how many features each example has."""
+        return window_counts(self.features)
+
+
+def only_numbers(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that are single numbers, without counts and tables."""
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
+def softmax(logits: npt.NDArray[np.float32]) -> Floats:
+    """Probabilities (B, C) of logits (B, C)."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(1, keepdims=True))
