@@ -1,6 +1,8 @@
-"""Small JSON files from anybody, read with care."""
+"""JSON objects: small files from anybody, read with care, and values made fit for writing."""
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,3 +48,16 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ConfigError(f"the key {repeated!r} is there twice")
     return values
+
+
+def plain_json(value: Any) -> Any:
+    """``value`` fit for JSON: NumPy numbers and arrays unpacked, NaN and infinities as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

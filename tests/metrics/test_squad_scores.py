@@ -230,5 +230,5 @@ def test_wrong_input() -> None:
         answer_scores(["x"], [["x"], ["y"]], no_answers=False)
     with pytest.raises(ValueError, match="no question was given"):
         squad_metrics(np.zeros((0, 2)))
-    with pytest.raises(ValueError, match="not which questions were answered"):
+    with pytest.raises(ValueError, match="differences were given without answered"):
         no_answer_metrics(np.zeros((1, 2)), np.array([True]), differences=np.zeros(1))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
@@ -11,7 +10,7 @@ from typing import Any
 
 from tidybert.atomic_files import file_sha256
 from tidybert.errors import ConfigError, WeightsError, suggestion
-from tidybert.json_objects import read_json_object
+from tidybert.json_objects import plain_json, read_json_object
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 
 FORMAT_VERSION = 1
@@ -59,7 +58,7 @@ class ModelMetadata:
             object.__setattr__(self, "label_names", tuple(names))
         _check("task", self.task, isinstance(self.task, str) and bool(self.task), "a task's name")
         # type() and not isinstance: true is an int to Python, and no length.
-        length = _plain(self.max_seq_length)
+        length = plain_json(self.max_seq_length)
         _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
         for key in ("columns", "metrics", "settings", "files"):
             value = getattr(self, key)
@@ -101,7 +100,7 @@ class ModelMetadata:
 
     def number(self, name: str, default: float) -> float:
         """A number among the settings; ConfigError where it is not finite or not above 0."""
-        value = _plain(self.settings.get(name, default))
+        value = plain_json(self.settings.get(name, default))
         _check(name, value, type(value) in (int, float) and value > 0, "a finite number above 0")
         return float(value)
 
@@ -143,7 +142,7 @@ class ModelMetadata:
     def to_json(self) -> str:
         """The text of tidybert.json; a metric that is not finite becomes null."""
         ordered = ("format_version", "tidybert_version")
-        values = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        values = {item.name: plain_json(getattr(self, item.name)) for item in fields(self)}
         values = {key: values[key] for key in ordered} | values
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -152,19 +151,6 @@ def _together(files: Mapping[str, str]) -> str:
     """One hash over the hashes of configuration, vocabulary and weights, in this order."""
     lines = "".join(f"{files.get(name, 'absent')}  {name}\n" for name in _BOUND_FILES)
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """``value`` as JSON knows it: NumPy's numbers and arrays unpacked, NaN and infinities None."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _check(key: str, value: Any, good: bool, expected: str) -> None:

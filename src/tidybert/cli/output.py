@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidybert.errors import in_shell
+from tidybert.json_objects import plain_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -42,19 +43,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     """
     # Escapes keep the line valid where stdout is not UTF-8.
     is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(_plain(value), ensure_ascii=not is_utf8, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    print(json.dumps(plain_json(value), ensure_ascii=not is_utf8, allow_nan=False))
 
 
 def print_table(

@@ -38,7 +38,7 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
         print()
         _print_classes(metrics["per_label"])
     if "confusion_matrix" in metrics and label_names:
-        from tidybert.metrics.classification_scores import confusion_table
+        from tidybert.metrics.confusion_table import confusion_table
 
         print()
         print(confusion_table(np.array(metrics["confusion_matrix"]), label_names))

@@ -1,10 +1,7 @@
-"""Scores of predictions against labels; plain NumPy, equal to scikit-learn and SciPy."""
+"""Scores of predictions against labels, in plain NumPy; equal to scikit-learn's and SciPy's."""
 
-from tidybert.metrics.classification_scores import (
-    classification_metrics,
-    confusion_matrix,
-    confusion_table,
-)
+from tidybert.metrics.classification_scores import classification_metrics, confusion_matrix
+from tidybert.metrics.confusion_table import confusion_table
 from tidybert.metrics.regression_scores import regression_metrics
 
 __all__ = [

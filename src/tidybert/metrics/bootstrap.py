@@ -1,10 +1,9 @@
-"""How far a score may be off because the examples are a sample: intervals around it.
+"""Intervals around a score: how far it may be off because the examples are only a sample.
 
-The bootstrap is Efron's percentile interval (1979; Efron and Tibshirani 1993, chapter 13), drawn
-over whole examples.  Its better-known refinement, BCa, needs the score without each example in
-turn, as many measurements again as there are examples, and has no value where every resample
-scores alike, as with a model that is never wrong; the percentiles need neither, and hold for any
-score that can be computed of a selection of examples.
+The bootstrap is Efron's percentile interval (1979; Efron and Tibshirani 1993, chapter 13) over
+whole examples.  It works for any score of a selection of examples.  The refinement BCa must also
+measure the score without each example in turn, and is undefined if every resample scores the same,
+as for a model that is never wrong.
 """
 
 import math
@@ -17,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 Scorer = Callable[[npt.NDArray[np.int64]], Mapping[str, float]]
-"""The scores, by name, of the examples with these indices, any of them repeated or left out."""
+"""The scores by name of the examples with these indices, which may repeat or leave some out."""
 
 LEVEL: Final = 0.95
 NUM_RESAMPLES: Final = 1000
 MAX_SECONDS: Final = 60.0
-# With fewer, the ends of a 95 % interval are two or three resamples' luck.
+# With fewer, two or three resamples decide the ends of a 95 % interval.
 FEWEST_RESAMPLES: Final = 100
 
 _NORMAL_QUANTILE: Final = 1.959963984540054  # of 0.975
@@ -38,13 +37,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of each score by name, and how they came about."""
+    """The interval of each score, and how it was drawn."""
 
     by_name: dict[str, Interval]
-    """Empty where the time was too short for FEWEST_RESAMPLES."""
+    """Empty if the time was too short for FEWEST_RESAMPLES."""
     level: float
     num_resamples: int
-    """As many as were drawn; fewer than asked for where the time ran out."""
+    """The number drawn; fewer than asked for if the time ran out."""
     seed: int
 
 
@@ -57,7 +56,7 @@ def bootstrap(
     seed: int = 0,
     max_seconds: float = MAX_SECONDS,
 ) -> Intervals:
-    """Percentile intervals of each of the scorer's scores.
+    """Percentile intervals of all the scorer's scores.
 
     Each resample draws ``num_examples`` examples with repetition; the interval holds the middle
     ``level`` of the resamples' scores.  The same seed gives the same intervals, unless
@@ -87,8 +86,8 @@ def bootstrap(
 def proportion_interval(share: float, count: int) -> Interval:
     """Wilson's 95 % interval (1927) around a share of ``count`` examples.
 
-    For small groups, where resamples would be too alike: of three right ones out of three it
-    still says that the share may be 0.44.
+    It suits small groups, whose resamples would be too alike: for three right examples out of three
+    it still says that the share may be 0.44.
     """
     if count < 1 or not 0 <= share <= 1:
         raise ValueError(f"the share {share} of {count} was given; 0 to 1 of 1 or more is expected")

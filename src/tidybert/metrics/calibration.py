@@ -25,17 +25,19 @@ _TOLERANCE: Final = 1e-10
 
 
 def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """The T with which softmax(logits / T) has the lowest log-loss.
+    """The temperature T for which softmax(logits / T) has the lowest log-loss.
 
-    logits: (N, C), finite.  labels: (N,) integers, indices of classes; rows with -100 are ignored,
-    so that the tokens of a tagger can be given as they are.  Two classes with one logit s are
-    logits (0, s).
+    T is between LOWEST_TEMPERATURE and HIGHEST_TEMPERATURE; at a bound, the best T is beyond it
+    (``temperature_note``).  T is 1 if no class scores above the label in any example: the log-loss
+    then falls with T for ever, and the data do not show whether the model is too confident.
 
-    T lies from LOWEST_TEMPERATURE to HIGHEST_TEMPERATURE; one of these says that the best T lies
-    beyond it (``temperature_note``).  Where no other class scores above any example's label, the
-    log-loss falls for ever with T: such data tell nothing of too much confidence, and T is 1.
+    Args:
+        logits: (N, C), finite.  A single logit s for two classes is (0, s).
+        labels: (N,) integers, indices of classes; rows with -100 are ignored, such as a tagger's
+            special tokens.
 
-    Raises ValueError for no example, other shapes, or logits that are not finite.
+    Raises:
+        ValueError: no example, other shapes, or logits that are not finite.
     """
     values = np.asarray(logits, dtype=np.float64)
     given = np.asarray(labels, dtype=np.int64)
@@ -50,7 +52,7 @@ def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def fit_temperature_ragged(logits: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> float:
-    """``fit_temperature`` where each example has a number of candidates of its own.
+    """``fit_temperature`` for examples with different numbers of candidates.
 
     logits: N arrays (C_i,): the choices of a question, or the tokens that an answer can begin at.
     labels: (N,) indices of candidates; examples with -100 are ignored.
@@ -68,16 +70,16 @@ def fit_temperature_ragged(logits: Sequence[npt.ArrayLike], labels: npt.ArrayLik
 
 
 def temperature_note(temperature: float) -> str | None:
-    """What to tell of a temperature that stands at a bound, or None."""
+    """A warning about a temperature at a bound, or None."""
     if temperature <= LOWEST_TEMPERATURE:
         return (
-            f"the temperature stands at its lower bound {LOWEST_TEMPERATURE}: the scores differ "
-            "too little for the examples that are right; train longer"
+            f"the temperature is at its lower bound {LOWEST_TEMPERATURE}: the scores of right "
+            "answers are too close to the others; train longer"
         )
     if temperature >= HIGHEST_TEMPERATURE:
         return (
-            f"the temperature stands at its upper bound {HIGHEST_TEMPERATURE}: the scores tell "
-            "next to nothing about the labels"
+            f"the temperature is at its upper bound {HIGHEST_TEMPERATURE}: the scores say next to "
+            "nothing about the labels"
         )
     return None
 
@@ -96,7 +98,7 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
     if not given.any():
         return 1.0
 
-    # In b = 1 / T the log-loss is convex (a sum of log-sum-exps), so its slope has one root.
+    # The log-loss is convex in b = 1 / T (a sum of log-sum-exps), so its slope has one root.
     def slope_and_curvature(b: float) -> tuple[float, float]:
         weights = np.exp(b * flat)
         total = np.add.reduceat(weights, starts)
@@ -113,7 +115,7 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
     for _ in range(_MAX_ITERATIONS):
         slope, curvature = slope_and_curvature(b)
         low, high = (low, b) if slope > 0 else (b, high)
-        # Newton's step may leave the bracket where the loss is nearly flat; halving never does.
+        # Newton's step may leave the bracket if the loss is nearly flat; halving never does.
         newton = b - slope / curvature if curvature > 0 else high
         following = newton if low < newton < high else (low + high) / 2
         if abs(following - b) <= _TOLERANCE * b:
@@ -124,7 +126,7 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """The examples whose confidence lies above ``lower`` and up to ``upper``."""
+    """The examples whose confidence is above ``lower`` and at most ``upper``."""
 
     lower: float
     upper: float
@@ -132,7 +134,7 @@ class ReliabilityBin:
     confidence: float
     """Their mean confidence."""
     accuracy: float
-    """The share of them that is right."""
+    """The share of right answers among them."""
 
 
 def reliability_bins(
@@ -142,10 +144,10 @@ def reliability_bins(
     *,
     equal_mass: bool = False,
 ) -> list[ReliabilityBin]:
-    """The calibration curve: examples by confidence, bins without any left out.
+    """The calibration curve: examples by confidence, without empty bins.
 
     confidence: (N,) probabilities of the answers given.  correct: (N,) from 0 to 1.
-    equal_mass: bins that hold about the same number of examples, instead of those of equal width.
+    equal_mass: make bins of about equally many examples instead of equal width.
 
     Raises ValueError for other shapes, or values outside 0 to 1.
     """
@@ -168,7 +170,7 @@ def reliability_bins(
 
 
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
-    """The mean distance of accuracy from confidence over the bins, weighted by their examples."""
+    """The mean distance between accuracy and confidence over the bins, weighted by examples."""
     total = sum(each.count for each in bins)
     if not total:
         raise ValueError("no example was given; a calibration error needs one at least")
@@ -176,10 +178,10 @@ def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
 
 
 def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """The mean over examples of the squared distance of the probabilities from the truth, 0 to 2.
+    """The mean squared distance of the probabilities from the truth, 0 to 2.
 
-    probabilities: (N, C).  labels: (N,) indices.  All classes are summed, as Brier did; for two
-    classes it is twice the score that looks at one of them only.
+    probabilities: (N, C).  labels: (N,) indices.  As in Brier's paper it sums over all classes: for
+    two classes it is twice the score of one of them.
     """
     p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     if p.ndim != 2 or given.shape != p.shape[:1] or not p.size:
@@ -193,12 +195,12 @@ def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RiskCoverage:
-    """What is gained by answering only where the model is sure enough.
+    """The gain from answering only if the model is sure enough.
 
-    threshold, coverage, risk: (K,), a place for each distinct confidence, falling: answer the
-    examples with at least this confidence, and this share is answered, of which this share is
-    wrong.  aurc: the area under risk over coverage, the mean risk over all numbers of examples
-    that can be answered; 0 is perfect.
+    threshold, coverage, risk: (K,), one place for each distinct confidence, from high to low.  A
+    model that answers only with at least this confidence answers this share of the examples, and
+    this share of its answers is wrong.  aurc: the area under risk over coverage, which is the mean
+    risk over all numbers of answered examples; 0 is perfect.
     """
 
     threshold: Floats
@@ -210,8 +212,8 @@ class RiskCoverage:
 def risk_coverage(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCoverage:
     """Risk against coverage of (N,) confidences and (N,) ``correct``, from 0 to 1 each.
 
-    Examples of equal confidence are answered together; in the area each stands for their mean, so
-    that it does not depend on the order of the examples.
+    Examples of equal confidence are answered together.  In the area each counts with their mean, so
+    the order of the examples does not matter.
     """
     sure, right = _checked(confidence, correct)
     if not len(sure):

@@ -1,8 +1,8 @@
 """Entities in tag sequences, and scores of tagged sentences: entity F1, word accuracy, macro F1.
 
-An entity counts as found where its type, its first and its last word are all right (CoNLL-2003,
-Tjong Kim Sang and De Meulder).  Which words make an entity is read as conlleval reads it, and
-seqeval in its default mode: an I- that nothing of its type goes before begins one.
+An entity is found if its type, its first and its last word are all right (CoNLL-2003, Tjong Kim
+Sang and De Meulder).  Tags become entities as in conlleval, and in seqeval's default mode: an I-
+without a word of its type before it begins an entity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,17 +13,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.metrics.per_label import by_label, precision_recall_f1, ratio
+
 NO_TYPE: Final = "_"
 """The type of a tag that is a bare B or I, as seqeval names it."""
 
-# BILOU's letters for what IOBES calls E and S.
+# BILOU's letters for IOBES's E and S.
 _SAME_AS: Final = {"L": "E", "U": "S"}
 
 Tags = Sequence[str]
 
 
 class Entity(NamedTuple):
-    """Words ``start`` to ``end``, which is not included, of one sentence."""
+    """The words of one sentence from ``start`` up to, but not including, ``end``."""
 
     type: str
     start: int
@@ -66,13 +68,13 @@ def iob2_tags(found: Iterable[Entity], num_words: int) -> list[str]:
 
 @dataclass(frozen=True)
 class TagCounts:
-    """What each of N sentences adds to the scores: those of any choice follow from its sums.
+    """The counts of N sentences; the scores of any selection follow from their sums.
 
     Args:
-        names: the K types of entities, or for tags that mark no entities the K tags.
-        counts: (N, K, 3) int64, of each the right ones, those predicted and those that there are.
-        words: (N, 2) int64, words with the right tag and all words.
-        of_entities: whether what is counted are entities, and not words.
+        names: the K types of entities, or the K tags if these mark no entities.
+        counts: (N, K, 3) int64: right ones, predicted ones and true ones.
+        words: (N, 2) int64: words with the right tag, and all words.
+        of_entities: whether ``counts`` counts entities, not words.
     """
 
     names: tuple[str, ...]
@@ -84,7 +86,7 @@ class TagCounts:
     def compare(
         cls, expected: Sequence[Tags], predicted: Sequence[Tags], *, of_entities: bool
     ) -> "TagCounts":
-        """Count sentence by sentence; raises ValueError where their words are not as many."""
+        """Count sentence by sentence; raises ValueError if their numbers of words differ."""
         for number, (ours, theirs) in enumerate(zip(expected, predicted, strict=True)):
             if len(ours) != len(theirs):
                 raise ValueError(
@@ -109,43 +111,31 @@ class TagCounts:
         return cls(tuple(names), counts, words_array, of_entities)
 
     def scores(self, chosen: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
-        """Scores of all sentences, or of those chosen by number, which may repeat.
+        """Scores of all sentences, or of those with the ``chosen`` indices, which may repeat.
 
-        Of entities precision, recall and f1, over all types together, and accuracy, that of words;
-        of other tags accuracy, and macro_f1, the mean F1 of the tags that occur.  What is undefined
-        (nothing predicted, nothing there) is 0.0, never NaN.
+        For entities: precision, recall and f1 over all types together, and accuracy of words.  For
+        other tags: accuracy, and macro_f1, the mean F1 of the tags that occur.  An undefined score
+        (nothing predicted, nothing true) is 0.0, never NaN.
         """
         counts, words = self._sums(chosen)
-        accuracy = _ratio(words[0], words[1])
+        accuracy = float(ratio(words[0], words[1]))
         if not self.of_entities:
             return {"accuracy": accuracy, "macro_f1": _macro_f1(counts)}
-        right, given, there = (float(count) for count in counts.sum(axis=0))
-        return {
-            "f1": _ratio(2 * right, given + there),
-            "precision": _ratio(right, given),
-            "recall": _ratio(right, there),
-            "accuracy": accuracy,
-        }
+        precision, recall, f1 = map(float, precision_recall_f1(*counts.sum(axis=0)))
+        return {"f1": f1, "precision": precision, "recall": recall, "accuracy": accuracy}
 
     def per_label(self) -> dict[str, dict[str, float]]:
-        """By type or tag: precision, recall, f1, and support, how many there are."""
-        counts, _ = self._sums(None)
-        return {
-            name: {
-                "precision": _ratio(right, given),
-                "recall": _ratio(right, there),
-                "f1": _ratio(2 * right, given + there),
-                "support": int(there),
-            }
-            for name, (right, given, there) in zip(self.names, counts.tolist(), strict=True)
-        }
+        """By type or tag: precision, recall, f1, and support, the number of true ones."""
+        counts = self.counts.sum(axis=0).T
+        precision, recall, f1 = precision_recall_f1(*counts)
+        return by_label(self.names, precision=precision, recall=recall, f1=f1, support=counts[2])
 
     def metrics(self) -> dict[str, Any]:
         """``scores``, and ``per_label`` under its name."""
         return {**self.scores(), "per_label": self.per_label()}
 
     def share_right(self) -> npt.NDArray[np.float64]:
-        """(N,) each sentence's own F1 of entities, or accuracy of words; 1 where it has none."""
+        """(N,): each sentence's own F1 of entities or accuracy of words; 1 if it has none."""
         if self.of_entities:
             right, given, there = self.counts.sum(axis=1).T.astype(np.float64)
             above, below = 2 * right, given + there
@@ -161,7 +151,7 @@ class TagCounts:
         """(K, 3) and (2,): the counts of the chosen sentences together."""
         size = len(self.counts)
         times = np.ones(size) if chosen is None else np.bincount(chosen, minlength=size) * 1.0
-        # A product with how often each is chosen is quicker than gathering the rows.
+        # Multiplying by how often each is chosen is quicker than gathering the rows.
         sums = times @ self._flat
         return sums[:-2].reshape(-1, 3), sums[-2:]
 
@@ -191,7 +181,3 @@ def _macro_f1(counts: npt.NDArray[np.float64]) -> float:
     right, given, there = counts.T
     occurs = given + there > 0
     return float((2 * right[occurs] / (given + there)[occurs]).mean()) if occurs.any() else 0.0
-
-
-def _ratio(above: float, below: float) -> float:
-    return float(above / below) if below else 0.0

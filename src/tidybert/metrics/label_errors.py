@@ -1,9 +1,8 @@
-"""Labels that may be wrong: where the model is sure of another class than the one given.
+"""Labels that may be wrong: the model is sure of another class than the given one.
 
-Confident learning in its simple form (Northcutt et al. 2021, Confident Learning, section 3.1): how
-sure is sure follows from each class itself, the mean probability of the class over the examples
-that bear its label.  A suspicion is a reason to look, never a finding: a model that is wrong and
-sure raises it too.
+Confident learning in its simple form (Northcutt et al. 2021, Confident Learning, section 3.1): the
+model is sure of a class above the class's mean probability over the examples with its label.  A
+suspicion is a reason to look, not a finding: a model that is sure and wrong raises one too.
 """
 
 from dataclasses import dataclass
@@ -14,15 +13,15 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class SuspectedLabelError:
-    """An example whose label the probabilities speak against."""
+    """An example whose label the probabilities contradict."""
 
     example: int
     """Its index."""
     given: int
     suggested: int
-    """Classes: of the label, and the likeliest of those that the model is sure of."""
+    """The label's class, and the likeliest of the classes that the model is sure of."""
     margin: float
-    """By how much the suggested class is likelier than the one given."""
+    """How much likelier the suggested class is than the given one."""
 
 
 def suspected_label_errors(
@@ -30,11 +29,11 @@ def suspected_label_errors(
 ) -> list[SuspectedLabelError]:
     """The examples that look mislabelled, the largest margin first.
 
-    probabilities: (N, C), of a model that was not trained on these examples: one that was has
-    learned their mistakes.  labels: (N,) indices of classes.
+    An example is suspected if its class is less likely than on average over the examples of that
+    class, and another class is more likely than on average over the examples of that one.
 
-    An example is suspected where its class is less likely than it is on average for the examples
-    of that class, while another class is more likely than on average for the examples of that.
+    probabilities: (N, C), from a model that was not trained on these examples, or it has learned
+    their mistakes.  labels: (N,) indices of classes.
 
     Raises ValueError for other shapes or indices out of range.
     """
@@ -47,7 +46,7 @@ def suspected_label_errors(
     rows = np.arange(len(p))
     own = p[rows, given]
     support = np.bincount(given, minlength=p.shape[1])
-    # A class that no example bears has no average, and is never suggested.
+    # A class without examples has no average, and is never suggested.
     average = np.full(p.shape[1], np.inf)
     np.divide(np.bincount(given, own, p.shape[1]), support, out=average, where=support > 0)
     sure = np.where(p > average, p, -1.0)

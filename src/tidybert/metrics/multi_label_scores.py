@@ -1,7 +1,7 @@
-"""Scores of texts that have any number of labels each, and the thresholds that decide on them.
+"""Scores of texts with any number of labels each, and the thresholds that decide on labels.
 
-The numbers are scikit-learn's for a matrix of indicators with ``zero_division=0``: what is
-undefined (a label that is never true, or never predicted) is 0.0, never NaN, and counts in a mean.
+The numbers equal scikit-learn's for an indicator matrix with ``zero_division=0``: an undefined
+score (for a label that is never true or never predicted) is 0.0, never NaN, and counts in a mean.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.metrics.per_label import Floats, by_label, precision_recall_f1, ratio
+
 Matrix = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 DEFAULT_THRESHOLD: Final = 0.5
-# With fewer the best threshold of a sample says little of that of the next.
+# With fewer, the best threshold of one sample says little about the next sample.
 LEAST_POSITIVES: Final = 10
 
 
@@ -28,7 +29,7 @@ def multi_label_metrics(
 
     labels, predictions: (B, C) of 0 and 1.  probabilities: (B, C), for the average precision.
 
-    Returns what `MultiLabelScorer` gives of all examples, and per_label, by name: precision,
+    Returns the scores of `MultiLabelScorer` for all examples, and per_label, by name: precision,
     recall, f1, average_precision, support (true) and predicted.
 
     Raises ValueError for no example, other shapes, and probabilities that are not finite.
@@ -40,27 +41,21 @@ def multi_label_metrics(
         )
     ones = np.ones(len(scorer.labels), dtype=np.int64)
     hits, support, predicted = scorer.counts(ones)
-    precision, recall = _ratio(hits, predicted), _ratio(hits, support)
-    f1 = _ratio(2 * hits, support + predicted)
-    average_precision = scorer.average_precision(ones)
-    return {
-        **scorer(np.arange(len(ones))),
-        "per_label": {
-            name: {
-                "precision": float(precision[at]),
-                "recall": float(recall[at]),
-                "f1": float(f1[at]),
-                "average_precision": float(average_precision[at]),
-                "support": int(support[at]),
-                "predicted": int(predicted[at]),
-            }
-            for at, name in enumerate(label_names)
-        },
-    }
+    precision, recall, f1 = precision_recall_f1(hits, predicted, support)
+    per_label = by_label(
+        label_names,
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        average_precision=scorer.average_precision(ones),
+        support=support,
+        predicted=predicted,
+    )
+    return {**scorer(np.arange(len(ones))), "per_label": per_label}
 
 
 class MultiLabelScorer:
-    """Scores any selection of the examples, sorted once, so that many selections are cheap.
+    """Scores any selection of the examples; sorts them once, so that many selections are cheap.
 
     labels, predictions: (B, C) of 0 and 1.  probabilities: (B, C).
     """
@@ -85,11 +80,11 @@ class MultiLabelScorer:
         self._ranked = [_Ranked(*pair) for pair in zip(self.labels.T, scores.T, strict=True)]
 
     def __call__(self, indices: npt.NDArray[np.integer[Any]]) -> dict[str, float]:
-        """The scores of the examples of these numbers, one that is repeated as often as it is.
+        """The scores of the examples with these indices, which may repeat.
 
-        micro_f1 over all decisions, macro_f1 the mean of the labels' F1, subset_accuracy the share
-        of examples whose labels are all right, hamming_loss the share of decisions that are wrong,
-        and macro_average_precision, which depends on the order of the probabilities alone.
+        micro_f1 over all decisions; macro_f1, the mean of the labels' F1; subset_accuracy, the
+        share of examples whose labels are all right; hamming_loss, the share of wrong decisions;
+        and macro_average_precision, which depends only on the order of the probabilities.
         """
         times = np.bincount(indices, minlength=len(self.labels))
         hits, support, predicted = self.counts(times)
@@ -97,7 +92,7 @@ class MultiLabelScorer:
         decisions = int(support.sum() + predicted.sum())
         return {
             "micro_f1": float(2 * hits.sum() / decisions) if decisions else 0.0,
-            "macro_f1": float(_ratio(2 * hits, support + predicted).mean()),
+            "macro_f1": float(ratio(2 * hits, support + predicted).mean()),
             "subset_accuracy": float(times @ (self._num_wrong == 0) / total),
             "hamming_loss": float(times @ self._num_wrong / (total * self.labels.shape[1])),
             "macro_average_precision": float(self.average_precision(times).mean()),
@@ -106,11 +101,11 @@ class MultiLabelScorer:
     def counts(
         self, times: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Each label's hits, true ones and predicted ones, (C,); example i counts times[i]."""
+        """(C,) each: a label's hits, true and predicted ones; example i counts times[i]."""
         return times @ self._hits, times @ self.labels, times @ self.predictions
 
     def average_precision(self, times: npt.NDArray[np.int64]) -> Floats:
-        """(C,): each label's precision at every recall, averaged; 0.0 without a true one."""
+        """(C,): each label's mean precision over all recalls; 0.0 without a true example."""
         return np.array([each.average_precision(times) for each in self._ranked])
 
 
@@ -119,11 +114,11 @@ def f1_thresholds(
     probabilities: npt.ArrayLike,
     least_positives: int = LEAST_POSITIVES,
 ) -> tuple[Floats, Matrix]:
-    """For each label the threshold of the best F1: (C,), and whether it was tuned: (C,).
+    """For each label the threshold with the best F1: (C,), and whether it was tuned: (C,).
 
-    labels: (B, C) of 0 and 1.  probabilities: (B, C).  A label is predicted where its probability
-    reaches the threshold, which lies midway between two that occur; of several that do equally
-    well it is the one nearest to 0.5.  A label with fewer than ``least_positives`` true or as few
+    labels: (B, C) of 0 and 1.  probabilities: (B, C).  A label is predicted if its probability
+    reaches the threshold.  A threshold is midway between two probabilities that occur; of several
+    equally good ones, the nearest to 0.5.  A label with fewer than ``least_positives`` true or
     false examples is not tuned and has 0.5.
     """
     truth = _indicators(labels, "labels")
@@ -150,13 +145,13 @@ class _Ranked:
         hits, taken = self._cumulated(times[self.order])
         if not hits[-1]:
             return 0.0
-        return float(np.diff(hits, prepend=0) @ _ratio(hits, taken) / hits[-1])
+        return float(np.diff(hits, prepend=0) @ ratio(hits, taken) / hits[-1])
 
     def best_threshold(self) -> float:
         hits, taken = self._cumulated(np.ones(len(self.order), dtype=np.int64))
         f1 = 2 * hits / (taken + hits[-1])
         between = (self.scores + np.append(self.scores[1:], 0.0)) / 2
-        # Between neighbours of floating point there is no number, and the lower one is too low.
+        # No number is between two floating-point neighbours, and the lower one is too low.
         between = np.where(between > np.append(self.scores[1:], 0.0), between, self.scores)
         best = np.flatnonzero(f1 == f1.max())
         return float(between[best[np.argmin(np.abs(between[best] - DEFAULT_THRESHOLD))]])
@@ -164,7 +159,7 @@ class _Ranked:
     def _cumulated(
         self, times: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """True ones, and all, down to each place."""
+        """The numbers of true examples, and of all, down to each place."""
         return np.cumsum(times * self.labels)[self.ends], np.cumsum(times)[self.ends]
 
 
@@ -173,7 +168,3 @@ def _indicators(values: npt.ArrayLike, name: str) -> Matrix:
     if array.ndim != 2 or not np.isin(array, (0, 1)).all():
         raise ValueError(f"{name} of shape {array.shape}: a matrix (B, C) of 0 and 1 is expected")
     return array.astype(np.bool_)
-
-
-def _ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Floats:
-    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)

@@ -1,4 +1,4 @@
-"""Scores of predicted numbers: Pearson's and Spearman's correlation, and the mean squared error."""
+"""Scores of predicted numbers: Pearson's and Spearman's correlation, and mean squared error."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ Floats = npt.NDArray[np.float64]
 def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
     """Score predicted numbers, both (B,) and finite: pearson, spearman, mse.
 
-    A correlation with a constant is undefined, and so is that of one example: 0.0, never NaN, for a
-    model that answers alike to everything has learned nothing.
+    An undefined correlation, with a constant or for one example, is 0.0 and never NaN: a model that
+    always gives the same answer has learned nothing.
 
     Raises ValueError for no example, other shapes, or values that are not finite.
     """
@@ -34,7 +34,7 @@ def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dic
 
 
 def _pearson(a: Floats, b: Floats) -> float:
-    # The mean of equal values may differ from them by rounding, which would pass for variation.
+    # By rounding, the mean of equal values may differ from them, which would look like variation.
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
     a, b = _unit(a), _unit(b)
@@ -51,7 +51,7 @@ def _unit(values: Floats) -> Floats:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, equal values sharing the mean of theirs."""
+    """Ranks from 1; equal values share their mean rank."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
     return ranks

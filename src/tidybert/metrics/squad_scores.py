@@ -1,8 +1,8 @@
 """Scores of answers to questions: exact match and F1 by the official rules of SQuAD 1.1 and 2.0.
 
 The rules are those of the two evaluation scripts (Rajpurkar et al. 2016, section 6; Rajpurkar et
-al. 2018), which differ in what an answer without a word is worth.  Scores are shares from 0 to 1,
-where the scripts print percent.
+al. 2018), which treat an answer without a word differently.  Scores are shares from 0 to 1; the
+scripts print percent.
 """
 
 import re
@@ -26,9 +26,9 @@ _SPLIT: Final = ("has_ans", "no_ans")
 class BestThreshold(NamedTuple):
     """The best score that a threshold can give, and the thresholds that give it.
 
-    Any threshold from ``lower`` on and below ``upper`` does: a question is answered where its
-    difference is not above the threshold.  ``lower`` is -inf where no question is answered, and
-    ``upper`` inf where all are.
+    A question is answered if its difference is at most the threshold.  Any threshold from ``lower``
+    on and below ``upper`` gives the score.  ``lower`` is -inf if no question is answered, and
+    ``upper`` inf if all are.
     """
 
     score: float
@@ -37,9 +37,9 @@ class BestThreshold(NamedTuple):
 
     @property
     def official(self) -> float:
-        """The one that the official script names: ``lower``, or 0 where no question is answered.
+        """The official script's threshold: ``lower``, or 0 if no question is answered.
 
-        Where 0 would answer some all the same, it is a number that answers none.
+        If 0 would answer some, it is a number that answers none.
         """
         if np.isfinite(self.lower):
             return self.lower
@@ -47,14 +47,14 @@ class BestThreshold(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """One between the questions on either side, so that rounding changes no answer."""
+        """A threshold between two questions' differences, so that rounding changes no answer."""
         if not np.isfinite(self.lower):
             return self.official
         return self.lower + min(1.0, (self.upper - self.lower) / 2)
 
 
 def normalize_answer(text: str) -> str:
-    """The text in lower case, without ASCII punctuation, articles and superfluous white space."""
+    """The text in lower case, without ASCII punctuation, articles and extra white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
@@ -63,12 +63,15 @@ def answer_scores(
 ) -> Floats:
     """(B, 2) exact match and F1 of each prediction, the best over the right answers.
 
-    predictions: B texts, "" for no answer.  answers: the right ones of each; none where the
-    question has no answer.  no_answers: whether the rules of SQuAD 2.0 hold, where such questions
-    are; there, a right answer without a word (such as "the") does not count, and two texts without
-    a word are alike.
+    Args:
+        predictions: B texts, "" for no answer.
+        answers: the right ones of each question; none if the question has no answer.
+        no_answers: score by the rules of SQuAD 2.0, which has questions without an answer.  A right
+            answer without a word (such as "the") does not count there, and two texts without a word
+            are equal.
 
-    Raises ValueError for other lengths, and for a question without answers by the rules of 1.1.
+    Raises:
+        ValueError: other lengths, or by the rules of 1.1 a question without answers.
     """
     if len(predictions) != len(answers):
         raise ValueError(f"{len(predictions)} predictions were given for {len(answers)} questions")
@@ -88,7 +91,7 @@ def answer_scores(
 
 
 def squad_metrics(scores: Floats) -> dict[str, float]:
-    """exact_match and f1 of (B, 2) ``answer_scores``."""
+    """exact_match and f1, the means of (B, 2) ``answer_scores``."""
     _check_some(scores)
     exact, f1 = scores.mean(axis=0)
     return {"exact_match": float(exact), "f1": float(f1)}
@@ -104,16 +107,17 @@ def no_answer_metrics(
     """The metrics of SQuAD 2.0.
 
     Args:
-        scores: (B, 2) ``answer_scores`` of the answers that would be given without a threshold.
+        scores: (B, 2) ``answer_scores`` of the model's answers without a threshold.
         has_answer: (B,) whether the question has an answer.
-        answered: (B,) whether that answer is one, and not "".
-        differences: (B,) how much higher "no answer" scores than the answer; None where nothing is
-            known of it, and answers stand as they are.
-        threshold: a question is taken to have no answer where its difference is above this.
+        answered: (B,) whether the model's answer is a text, not "".
+        differences: (B,) how much higher "no answer" scores than the answer; None if unknown, which
+            leaves the answers as they are.
+        threshold: a difference above this turns the answer into "no answer".
 
-    Returns exact_match and f1; both of the questions with an answer (has_ans_exact, has_ans_f1,
-    has_ans_total) and of those without (no_ans_…), 0.0 where there are none; and with differences
-    best_exact and best_f1, with best_exact_threshold and best_f1_threshold.
+    Returns:
+        exact_match and f1; the same for the questions with an answer (has_ans_exact, has_ans_f1,
+        has_ans_total) and for those without (no_ans_…), 0.0 if there are none; and with differences
+        best_exact, best_f1, best_exact_threshold and best_f1_threshold.
     """
     _check_some(scores)
     given = scores
@@ -130,7 +134,7 @@ def no_answer_metrics(
         }
     if differences is not None:
         if answered is None:
-            raise ValueError("differences were given, and not which questions were answered")
+            raise ValueError("differences were given without answered")
         for name, column in (("exact", 0), ("f1", 1)):
             best = best_threshold(scores[:, column], has_answer, answered, differences)
             metrics |= {f"best_{name}": best.score, f"best_{name}_threshold": best.official}
@@ -140,15 +144,15 @@ def no_answer_metrics(
 def best_threshold(
     scores: Floats, has_answer: Bools, answered: Bools, differences: Floats
 ) -> BestThreshold:
-    """The thresholds over ``differences`` with the best mean score, the lowest such ones.
+    """The thresholds over ``differences`` with the best mean score; the lowest of equal ones.
 
-    All are (B,), as for ``no_answer_metrics``, ``scores`` being one column.  A text given to a
-    question without an answer counts 0, whatever its words, as in the official script.  Questions
-    of equal difference are answered together, where that script may stop between them.
+    All arguments are (B,), as for ``no_answer_metrics``; ``scores`` is one of its columns.  As in
+    the official script, any text for a question without an answer scores 0.  Questions of equal
+    difference are answered together; that script may stop between them.
     """
     order = np.argsort(differences, kind="stable")
     sorted_differences = differences[order]
-    # What answering a question adds to a score that begins with no question answered.
+    # Begin with no question answered: what does answering one add to the score?
     gains = np.where(has_answer, scores, np.where(answered, -1.0, 0.0))[order]
     totals = np.concatenate([[0.0], np.cumsum(gains)]) + float((~has_answer).sum())
     ends = np.append(np.flatnonzero(np.diff(sorted_differences)) + 1, len(order))
