@@ -1,1 +1,1 @@
-"""Weights on disk: safe storage, the table of Hugging Face names, and the MODEL directory."""
+"""Weights on disk: safe storage, the table of Hugging Face names, and MODEL directories."""

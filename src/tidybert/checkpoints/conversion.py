@@ -1,8 +1,8 @@
 """One table between our parameter names and Hugging Face's, read in both directions.
 
-Each of our names stands for one of theirs, or for the three whose rows it holds in order (query,
-key, value).  The encoder's names come bare or with ``bert.`` before them, in both alike; the names
-of heads never have it.  Names follow transformers' models/bert/modeling_bert.py.
+Each of our names maps to one of theirs, or to three (query, key, value), whose rows it holds in
+this order.  In both, the encoder's names may begin with ``bert.``; those of heads never do.  The
+names are those of transformers' models/bert/modeling_bert.py.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 class Converted(NamedTuple):
-    """Tensors under our names, and the names in the file that the table does not know."""
+    """Tensors under our names, and the names in the file that the table lacks."""
 
     tensors: dict[str, Tensor]
     ignored: tuple[str, ...]
@@ -56,7 +56,7 @@ class Converted(NamedTuple):
 
 @lru_cache(maxsize=4)
 def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
-    """Our names of embeddings, encoder and pooler to theirs, without prefix, in model order."""
+    """Our names to theirs for embeddings, encoder and pooler: no prefix, in model order."""
     names: dict[str, tuple[str, ...]] = {
         f"embeddings.{kind}_embeddings.weight": (f"embeddings.{kind}_embeddings.weight",)
         for kind in ("word", "position", "token_type")
@@ -73,14 +73,14 @@ def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def head_names() -> Mapping[str, tuple[str, ...]]:
-    """Our names of every head's parameters to theirs."""
+    """Our names to theirs for the parameters of every head."""
     names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
     names[_MLM_BIAS[0]] = (_MLM_BIAS[1],)
     return MappingProxyType(names)
 
 
 def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
-    """Their names, one or three, for our parameter ``name`` (with its prefix, if it has one).
+    """Their one or three names for our parameter ``name``, with its prefix if it has one.
 
     Raises:
         WeightsError: the table has no such parameter.
@@ -94,15 +94,14 @@ def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
 
 
 def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Converted:
-    """Bring a Hugging Face state dict under our names; prefixes stay as they are.
+    """Rename a Hugging Face state dict to our names, with its prefixes.
 
-    Names ending in LayerNorm.gamma and .beta are read as .weight and .bias.  The tied decoder is
-    checked against the word embeddings and folded into them.  Layers beyond
-    ``config.num_hidden_layers`` are among the ignored.
+    Reads LayerNorm.gamma and .beta as .weight and .bias.  Drops the decoder after checking that it
+    is the word embeddings.  Ignores layers beyond ``config.num_hidden_layers``.
 
     Raises:
-        WeightsError: query, key and value are incomplete or not of (H, H) and (H,); a tensor comes
-            under two names; the decoder is not the word embeddings.
+        WeightsError: query, key and value are incomplete or not (H, H) and (H,); a tensor has two
+            names; the decoder is not the word embeddings.
     """
     left = _modern_names(tensors)
     _fold_decoder(left)
@@ -117,18 +116,18 @@ def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Conve
             converted[ours] = left.pop(theirs_alone)
     for name in converted:
         if PREFIX + name in converted:
-            raise WeightsError(f"{name!r} stands both with and without the prefix {PREFIX!r}")
+            raise WeightsError(f"{name!r} is there both with and without the prefix {PREFIX!r}")
     return Converted(converted, tuple(sorted(left)))
 
 
 def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
-    """Bring our state dict under Hugging Face names; the inverse of ``from_huggingface``.
+    """Rename our state dict to Hugging Face's names; the inverse of ``from_huggingface``.
 
-    The tied decoder is left out, as transformers leaves it out of its own files.  The query, key
-    and value tensors are views of ours.
+    Leaves out the tied decoder, like transformers.  The query, key and value tensors are views of
+    ours.
 
     Raises:
-        WeightsError: a parameter that the table does not know.
+        WeightsError: the table lacks a parameter.
     """
     converted: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
@@ -157,19 +156,19 @@ def _modern_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         elif name.endswith("LayerNorm.beta"):
             renamed = name.removesuffix("beta") + "bias"
         if renamed in modern or (renamed != name and renamed in tensors):
-            raise WeightsError(f"both {name!r} and {renamed!r} stand for one tensor")
+            raise WeightsError(f"{name!r} and {renamed!r} are two names of one tensor")
         modern[renamed] = tensor
     return modern
 
 
 def _fold_decoder(left: dict[str, Tensor]) -> None:
-    """Remove the decoder from ``left`` after checking that it repeats what is there."""
+    """Remove the decoder from ``left`` after checking that it repeats other tensors."""
     weight = left.pop(_DECODER_WEIGHT, None)
     words = left.get(PREFIX + _WORD_EMBEDDINGS, left.get(_WORD_EMBEDDINGS))
     if weight is not None and words is not None and not _same(weight, words):
         raise WeightsError(
-            f"{_DECODER_WEIGHT} differs from {_WORD_EMBEDDINGS}: this model does not tie its "
-            f"decoder to the embeddings as BERT does, and cannot be read"
+            f"{_DECODER_WEIGHT} differs from {_WORD_EMBEDDINGS}: BERT ties its decoder to the "
+            f"embeddings, this model does not, so it cannot be read"
         )
     bias = left.pop(_DECODER_BIAS, None)
     if bias is not None and not _same(left.setdefault(_MLM_BIAS[1], bias), bias):
@@ -181,10 +180,11 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _joined(left: dict[str, Tensor], names: list[str], config: BertConfig) -> Tensor:
-    """Take ``names`` out of ``left``; three of them are laid one below the other."""
+    """Take ``names`` out of ``left``; stack three of them by rows."""
     missing = [name for name in names if name not in left]
     if missing:
-        raise WeightsError(f"{', '.join(missing)} missing beside {names[0]} and its kin")
+        found = next(name for name in names if name in left)
+        raise WeightsError(f"{found} is there without {', '.join(missing)}")
     parts = [left.pop(name) for name in names]
     if len(parts) == 1:
         return parts[0]

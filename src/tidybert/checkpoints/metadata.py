@@ -1,4 +1,4 @@
-"""tidybert.json: what a finished model does, and the hashes that hold its files together."""
+"""tidybert.json: the task of a finished model, and the hashes that tie its files together."""
 
 import hashlib
 import json
@@ -23,16 +23,16 @@ class ModelMetadata:
     """The content of tidybert.json.
 
     Args:
-        task: what the model was trained for ("classify", "regress", ...).
+        task: the task that the model was trained for ("classify", "regress", ...).
         label_names: the names of the classes in the order of their ids; None without classes.
-        max_seq_length: the longest input in tokens, special tokens counted, that it was trained on.
-        settings: what else the task's answers need (temperature, thresholds, doc_stride, ...).
+        max_seq_length: the longest training input in tokens, special tokens included.
+        settings: other settings of the task's answers (temperature, thresholds, doc_stride, ...).
         columns: the columns of the training file by role ("text", "text_pair", "label"), or None.
         metrics: the scores of the saved weights by name.
-        sha256: of config.json, vocab.txt and model.safetensors together; set on saving.
-        files: the sha256 of each file that was saved, by name; set on saving.
-        tidybert_version: of the program that wrote it; set on saving.
-        format_version: of this file.
+        sha256: one hash for config.json, vocab.txt and model.safetensors together; set on saving.
+        files: the sha256 of each saved file, by name; set on saving.
+        tidybert_version: the version that wrote the file; set on saving.
+        format_version: the version of this file's format.
 
     Raises:
         ConfigError: a value has the wrong type or is out of its range; the message names the key.
@@ -57,7 +57,7 @@ class ModelMetadata:
             _check("label_names", names, len(set(names)) == len(names), "a list without repetition")
             object.__setattr__(self, "label_names", tuple(names))
         _check("task", self.task, isinstance(self.task, str) and bool(self.task), "a task's name")
-        # type() and not isinstance: true is an int to Python, and no length.
+        # type() and not isinstance: to Python, true is an int.
         length = plain_json(self.max_seq_length)
         _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
         for key in ("columns", "metrics", "settings", "files"):
@@ -72,7 +72,7 @@ class ModelMetadata:
         if self.format_version != FORMAT_VERSION:
             raise ConfigError(
                 f"format_version is {self.format_version!r:.20}; this program reads "
-                f"{FORMAT_VERSION}, a newer one may read it"
+                f"{FORMAT_VERSION}; a newer tidybert may read it"
             )
 
     @classmethod
@@ -99,13 +99,13 @@ class ModelMetadata:
             raise ConfigError(f"{path}: {error.message}") from None
 
     def number(self, name: str, default: float) -> float:
-        """A number among the settings; ConfigError where it is not finite or not above 0."""
+        """A number from the settings; ConfigError unless it is finite and above 0."""
         value = plain_json(self.settings.get(name, default))
         _check(name, value, type(value) in (int, float) and value > 0, "a finite number above 0")
         return float(value)
 
     def sealed(self, directory: str | Path) -> "ModelMetadata":
-        """The same with the hashes of every file in ``directory`` and this program's version."""
+        """A copy with the hashes of every file in ``directory`` and this program's version."""
         files = {
             path.name: file_sha256(path)
             for path in sorted(Path(directory).iterdir())
@@ -140,7 +140,7 @@ class ModelMetadata:
             )
 
     def to_json(self) -> str:
-        """The text of tidybert.json; a metric that is not finite becomes null."""
+        """The text of tidybert.json; a number that is not finite becomes null."""
         ordered = ("format_version", "tidybert_version")
         values = {item.name: plain_json(getattr(self, item.name)) for item in fields(self)}
         values = {key: values[key] for key in ordered} | values

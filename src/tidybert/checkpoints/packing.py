@@ -1,7 +1,7 @@
-"""A pre-trained RUN as weights that a package can carry: in float16, small, and checked.
+"""A pre-trained RUN as weights that a package can carry: in float16, small and checked.
 
-What is written is a MODEL with both heads.  Nothing stays of it unless its logits are the RUN's but
-for what rounding to float16 makes of them, and it is small enough.
+``pack`` writes a MODEL with both heads.  It keeps the MODEL only if it is small enough and its
+logits differ from the RUN's by no more than rounding to float16 explains.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tidybert.modeling import BertForPreTraining, Rows
 
 MAX_BYTES: Final = 25_000_000
 #: Largest difference between logits, as a share of the largest logit.  Rounding changes a weight by
-#: at most 2**-11 of itself; the layers, each of which adds its own, are given 16 times that.
+#: at most 2**-11 of itself; errors add up over the layers, so the limit is 16 times that.
 TOLERANCE: Final = 2**-7
 _PAIRS: Final = (
     ("Rome is the [MASK] of Italy.", "It hosts many government [MASK]."),
@@ -33,7 +33,7 @@ _PAIRS: Final = (
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written: all files' size, the weights' sha256, and how far the logits moved.
+    """The size of all files, the sha256 of the weights, and how far the logits moved.
 
     ``difference`` is the largest between a logit and the RUN's, as a share of the largest logit.
     """
@@ -45,12 +45,11 @@ class Packed:
 
 
 def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) -> Packed:
-    """Write the float16 copy of a RUN of ``tidybert pretrain`` with both heads; replace an old one.
+    """Write a float16 copy of a RUN of ``tidybert pretrain`` with both heads; replace an old one.
 
     Raises:
         WeightsError: the RUN's files do not belong together, or it lacks a head; float16 cannot
-            hold its weights; what was written differs in its logits or is larger than
-            ``max_bytes``.
+            hold its weights; the copy's logits differ, or it is larger than ``max_bytes``.
         ConfigError, VocabularyError: the RUN's other files cannot be read.
     """
     origin, directory = ModelDirectory(run), Path(directory)
@@ -76,8 +75,8 @@ def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) 
         num_bytes = sum(path.stat().st_size for path in partial.iterdir())
         if num_bytes > max_bytes:
             raise WeightsError(
-                f"{directory}: {num_bytes:,} bytes, and a package is to carry at most "
-                f"{max_bytes:,}: pre-train a smaller size, or with a smaller vocabulary"
+                f"{directory}: {num_bytes:,} bytes, but a package may carry at most {max_bytes:,}: "
+                "pre-train a smaller size, or with a smaller vocabulary"
             )
     return Packed(
         num_parameters=sum(tensor.numel() for tensor in rounded.values()),
@@ -88,7 +87,7 @@ def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) 
 
 
 def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
-    """The input_ids and token_type_ids of a few pairs of sentences, as the MODEL reads them."""
+    """The input_ids and token_type_ids of a few pairs of sentences for this MODEL."""
     length = model.config.max_position_embeddings
     encodings = [
         model.tokenizer.encode(*pair, max_seq_length=length, special_tokens_in_text=True)
@@ -98,9 +97,9 @@ def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
 
 
 def probe_logits(model: ModelDirectory) -> list[Tensor]:
-    """What the heads say of ``probe_inputs``, in float32: (T, V) over their tokens, and (B, 2).
+    """The logits of both heads for ``probe_inputs``, in float32: (T, V) and (B, 2).
 
-    Raises WeightsError where the weights lack one of both heads.
+    Raises WeightsError if the weights lack a head.
     """
     network, report = model.build(BertForPreTraining)
     if report.new:
@@ -115,9 +114,9 @@ def probe_logits(model: ModelDirectory) -> list[Tensor]:
 
 
 def check_logits(expected: list[Tensor], found: list[Tensor], source: str) -> float:
-    """The largest difference as a share of the largest logit, of the head where it is larger.
+    """The largest difference as a share of the largest logit, the larger of both heads'.
 
-    Raises WeightsError where it is above TOLERANCE.
+    Raises WeightsError if it is above TOLERANCE.
     """
     shares = [
         float((mine - other).abs().max() / mine.abs().max())
@@ -125,7 +124,7 @@ def check_logits(expected: list[Tensor], found: list[Tensor], source: str) -> fl
     ]
     if not max(shares) <= TOLERANCE:
         raise WeightsError(
-            f"{source}: a logit differs from the run's by {max(shares):.2%} of the largest one; "
+            f"{source}: a logit differs from the run's by {max(shares):.2%} of the largest logit; "
             f"float16 explains at most {TOLERANCE:.2%}"
         )
     return max(shares)

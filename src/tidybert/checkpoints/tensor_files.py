@@ -32,14 +32,13 @@ def read_tensors(
     Args:
         path: a directory, or one file: ``*.safetensors``, ``*.bin`` or an ``*.index.json``.  In a
             directory model.safetensors comes first, then its index, then the pickles.
-        allow_pickle: read pytorch_model.bin too, and as nothing but tensors (``weights_only``).
-        dtype: convert floating tensors to this; None keeps each as stored (float32, float16,
-            bfloat16, ...).
+        allow_pickle: also read pytorch_model.bin, but only tensors from it (``weights_only``).
+        dtype: convert floating tensors to this dtype; None keeps each as stored.
 
     Raises:
-        WeightsError: no weights there, or only a pickle without ``allow_pickle``; a file that is
-            missing, truncated or malformed; a part outside the directory; a tensor in two parts
-            or in none; values that are not finite.
+        WeightsError: no weights, or only a pickle without ``allow_pickle``; a file is missing,
+            truncated or malformed; a part is outside the directory; a tensor is in two parts or in
+            none; values are not finite.
     """
     source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
@@ -60,12 +59,12 @@ def write_tensors(
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write ``tensors`` as one safetensors file that is whole or not there.
+    """Write ``tensors`` as one safetensors file, whole or not at all.
 
     Args:
         path: the file, or an existing directory for model.safetensors in it.
-        tensors: by name, of any dtype, shape and device; kept as they are.
-        metadata: strings by name for the file's header, beside ``format: pt``.
+        tensors: by name, of any dtype, shape and device.
+        metadata: strings by name for the file's header, besides ``format: pt``.
 
     Returns:
         The path of the file.
@@ -80,7 +79,7 @@ def write_tensors(
         with atomic_file(target) as partial:
             # transformers refuses a file whose header does not say which framework wrote it.
             save_file(_without_sharing(stored), partial, {"format": "pt", **(metadata or {})})
-            # The library makes its file readable by its owner alone; others of ours follow umask.
+            # The library makes a file that only its owner can read; our other files follow umask.
             partial.chmod(0o666 & ~_umask())
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{target}: cannot be written: {error}") from error
@@ -88,7 +87,7 @@ def write_tensors(
 
 
 def _umask() -> int:
-    """The permissions that this process takes from new files; it can only be read by setting it."""
+    """The permissions that new files of this process lack; reading it requires setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -99,10 +98,10 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
     damaged = []
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
-            # One-byte floats have no isfinite of their own.
+            # torch.isfinite does not take one-byte floats.
             values = tensor.float() if tensor.element_size() == 1 else tensor
-            # A sum is not finite if any value is not, and takes a fraction of a count's time; a
-            # sum of finite values that overflows is cleared by the count.
+            # A sum is finite only if every value is, and takes a fraction of a count's time.  The
+            # count clears finite values whose sum overflows.
             wide = torch.promote_types(values.dtype, torch.float32)
             if torch.isfinite(values.sum(dtype=wide)):
                 continue
@@ -112,8 +111,8 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
     if damaged:
         shown = ", ".join(damaged[:5]) + (f" and {len(damaged) - 5} more" * (len(damaged) > 5))
         raise WeightsError(
-            f"{source}: values that are not finite in {shown}; the run that wrote them diverged "
-            f"or the file is damaged"
+            f"{source}: values are not finite in {shown}; the run that wrote them diverged or the "
+            f"file is damaged"
         )
 
 
@@ -128,8 +127,8 @@ def _weights_file(path: Path) -> Path:
             if candidate.is_file():
                 return candidate
     raise WeightsError(
-        f"{path}: no weights here; {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, on request, "
-        f"{PICKLE_FILE} was expected"
+        f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
+        f"{param('allow_pickle', True)}, {PICKLE_FILE}"
     )
 
 
@@ -137,7 +136,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     try:
         weight_map = read_json_object(index).get("weight_map")
     except ConfigError as error:
-        raise WeightsError(str(error)) from None
+        raise WeightsError(error.message) from None
     if not isinstance(weight_map, dict) or not weight_map:
         raise WeightsError(f"{index}: no 'weight_map' from tensor names to files")
     tensors: dict[str, Tensor] = {}
@@ -180,7 +179,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, OverflowError, RuntimeError) as error:
         raise WeightsError(
-            f"{path}: no readable safetensors file of {path.stat().st_size} bytes ({error}); it "
+            f"{path}: not a readable safetensors file ({path.stat().st_size} bytes: {error}); it "
             f"is truncated or damaged, copy or download it again"
         ) from error
 
@@ -188,14 +187,14 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    # What a damaged pickle raises depends on the byte that is damaged.
+    # The damaged byte decides which exception a damaged pickle raises.
     except Exception as error:
         first_line = str(error).strip().splitlines()[:1]
         raise WeightsError(
             f"{path}: cannot be read as weights alone ({' '.join(first_line)})"
         ) from error
     if not isinstance(content, dict):
-        raise WeightsError(f"{path}: tensors by name were expected, not {type(content).__name__}")
+        raise WeightsError(f"{path}: expected tensors by name, not {type(content).__name__}")
     for name, value in content.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise WeightsError(f"{path}: {name!r} is {type(value).__name__}, not a tensor")
@@ -205,7 +204,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 
 def _without_sharing(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, each with memory of its own, as the safetensors library demands."""
+    """The same tensors, each with its own memory, which the safetensors library demands."""
     seen: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():

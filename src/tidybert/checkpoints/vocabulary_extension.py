@@ -1,8 +1,8 @@
-"""A MODEL whose vocabulary gets more pieces: the rows that they need in its weights.
+"""A MODEL with more pieces in its vocabulary: its weights get the rows for them.
 
-A new piece begins as the mean of the pieces that stood for it so far, in the word embeddings and in
-the bias of the masked-LM head, whose decoder is tied to them: so its logit is the mean of theirs.
-All other numbers stay as they are.
+A new piece begins as the mean of the pieces that it replaces, in the word embeddings and in the
+bias of the masked-LM head.  The head's decoder is tied to the embeddings, so the new logit is the
+mean of theirs.  All other numbers stay the same.
 """
 
 import json
@@ -22,7 +22,7 @@ from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tokenization import BertTokenizer
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
-#: Hugging Face's names, without ``bert.``, of what has a row or a number for each piece.
+#: Hugging Face's names, without ``bert.``, of the tensors with a row or a number for each piece.
 PER_PIECE = (
     _WORD_EMBEDDINGS,
     "cls.predictions.decoder.weight",
