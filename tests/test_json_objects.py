@@ -11,14 +11,14 @@ from tidybert.json_objects import read_json_object
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no valid JSON"),
-        (b'{"vocab_size": 3', "no valid JSON"),
-        (b"\xff\xfe{}", "no valid JSON"),
+        (b"", "not valid JSON"),
+        (b'{"vocab_size": 3', "not valid JSON"),
+        (b"\xff\xfe{}", "not valid JSON"),
         (b"[1, 2]", "a JSON object was expected, not list"),
         (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' is there twice"),
-        (b'{"id2label": {"0": "\\ud83d"}}', "no valid JSON: .* surrogates not allowed"),
+        (b'{"id2label": {"0": "\\ud83d"}}', "not valid JSON: .* surrogates not allowed"),
         (b'{"a":' * 200_000, "nested too deeply"),
-        (b'{"vocab_size": ' + b"9" * 5000 + b"}", "no valid JSON"),
+        (b'{"vocab_size": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b" " * (16 * 2**20 + 1), "at most"),
     ],
 )

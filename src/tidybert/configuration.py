@@ -1,8 +1,8 @@
 """BertConfig: the sizes of a BERT encoder, checked, and the published ones by name.
 
-The names and meanings of the keys are those of Google's bert_config.json (google-research/bert,
-modeling.py, BertConfig) and of Hugging Face's config.json; the sizes are those of Devlin et al.
-2018, section 3, and of Turc et al. 2019 (arXiv 1908.08962), table 1.
+The keys are those of Google's bert_config.json (google-research/bert, modeling.py, BertConfig) and
+of Hugging Face's config.json.  The sizes are those of Devlin et al. 2018, section 3, and of Turc et
+al. 2019 (arXiv 1908.08962), table 1.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tidybert.json_objects import read_json_object
 
 HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
-# A config file is untrusted input: these bounds keep one from asking for more memory than a machine
+# A config file is untrusted input: these bounds keep it from asking for more memory than a machine
 # has (5e9 parameters are 20 GB in float32; the largest BERT ever reported has 3.9e9).
 MAX_PARAMETERS = 5_000_000_000
 MAX_LAYERS = 1_000
@@ -24,7 +24,7 @@ MAX_SIZE = 2**31 - 1
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Sizes and constants of an encoder; frozen, and checked when it is made.
+    """Sizes and constants of an encoder, checked and frozen.
 
     Args:
         vocab_size: number of WordPiece ids, V.
@@ -34,12 +34,12 @@ class BertConfig:
         intermediate_size: width of the feed-forward layer (4 H in every published model).
         hidden_act: its activation: "gelu" (with erf), "gelu_new" or "gelu_pytorch_tanh" (both
             the tanh approximation), or "relu".
-        hidden_dropout_prob: probability in [0, 1) with which an output element is dropped.
-        attention_probs_dropout_prob: the same for the attention probabilities.
-        classifier_dropout: the same for what a classifier reads; None: hidden_dropout_prob.
+        hidden_dropout_prob: dropout probability of a layer's outputs, in [0, 1).
+        attention_probs_dropout_prob: dropout probability of the attention probabilities.
+        classifier_dropout: dropout probability of a classifier's input; None: hidden_dropout_prob.
         max_position_embeddings: longest sequence in tokens.
         type_vocab_size: number of token types (segments).
-        initializer_range: standard deviation of the truncated normal that draws new weights.
+        initializer_range: standard deviation of the truncated normal for new weights.
         layer_norm_eps: added to the variance inside LayerNorm.
         pad_token_id: id of [PAD], below vocab_size.
 
@@ -67,6 +67,10 @@ class BertConfig:
     pad_token_id: int = 0
 
     def __post_init__(self) -> None:
+        self._check_each()
+        self._check_together()
+
+    def _check_each(self) -> None:
         for key in _SIZE_KEYS:
             _check_int(key, getattr(self, key), at_least=1)
         _check_int("pad_token_id", self.pad_token_id, at_least=0)
@@ -85,6 +89,8 @@ class BertConfig:
             raise ConfigError(
                 f"num_hidden_layers is {self.num_hidden_layers}; at most {MAX_LAYERS} are accepted"
             )
+
+    def _check_together(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -109,7 +115,7 @@ class BertConfig:
 
     @property
     def classifier_dropout_prob(self) -> float:
-        """The probability with which an element of what a classifier reads is dropped."""
+        """Dropout probability of a classifier's input."""
         if self.classifier_dropout is None:
             return self.hidden_dropout_prob
         return self.classifier_dropout
@@ -148,14 +154,14 @@ class BertConfig:
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "config") -> "BertConfig":
         """The configuration in ``values``, the content of a config.json or bert_config.json.
 
-        The five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
-        intermediate_size must be there; other fields have the defaults above.  Keys that say
-        nothing about the encoder (id2label, transformers_version, ...) are known and passed over;
-        keys that would change the computation must have the value that this encoder computes
-        (model_type "bert", position_embedding_type "absolute", is_decoder false, ...).
+        It needs the five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
+        intermediate_size; other fields have the defaults above.  It skips known keys that say
+        nothing about the encoder (id2label, transformers_version, ...).  A key that would change
+        the computation must have the value that this encoder computes (model_type "bert",
+        position_embedding_type "absolute", is_decoder false, ...).
 
         Args:
-            source: where the values come from; begins the message of an error.
+            source: the origin of the values; begins the message of an error.
 
         Raises:
             ConfigError: an unknown, missing or inconsistent key; the message names it.
@@ -174,7 +180,7 @@ class BertConfig:
         """The configuration in the JSON file ``path``.
 
         Raises:
-            ConfigError: the file is missing, too large, no JSON object, or ``from_dict`` refuses.
+            ConfigError: as ``read_json_object`` and ``from_dict``.
         """
         return cls.from_dict(read_json_object(path), source=str(path))
 
@@ -189,7 +195,7 @@ _SHAPE_KEYS = (
 )
 _SIZE_KEYS = (*_SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
 
-# Keys that would change what the encoder computes, each with the only values that it computes.
+# Keys that would change the computation, each with the only values that this encoder computes.
 _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert",),
     "position_embedding_type": ("absolute",),
@@ -210,8 +216,8 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     ),
 }
 
-# Keys that programs write and that say nothing about the encoder's numbers: about the head, about
-# who wrote the file, about how to run, and what old versions of transformers wrote for generation.
+# Keys that do not change the encoder's numbers: they describe the head, the program that wrote the
+# file, or how to run; the last lines are what old versions of transformers wrote for generation.
 _IGNORED_KEY_LIST = """
     architectures id2label label2id num_labels _num_labels finetuning_task task_specific_params
     tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
@@ -233,7 +239,7 @@ _IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
 
 
 def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The BertConfig fields among ``values``, after every other key has been accounted for."""
+    """The BertConfig fields among ``values``, after a check of every other key."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
     known = (*_FIELD_KEYS, *_REQUIRED_VALUES, *_IGNORED_KEYS)
@@ -252,14 +258,14 @@ def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
     if missing:
         raise ConfigError(f"missing key {', '.join(map(repr, missing))}")
     chosen = {key: values[key] for key in _FIELD_KEYS if key in values}
-    # A null pad_token_id means that no row of the table is special, which is so here in any case.
+    # A null pad_token_id means that no row of the table is special, which always holds here.
     if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
         del chosen["pad_token_id"]
     return chosen
 
 
 def _check_int(key: str, value: Any, *, at_least: int) -> None:
-    # bool is an int to Python, and `true` is no size.
+    # To Python, a bool is an int.
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{key} is {value!r:.40}; a whole number is needed")
     if value > MAX_SIZE:
@@ -269,7 +275,7 @@ def _check_int(key: str, value: Any, *, at_least: int) -> None:
 
 
 def _number(key: str, value: Any) -> float:
-    # The bound comes first: an int of hundreds of digits has no float.
+    # Check the bound before converting: an int of hundreds of digits has no float.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_SIZE:
         raise ConfigError(f"{key} is {value!r:.40}; a number is needed")
     return float(value)
@@ -281,7 +287,7 @@ def _check_probability(key: str, value: Any) -> None:
 
 
 def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:
-    """A published shape: heads are 64 wide and the feed-forward layer is 4 times the width."""
+    """A published shape: its heads are 64 wide, its feed-forward layer 4 times the width."""
     return BertConfig(
         vocab_size=vocab_size,
         hidden_size=width,
@@ -291,7 +297,7 @@ def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:
     )
 
 
-# Names that mean a shape with random weights; the variants below them name published weights.
+# Names of shapes with random weights; the other names in PUBLISHED also name published weights.
 SIZES: dict[str, BertConfig] = {
     "tiny": _published(2, 128),
     "mini": _published(4, 256),

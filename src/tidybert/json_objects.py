@@ -1,4 +1,4 @@
-"""JSON objects: small files from anybody, read with care, and values made fit for writing."""
+"""JSON: read small untrusted files with care, and make values fit for writing."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: {size} bytes; at most {MAX_FILE_BYTES} are read")
+            raise ConfigError(f"{size} bytes; at most {MAX_FILE_BYTES} are read")
         text = path.read_text(encoding="utf-8-sig")
         value = json.loads(text, object_pairs_hook=_no_duplicates)
         if "\\ud" in text or "\\uD" in text:
@@ -35,7 +35,7 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: no valid JSON: {error}") from None
+        raise ConfigError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: a JSON object was expected, not {type(value).__name__}")
     return value

@@ -278,7 +278,7 @@ def test_a_tensor_in_two_parts(tmp_path: Path) -> None:
 
 def test_a_damaged_index(tmp_path: Path) -> None:
     write_parts(tmp_path).write_text("{")
-    with pytest.raises(WeightsError, match="no valid JSON"):
+    with pytest.raises(WeightsError, match="not valid JSON"):
         read_tensors(tmp_path)
 
 

@@ -81,7 +81,7 @@ def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("{", "tokenizer_config.json: no valid JSON"),
+        ("{", "tokenizer_config.json: not valid JSON"),
         ("[]", "tokenizer_config.json: a JSON object was expected, not list"),
         ('{"a": ' * 100_000, "tokenizer_config.json: nested too deeply"),
         ('{"do_lower_case": "yes"}', "do_lower_case is 'yes': expected true, false or null"),
