@@ -7,16 +7,16 @@ four endings that complete it.  JSON lines may have any number of choices, and a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.columns import ROLES, describe_columns
 from tidybert.files.delimited_rows import CellsRow, delimited_rows
+from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import NUL_BYTE, open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
@@ -52,30 +52,6 @@ class ChoiceExample:
     def continued(self) -> list[str]:
         """Each choice as the model reads it after the context."""
         return [f"{self.start} {choice}" if self.start else choice for choice in self.choices]
-
-
-def read_choices(
-    path: str | Path,
-    options: ReadOptions | None = None,
-    *,
-    need_label: bool,
-    skip_bad_rows: bool = False,
-    report: ReadReport | None = None,
-) -> Iterator[ChoiceExample]:
-    """Read a file, or standard input for "-", as a stream of examples in the file's order.
-
-    Without ``options.format`` the first line tells it: ``{`` begins JSON lines, SWAG has its header
-    and CODAH tabs.  ``need_label`` makes a row without a right answer a bad row; bad rows are
-    treated as in ``good_rows``.
-
-    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
-    and UsageError for options that have no meaning here.
-    """
-    options = options or ReadOptions()
-    report = ReadReport() if report is None else report
-    report.path = str(path)
-    rows = _rows(options, report, need_label=need_label)
-    yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
 
 
 def choice_example(
@@ -136,6 +112,11 @@ def _index_of(answer: object, choices: Sequence[str]) -> int | str:
 def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[ChoiceExample | Problem]:
+    """The rows of a file.
+
+    Without ``options.format`` the first line tells it: ``{`` begins JSON lines, SWAG has its header
+    and CODAH tabs.  A row without a right answer has no label.
+    """
     path = report.path
     with open_bytes(path) as stream:
         head = stream.peek(1).decode(options.encoding, "ignore").removeprefix("\ufeff")
@@ -271,3 +252,6 @@ def _number(cell: str) -> object:
     """What a cell spells as a number, else the cell: a number there is an index, never a text."""
     number = finite_number(cell)
     return cell.strip() if number is None else number
+
+
+read_choices = ExampleReader(_rows)

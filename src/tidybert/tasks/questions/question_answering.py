@@ -56,7 +56,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
     name = "answer"
     architecture = "BertForQuestionAnswering"
-    reader = staticmethod(read_questions)
+    reader = read_questions
     options_class = QuestionOptions
     unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {

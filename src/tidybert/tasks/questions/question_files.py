@@ -7,15 +7,15 @@ SQuAD is one object, {"data": [{"title", "paragraphs": [{"context", "qas": [{"id
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, param
 from tidybert.files.columns import ROLES
+from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
@@ -74,35 +74,17 @@ class _Raw:
         return Problem(self.row, f"{self.where}: {message}" if self.where else message)
 
 
-def read_questions(
-    path: str | Path,
-    options: ReadOptions | None = None,
-    *,
-    need_label: bool,
-    skip_bad_rows: bool = False,
-    report: ReadReport | None = None,
-) -> Iterator[QuestionExample]:
-    """Read a file, or standard input for "-", as a stream of questions in the file's order.
-
-    The format follows from the suffix, .gz apart: .json is SQuAD's, .jsonl and .ndjson an object a
-    line, and so is standard input where ``--format json`` does not say otherwise.  Without
-    ``need_label`` answers are not looked at.  Bad questions are treated as in ``good_rows``.
-
-    Raises DataError for a file that is missing, empty, damaged or has bad questions, with file and
-    line, and UsageError for options that do not fit.
-    """
-    options = options or ReadOptions()
-    report = ReadReport() if report is None else report
-    report.path = str(path)
-    report.format = FORMATS.of(report.path, options) or "jsonl"
-    refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
-    examples = _examples(options, report, need_label=need_label)
-    yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
-
-
-def _examples(
+def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[QuestionExample | Problem]:
+    """The questions of a file.
+
+    The suffix tells the format, .gz apart: .json is SQuAD's, .jsonl and .ndjson are an object a
+    line, and so is standard input without ``options.format``.  Answers are read with ``need_label``
+    alone.
+    """
+    report.format = FORMATS.of(report.path, options) or "jsonl"
+    refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
     places: dict[str, str] = {}
     ambiguous: list[str] = []
     with open_bytes(report.path) as stream:
@@ -255,3 +237,6 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
         row=raw.row,
         title=raw.title,
     )
+
+
+read_questions = ExampleReader(_rows)

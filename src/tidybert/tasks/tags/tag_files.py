@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 from tidybert.errors import DataError, UsageError, param
+from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
 from tidybert.files.wording import count_of
@@ -40,37 +40,22 @@ DOCUMENT_START: Final = "-DOCSTART-"
 _CELL: Final = re.compile(r"[^ \t]+")
 
 
-def read_tagged(
-    path: str | Path,
-    options: ReadOptions | None = None,
-    *,
-    need_label: bool,
-    skip_bad_rows: bool = False,
-    report: ReadReport | None = None,
-    of_entities: bool | None = None,
-) -> Iterator[TaggedExample]:
-    """Read a file, or standard input for "-", as examples in the file's order.
-
-    With ``need_label`` the whole file is read first, for only all tags together tell what they
-    mark (``report.notes`` says what), or at least in which scheme, where ``of_entities`` says
-    whether they mark entities; without, tags are not looked at, and memory is constant for every
-    format but json.  What a file ending in .txt holds follows from this too: CoNLL columns, or a
-    raw text a line.  Standard input is JSON lines where its first byte is ``{``, else the same.
-    Bad rows are treated as in ``good_rows``; in CoNLL columns a row is a sentence.
-
-    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
-    and UsageError for options that do not fit the file's format.
-    """
-    options = options or ReadOptions()
-    report = ReadReport() if report is None else report
-    report.path = str(path)
-    rows = _rows(options, report, need_label=need_label)
-    if need_label:
-        rows = _with_kind(list(rows), report, of_entities)
-    yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
-
-
 def _rows(
+    options: ReadOptions, report: ReadReport, *, need_label: bool, of_entities: bool | None = None
+) -> Iterator[TaggedExample | Problem]:
+    """The sentences of a file; in CoNLL columns a bad row is a sentence.
+
+    With ``need_label`` the whole file is read first: only all tags together tell what they mark
+    (``report.notes`` says what), or at least their scheme, if ``of_entities`` says whether they
+    mark entities.  Without it tags are not looked at, and memory is constant for every format but
+    json.  So a file ending in .txt holds CoNLL columns with it, and a raw text a line without.
+    Standard input is JSON lines where its first byte is ``{``, else the same.
+    """
+    rows = _rows_of_file(options, report, need_label=need_label)
+    return _with_kind(list(rows), report, of_entities) if need_label else rows
+
+
+def _rows_of_file(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[TaggedExample | Problem]:
     plain = "conll" if need_label else "text"
@@ -228,3 +213,6 @@ def _with_kind(
             )
         else:
             yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))
+
+
+read_tagged = ExampleReader(_rows)

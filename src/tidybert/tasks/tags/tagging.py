@@ -48,7 +48,7 @@ class Tagging(Task[TaggedExample]):
 
     name = "tag"
     architecture = "BertForTokenClassification"
-    reader = staticmethod(read_tagged)
+    reader = read_tagged
     options_class = WindowOptions
     unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {
