@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.corpus import documents as corpus
-from tidybert.corpus.documents import CorpusReport, corpus_files, read_documents
+from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
+from tidybert.corpus.packed_files import corpus_files
 from tidybert.errors import DataError, UsageError, in_python
 
 TEXT = "Rome\nRome is old.\n\n\n  Paris \r\nParis is large.\n \nBerlin"
@@ -80,23 +81,26 @@ def test_json_lines(tmp_path: Path) -> None:
     assert list(read_documents([path], report=report)) == [["Rome", "is old"], ["Paris"]]
     assert report.lines() == ["1 row without text passed over"]
     path = write(tmp_path / "d.ndjson", '{"body": "Rome"}')
-    assert list(read_documents([path], column="body")) == [["Rome"]]
+    assert list(read_documents([path], CorpusOptions(column="body"))) == [["Rome"]]
 
 
 def test_parquet(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "c.parquet", id=[1, 2], body=["Rome\nis old", "Paris"])
 
-    assert list(read_documents([path], column="body")) == [["Rome", "is old"], ["Paris"]]
+    assert list(read_documents([path], CorpusOptions(column="body"))) == [
+        ["Rome", "is old"],
+        ["Paris"],
+    ]
 
 
 def test_other_encodings(tmp_path: Path) -> None:
     path = tmp_path / "c.txt"
     path.write_bytes("Störung\n\né".encode("latin-1"))
-    assert list(read_documents([path], encoding="latin-1")) == [["Störung"], ["é"]]
+    assert list(read_documents([path], CorpusOptions(encoding="latin-1"))) == [["Störung"], ["é"]]
     path.write_bytes("Störung\n\né".encode("utf-16"))
-    assert list(read_documents([path], encoding="utf-16")) == [["Störung"], ["é"]]
+    assert list(read_documents([path], CorpusOptions(encoding="utf-16"))) == [["Störung"], ["é"]]
     with pytest.raises(UsageError, match="encoding 'latin1x'"):
-        list(read_documents([path], encoding="latin1x"))
+        list(read_documents([path], CorpusOptions(encoding="latin1x")))
 
 
 @settings(max_examples=50)
@@ -197,7 +201,7 @@ def test_bad_lines_are_all_counted_and_the_first_are_shown(tmp_path: Path) -> No
         f"  {path}:6: byte 0xfe at column 5 {advice}",
         *(f"  {path}:{row}: {nul}" for row in (7, 8, 9)),
         "  and 4 more",
-        "Mend the file, or leave bad lines out with skip_bad_rows",
+        "Fix the file, or leave bad lines out with skip_bad_rows",
     ]
 
 
@@ -207,7 +211,7 @@ def test_skipped_lines_are_counted_over_all_files(tmp_path: Path) -> None:
     write(tmp_path / "c.txt", "\n \n")
     report = CorpusReport()
 
-    found = list(read_documents([tmp_path], skip_bad_rows=True, report=report))
+    found = list(read_documents([tmp_path], CorpusOptions(skip_bad_rows=True), report=report))
     assert found == [["one", "two \ufffd"]] * 2
     lines = report.lines()
     assert lines[0] == f"no document in {tmp_path / 'c.txt'}"

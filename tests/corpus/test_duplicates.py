@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tidybert.corpus.duplicates import DIGEST_BYTES, SeenDigests, digests_of, shares
-from tidybert.corpus.held_out_documents import share_of
+from tidybert.corpus.duplicates import DIGEST_BYTES, SeenDigests, digests_of, share_of, shares
 
 
 def test_equal_texts_have_equal_hashes_of_16_bytes() -> None:

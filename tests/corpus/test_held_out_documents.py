@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.corpus.duplicates import digests_of, shares
-from tidybert.corpus.held_out_documents import HeldOut, share_of
+from tidybert.corpus.duplicates import digests_of, share_of, shares
+from tidybert.corpus.held_out_documents import HeldOut
 from tidybert.errors import UsageError
 
 DOCUMENTS = [[f"document {number}", "the end"] for number in range(1000)]

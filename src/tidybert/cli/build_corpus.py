@@ -50,7 +50,8 @@ def build_corpus(
     on with a build that was stopped, and ends with the same bytes.
     """
     from tidybert.corpus.building import build_corpus as build
-    from tidybert.corpus.documents import CorpusReport, corpus_files
+    from tidybert.corpus.documents import CorpusReport
+    from tidybert.corpus.packed_files import corpus_files
     from tidybert.corpus.token_shards import is_corpus
     from tidybert.tokenization import BertTokenizer
 

@@ -29,13 +29,7 @@ def count_words(
 
     report = CorpusReport()
     counts = WordCounts(basic)
-    documents = read_documents(
-        corpus,
-        column=read.column,
-        encoding=read.encoding,
-        skip_bad_rows=read.skip_bad_rows,
-        report=report,
-    )
+    documents = read_documents(corpus, read, report=report)
     with shown_reading(report) as shown:
         for document in held_out.rest(shown(documents)):
             counts.add(document)

@@ -35,10 +35,11 @@ from tidybert.corpus.documents import (
     CorpusOptions,
     CorpusReport,
     Document,
-    corpus_files,
     read_documents,
 )
 from tidybert.corpus.duplicates import Digests, SeenDigests, digests_of, shares
+from tidybert.corpus.held_out_documents import check_held_out
+from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.token_shards import (
     MANIFEST_FILE,
@@ -46,7 +47,6 @@ from tidybert.corpus.token_shards import (
     Manifest,
     is_corpus,
     read_manifest,
-    vocabulary_sha256,
 )
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
@@ -74,9 +74,12 @@ class Built:
 
 
 @dataclass(frozen=True)
-class _Given:
-    """What goes with a block: the hashes of its documents and the numbers of their files (D,), and
-    where the reading was after it."""
+class _Origin:
+    """Where a block comes from.
+
+    digests, files: (D,) the hashes of its documents, and the numbers of their files.
+    reading: how far the files had been read after it.
+    """
 
     digests: Digests
     files: npt.NDArray[np.int64]
@@ -106,8 +109,7 @@ def build_corpus(
     Raises UsageError for a directory with other things in it, or begun with other settings, and
     DataError for what cannot be read.
     """
-    if not 0.0 <= held_out < 1.0:
-        raise UsageError(f"{param('held_out')} {held_out:g}: expected a share from 0 to below 1")
+    check_held_out(held_out)
     directory = Path(directory)
     files = corpus_files(paths)
     options = options or CorpusOptions()
@@ -167,37 +169,37 @@ class _Build:
         total_bytes = sum(size for _, size in self._state.settings["files"])
         synced = time.monotonic()
         blocks = self._blocks(report)
-        for block, given in tokenize_in_order(blocks, self._tokenizer, num_workers):
-            self._write(block, given)
+        for block, origin in tokenize_in_order(blocks, self._tokenizer, num_workers):
+            self._write(block, origin)
             progress(
                 Built(
-                    bytes_read=given.bytes_read,
+                    bytes_read=origin.bytes_read,
                     total_bytes=total_bytes,
-                    num_bytes=given.num_bytes,
+                    num_bytes=origin.num_bytes,
                     num_documents=self._log.num_digests,
                     num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
                 )
             )
             if time.monotonic() - synced > SYNC_SECONDS:
-                self._sync(given.reading)
+                self._sync(origin.reading)
                 synced = time.monotonic()
         return self._finish(report)
 
-    def _blocks(self, report: CorpusReport) -> Iterator[tuple[list[Document], _Given]]:
+    def _blocks(self, report: CorpusReport) -> Iterator[tuple[list[Document], _Origin]]:
         """The documents that are new, in blocks."""
         bytes_before, num_bytes = 0, 0
         documents: list[Document] = []
         files: list[int] = []
         num_characters = 0
 
-        def block(bytes_read: int) -> tuple[list[Document], _Given]:
+        def block(bytes_read: int) -> tuple[list[Document], _Origin]:
             nonlocal documents, files, num_characters, num_bytes
             digests, size = digests_of(documents)
             num_bytes += size
             is_new = self._seen.add(digests)
             self._reading.num_duplicates += len(documents) - int(is_new.sum())
             new = [documents[number] for number in np.flatnonzero(is_new)]
-            given = _Given(
+            origin = _Origin(
                 digests[is_new],
                 np.array(files)[is_new],
                 deepcopy(self._reading),
@@ -205,7 +207,7 @@ class _Build:
                 num_bytes,
             )
             documents, files, num_characters = [], [], 0
-            return new, given
+            return new, origin
 
         for number, file in enumerate(self._files):
             if number >= len(self._reading.finished):
@@ -225,18 +227,9 @@ class _Build:
     def _documents(self, file: Path, of_file: CorpusReport) -> Iterator[Document]:
         """The documents of a file that no earlier run has written."""
         written = self._reading.in_file
-        options = self._options
         try:
-            for number, document in enumerate(
-                read_documents(
-                    [file],
-                    column=options.column,
-                    encoding=options.encoding,
-                    skip_bad_rows=options.skip_bad_rows,
-                    report=of_file,
-                ),
-                start=1,
-            ):
+            documents = read_documents([file], self._options, report=of_file)
+            for number, document in enumerate(documents, start=1):
                 self._reading.in_file = number
                 if number > written:
                     yield document
@@ -245,17 +238,19 @@ class _Build:
             if not of_file.empty_files:
                 raise
 
-    def _write(self, block: Block, given: _Given) -> None:
+    def _write(self, block: Block, origin: _Origin) -> None:
         is_empty = block.document_sentences == 0
         self._state.num_without_tokens += int(is_empty.sum())
-        is_held_out = shares(given.digests) < self._state.settings["held_out"]
+        is_held_out = shares(origin.digests) < self._state.settings["held_out"]
         for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
             is_in &= ~is_empty
             self._writers[part].add(block.chosen(is_in))
             written = self._state.written.setdefault(part, [0] * len(self._files))
-            for file, count in zip(*np.unique(given.files[is_in], return_counts=True), strict=True):
+            for file, count in zip(
+                *np.unique(origin.files[is_in], return_counts=True), strict=True
+            ):
                 written[file] += int(count)
-        self._log.add(given.digests)
+        self._log.add(origin.digests)
 
     def _sync(self, reading: Reading) -> None:
         state = self._state
@@ -298,7 +293,7 @@ class _Build:
 def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
     """What settles the ids of a text."""
     return {
-        "sha256": vocabulary_sha256(tokenizer.vocabulary),
+        "sha256": tokenizer.vocabulary.sha256,
         "vocab_size": tokenizer.vocab_size,
         "dtype": "<u2" if tokenizer.vocab_size <= 2**16 else "<u4",
         "do_lower_case": tokenizer.do_lower_case,

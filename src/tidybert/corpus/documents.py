@@ -14,16 +14,13 @@ from tidybert.corpus.packed_files import corpus_files, corpus_format, open_store
 from tidybert.errors import DataError, param
 from tidybert.files.columns import suggest
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import SHOWN_PROBLEMS, Problem
+from tidybert.files.read_report import KEPT_PROBLEMS, Problem, problem_lines
 from tidybert.files.records import line_records, parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, decoded_lines
 from tidybert.files.wording import count_of, text_problem
 
-__all__ = ["CorpusOptions", "CorpusReport", "Document", "corpus_files", "read_documents"]
-
 # A file without blank lines would otherwise be one document, held in memory as a whole.
 MAX_DOCUMENT_CHARACTERS: Final = 1 << 24
-KEPT_PROBLEMS: Final = 1000
 REPLACEMENT: Final = "\ufffd"
 
 #: The paragraphs of a document, or its lines: none blank, without white space around them.
@@ -103,40 +100,36 @@ class CorpusReport:
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""
-        shown = self.problems[:SHOWN_PROBLEMS]
-        lines = [f"  {path}:{problem.row}: {problem.message}" for path, problem in shown]
-        more = self.num_problems - len(shown)
-        return [*lines, f"  and {more:,} more"] if more else lines
+        return problem_lines(self.problems, self.num_problems)
 
 
 def read_documents(
     paths: Sequence[str | Path],
+    options: CorpusOptions | None = None,
     *,
-    column: str = "text",
-    encoding: str = "utf-8",
-    skip_bad_rows: bool = False,
     report: CorpusReport | None = None,
 ) -> Iterator[Document]:
     """The documents of ``corpus_files(paths)``, in the files' order.
 
-    Without ``skip_bad_rows`` nothing of a file is yielded after its first bad line; the rest of it
-    is read to count them all.  ``report`` is filled on the way.
+    Without ``options.skip_bad_rows`` nothing of a file is yielded after its first bad line; the
+    rest of it is read to count them all.  ``report`` is filled on the way.
 
     Raises DataError for a file that is missing, damaged or has bad lines, with file and line, and
     for a corpus without any document; UsageError for an encoding or a format that is none.
     """
-    ReadOptions(encoding=encoding)
+    options = options or CorpusOptions()
+    ReadOptions(encoding=options.encoding)
     report = CorpusReport() if report is None else report
     files = corpus_files(paths)
     report.total_bytes = sum(file.stat().st_size for file in files)
     for file in files:
         before, bad_before = report.num_documents, report.num_problems
-        for document in _documents(file, column, encoding, report):
+        for document in _documents(file, options, report):
             if isinstance(document, Problem):
                 report.num_problems += 1
                 if len(report.problems) < KEPT_PROBLEMS:
                     report.problems.append((str(file), document))
-            elif skip_bad_rows or report.num_problems == bad_before:
+            elif options.skip_bad_rows or report.num_problems == bad_before:
                 report.num_documents += 1
                 report.num_paragraphs += len(document)
                 report.num_characters += sum(map(len, document))
@@ -145,9 +138,9 @@ def read_documents(
         report.packed = None
         report.finished_bytes += file.stat().st_size
         report.num_files += 1
-        if report.num_problems > bad_before and not skip_bad_rows:
+        if report.num_problems > bad_before and not options.skip_bad_rows:
             head = f"{file}: {count_of(report.num_problems - bad_before, 'line')} cannot be read:"
-            advice = f"Mend the file, or leave bad lines out with {param('skip_bad_rows')}"
+            advice = f"Fix the file, or leave bad lines out with {param('skip_bad_rows')}"
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if report.num_documents == before:
             report.empty_files.append(str(file))
@@ -157,8 +150,9 @@ def read_documents(
 
 
 def _documents(
-    file: Path, column: str, encoding: str, report: CorpusReport
+    file: Path, options: CorpusOptions, report: CorpusReport
 ) -> Iterator[Document | Problem]:
+    column = options.column
     if corpus_format(file) == "parquet":
         if column not in (names := parquet_names(str(file))):
             raise DataError(f"{file}: {_no_column(column, names, 'column')}")
@@ -167,7 +161,7 @@ def _documents(
         return
     with open_stored(file) as stored:
         report.packed = stored.packed
-        lines = decoded_lines(stored.unpacked, encoding, str(file))
+        lines = decoded_lines(stored.unpacked, options.encoding, str(file))
         if corpus_format(file) == "jsonl":
             yield from _json_documents(lines, column, str(file), report)
         else:

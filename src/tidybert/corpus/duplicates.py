@@ -15,14 +15,23 @@ _PARTS: Final = 16
 def digests_of(documents: Sequence[Sequence[str]]) -> tuple[Digests, int]:
     """(D,) of 16 bytes, a hash of each document's paragraphs; and the bytes of all in UTF-8."""
     texts = ["\n".join(document).encode() for document in documents]
-    digests = [hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), f"S{DIGEST_BYTES}"), sum(map(len, texts))
+    return np.frombuffer(b"".join(map(_digest, texts)), f"S{DIGEST_BYTES}"), sum(map(len, texts))
 
 
 def shares(digests: Digests) -> npt.NDArray[np.float64]:
-    """(D,): a number in [0, 1) for each, the same for equal texts wherever they stand."""
+    """(D,): a number in [0, 1) for each, the same for equal texts in any place."""
     words = np.frombuffer(digests.tobytes(), "<u8")[:: DIGEST_BYTES // 8]
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def share_of(document: Sequence[str]) -> float:
+    """The number in [0, 1) of one document."""
+    digest = _digest("\n".join(document).encode())
+    return (int.from_bytes(digest[:8], "little") >> 11) * 2.0**-53
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
 
 
 class SeenDigests:

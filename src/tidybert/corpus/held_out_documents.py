@@ -4,12 +4,12 @@ Which they are follows from a hash of their text, so that equal texts are on the
 order of the corpus; it is the hash of ``tidybert build-corpus``, whose held-out part has them too.
 """
 
-import hashlib
 import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidybert.corpus.documents import Document
+from tidybert.corpus.duplicates import share_of
 from tidybert.errors import UsageError, param
 
 MAX_CHARACTERS: Final = 1 << 23
@@ -25,10 +25,7 @@ class HeldOut:
     """
 
     def __init__(self, fraction: float, max_characters: int = MAX_CHARACTERS) -> None:
-        if not 0 <= fraction < 1:
-            raise UsageError(
-                f"{param('held_out')} {fraction:g}: expected a share from 0 to below 1"
-            )
+        check_held_out(fraction)
         self.fraction = fraction
         self.max_characters = max_characters
         self.is_apart = False
@@ -57,7 +54,7 @@ class HeldOut:
             yield from self.documents
 
 
-def share_of(document: Document) -> float:
-    """A number in [0, 1) that follows from the document's text."""
-    digest = hashlib.blake2b("\n".join(document).encode(), digest_size=16).digest()
-    return (int.from_bytes(digest[:8], "little") >> 11) * 2.0**-53
+def check_held_out(share: float) -> None:
+    """Raise UsageError for a share of the documents that is not from 0 to below 1."""
+    if not 0 <= share < 1:
+        raise UsageError(f"{param('held_out')} {share:g}: expected a share from 0 to below 1")

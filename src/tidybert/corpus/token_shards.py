@@ -12,7 +12,6 @@ file's counts and sha256, so nothing is read at opening but that; the files are 
 Across the shards of a part, documents, sentences and tokens have numbers that go on.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -22,10 +21,11 @@ from typing import Any, Final, Literal, Self, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.atomic_files import file_sha256
 from tidybert.errors import DataError
 from tidybert.files.text_lines import os_reason
 from tidybert.model_files import VOCABULARY_FILE
-from tidybert.tokenization import BertTokenizer, Vocabulary
+from tidybert.tokenization import BertTokenizer
 
 FORMAT: Final = "tidybert-corpus"
 FORMAT_VERSION: Final = 1
@@ -86,15 +86,6 @@ class Manifest:
             part: [Shard(**shard) for shard in content["parts"][part]] for part in PARTS
         }
         return cls(content["settings"], content["sources"], content["counts"], parts)
-
-
-def vocabulary_sha256(vocabulary: Vocabulary) -> str:
-    """The sha256 of a vocabulary's tokens, a line each: that of its vocab.txt as a corpus has it.
-
-    Another program's file of the same tokens may end its lines otherwise.
-    """
-    lines = "".join(f"{token}\n" for token in vocabulary.tokens)
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def is_corpus(directory: str | Path) -> bool:
@@ -254,8 +245,7 @@ def _check_size(path: Path, size: int) -> None:
 
 def _check_sha256(path: Path, digest: str) -> None:
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = file_sha256(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
     if found != digest:

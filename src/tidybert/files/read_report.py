@@ -1,6 +1,6 @@
 """ReadReport: how a file was read, and which of its rows could not be."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -71,10 +71,15 @@ class ReadReport:
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""
-        shown = self.problems[:SHOWN_PROBLEMS]
-        lines = [f"  {self.path}:{problem.row}: {problem.message}" for problem in shown]
-        more = self.num_problems - len(shown)
-        return [*lines, f"  and {more:,} more"] if more else lines
+        return problem_lines([(self.path, each) for each in self.problems], self.num_problems)
+
+
+def problem_lines(problems: Sequence[tuple[str, Problem]], total: int) -> list[str]:
+    """The first problems, each with its file and line, and how many more of ``total`` there are."""
+    shown = problems[:SHOWN_PROBLEMS]
+    lines = [f"  {path}:{problem.row}: {problem.message}" for path, problem in shown]
+    more = total - len(shown)
+    return [*lines, f"  and {more:,} more"] if more else lines
 
 
 def good_rows(
@@ -104,7 +109,7 @@ def good_rows(
         advice = (
             "No row is left"
             if skip_bad_rows
-            else f"Mend the file, or leave bad rows out with {param('skip_bad_rows')}"
+            else f"Fix the file, or leave bad rows out with {param('skip_bad_rows')}"
         )
         raise DataError("\n".join([head, *report.problem_lines(), advice]))
     if not report.num_examples:

@@ -9,7 +9,6 @@ import torch
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.corpus.token_shards import vocabulary_sha256
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.cooccurrence import token_vectors
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
@@ -31,7 +30,7 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
         plan.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
     directory = ModelDirectory.open(model)
-    if vocabulary_sha256(directory.tokenizer.vocabulary) != vocabulary["sha256"]:
+    if directory.tokenizer.vocabulary.sha256 != vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {plan.corpus.directory} have different vocabularies; "
             f"build the corpus with {param('vocab', model)}"

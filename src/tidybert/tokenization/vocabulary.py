@@ -4,6 +4,7 @@ The file is that of Google's BERT release: UTF-8, one token a line.  Lines end a
 the published Chinese and multilingual vocabularies hold U+2028 as a token.
 """
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
@@ -73,7 +74,18 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the tokens as a vocab.txt."""
-        atomic_write_text(path, "".join(f"{token}\n" for token in self.tokens))
+        atomic_write_text(path, self._content())
+
+    @property
+    def sha256(self) -> str:
+        """The sha256 of the vocab.txt that ``save`` writes.
+
+        Another program's file of the same tokens may end its lines otherwise.
+        """
+        return hashlib.sha256(self._content().encode()).hexdigest()
+
+    def _content(self) -> str:
+        return "".join(f"{token}\n" for token in self.tokens)
 
     def __len__(self) -> int:
         return len(self.tokens)
