@@ -20,7 +20,7 @@ from tidybert.modeling.rows import Rows, pad, pad_probs
 
 @dataclass(frozen=True)
 class BertModelOutput:
-    """What the encoder found.
+    """The encoder's states.
 
     last_hidden_state: (T, H) over rows, (B, S, H) padded with zeros, or (R, H) for ``output_rows``.
     pooler_output: (B, H), or None without a pooler or with ``output_rows``.  hidden_states: L + 1
@@ -72,10 +72,11 @@ class BertModel(nn.Module):
     ) -> BertModelOutput:
         """Encode Rows, or padded (B, S) tensors, which are unpadded here, once.
 
-        ``output_rows`` (R,) int64, over Rows alone, names the only rows whose last state is wanted:
-        the last layer then computes no other.  ``lower_states`` of the same Rows saves the layers
-        that computed them.  Raises ValueError for shapes that do not fit, a
-        sequence longer than max_position_embeddings, or ids outside their tables (on the CPU).
+        ``output_rows`` (R,) int64 names the only rows that the last layer computes.
+        ``lower_states`` of the same Rows replace the embeddings and the lowest layers.  Both need
+        Rows, and neither goes with ``output_hidden_states``.  ``causal`` lets a token see only
+        itself and the tokens before it.  Raises ValueError for shapes that do not fit, a sequence
+        longer than max_position_embeddings, or ids outside their tables (on the CPU).
         """
         if not isinstance(input_ids, Rows):
             rows, cells = Rows.from_padded(input_ids, attention_mask, token_type_ids, position_ids)
@@ -125,7 +126,7 @@ class BertModel(nn.Module):
         return self.embeddings.word_embeddings
 
     def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
-        """(T, H): what the embeddings and the lowest layers make of the rows."""
+        """(T, H): the output of the embeddings and the lowest ``num_layers`` layers."""
         check_ids(rows, self.config)
         hidden: Tensor = self.embeddings(rows)
         for layer in self.layers[:num_layers]:
@@ -133,7 +134,7 @@ class BertModel(nn.Module):
         return hidden
 
     def pooled(self, rows: Rows, lower_states: LowerStates | None = None) -> Tensor:
-        """(B, H): the pooler's output alone, for which the last layer works on [CLS] rows only."""
+        """(B, H): the pooler's output alone; the last layer computes only the rows of [CLS]."""
         assert self.pooler is not None
         output = self.forward(rows, output_rows=rows.first_rows, lower_states=lower_states)
         pooled: Tensor = self.pooler(output.last_hidden_state)

@@ -1,8 +1,8 @@
 """Heads on the encoder, which they hold as ``.bert`` (paper sections 3.1 and 4; run_*.py).
 
-Losses belong to the tasks; a head returns logits.  Each model is called with Rows, or with padded
-(B, S) tensors and an attention_mask, like BertModel.  T tokens, B sequences, S longest length,
-C choices, M masked positions, V vocabulary.
+A head returns logits; losses belong to the tasks.  Like BertModel, each model takes Rows, or padded
+(B, S) tensors and an attention_mask.  T tokens, B sequences, S longest length, R rows asked for,
+C choices, M masked positions, V vocabulary, H width.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class BertForMultipleChoice(nn.Module):
         *,
         lower_states: LowerStates | None = None,
     ) -> Tensor:
-        """Logits (B,) of the rows' sequences; of padded (B, C, S) tensors (B, C)."""
+        """Logits (B,) over Rows; (B, C) over padded (B, C, S) tensors."""
         if not isinstance(input_ids, Rows) and input_ids.dim() == 3:
             shape = input_ids.shape
             flat = (
@@ -105,7 +105,7 @@ class BertForTokenClassification(nn.Module):
         output_rows: Tensor | None = None,
         lower_states: LowerStates | None = None,
     ) -> Tensor:
-        """Logits (T, num_labels), padded (B, S, num_labels), or of ``output_rows`` (R,) alone."""
+        """Logits (T, num_labels), padded (B, S, num_labels), or only those of ``output_rows``."""
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(
             rows, output_rows=output_rows, lower_states=lower_states
@@ -160,7 +160,7 @@ class BertMLMHead(nn.Module):
         return linear(self._transformed(hidden), word_embeddings, self.bias)
 
     def loss(self, hidden: Tensor, word_embeddings: Tensor, labels: Tensor) -> SummedLoss:
-        """The loss of labels (M,), for which the logits need not be there all at once."""
+        """The loss of labels (M,), without all logits in memory at once."""
         return masked_lm_loss(self._transformed(hidden), word_embeddings, self.bias, labels)
 
     def _transformed(self, hidden: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class BertForMaskedLM(nn.Module):
     ) -> Tensor | SummedLoss:
         """Logits (T, V) or padded (B, S, V), or (M, V) at the rows that the positions (M,) name.
 
-        With labels of those rows, (M,) int64 and -100 for none, their loss instead.
+        With labels of those rows, (M,) int64 and -100 for none, returns their loss instead.
         """
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
@@ -224,7 +224,7 @@ class BertForNextSentencePrediction(nn.Module):
 class BertForPreTrainingOutput:
     """prediction_logits: (M, V) or as BertForMaskedLM.  seq_relationship_logits: (B, 2).
 
-    Where labels were given, masked_lm_loss stands in the place of the first.
+    With labels, masked_lm_loss replaces prediction_logits.
     """
 
     prediction_logits: Tensor | None
@@ -252,9 +252,10 @@ class BertForPreTraining(nn.Module):
         masked_lm_positions: Tensor | None = None,
         masked_lm_labels: Tensor | None = None,
     ) -> BertForPreTrainingOutput:
-        """Both logits; with positions (M,) the last layer works on those rows and [CLS] alone.
+        """Both logits; with positions (M,) the last layer computes only those rows and [CLS].
 
-        With labels of those rows, (M,) int64 and -100 for none, their loss and no logits of words.
+        With labels of those rows, (M,) int64 and -100 for none, returns their loss instead of the
+        words' logits.
         """
         rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         assert self.bert.pooler is not None
@@ -276,7 +277,7 @@ class BertForPreTraining(nn.Module):
 
 
 def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:
-    """Give a classifier's outputs another order: the new output i is what ``order[i]`` was."""
+    """Reorder a classifier's outputs: the new output i is the old output ``order[i]``."""
     with torch.no_grad():
         for parameter in model.get_submodule("classifier").parameters():
             parameter.copy_(parameter[torch.tensor(order, device=parameter.device)])
@@ -292,7 +293,7 @@ def as_rows(
 
 
 def _as_given(logits: Tensor, input_ids: Rows | Tensor, cells: Tensor | None) -> Tensor:
-    """(T, C) as it is over rows; (B, S, C), 0 where there is no token, over padded tensors."""
+    """(T, C) over Rows; (B, S, C) over padded tensors, with 0 where there is no token."""
     if isinstance(input_ids, Rows) or cells is None or len(logits) != len(cells):
         return logits
     return pad(logits, cells, input_ids.shape)

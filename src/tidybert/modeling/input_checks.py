@@ -1,4 +1,4 @@
-"""Input that an encoder has no place for is refused before it runs."""
+"""Refuses input that an encoder cannot take, before it runs."""
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.rows import Rows
@@ -7,7 +7,7 @@ from tidybert.modeling.rows import Rows
 def check_ids(rows: Rows, config: BertConfig) -> None:
     """Raise ValueError for a sequence that is too long, or an id outside its table.
 
-    Ids on another device than the CPU are not looked at: the program would wait for them.
+    It reads ids on the CPU alone: on another device the program would wait for them.
     """
     limit = config.max_position_embeddings
     if rows.max_seqlen > limit:

@@ -1,7 +1,7 @@
 """A batch is rows of tokens: sequences laid end to end, and the places where each begins.
 
-T tokens, B sequences, S longest length.  There is no padding: every layer but attention works on
-(T, H) and does not know that sequences exist.
+T tokens, B sequences, S longest length, H width.  A batch has no padding.  Every layer but
+attention works on (T, H) and does not know that sequences exist.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ class Rows:
     """Token rows of B sequences.
 
     input_ids, token_type_ids, position_ids: (T,) int64.  cu_seqlens: (B + 1,) int32, sequence b is
-    rows cu_seqlens[b] to cu_seqlens[b + 1].  lengths: the B lengths as Python integers, so that no
-    layer has to ask the device for them.
+    rows cu_seqlens[b] to cu_seqlens[b + 1].  lengths: the B lengths as Python integers, so no layer
+    waits for the device.
     """
 
     input_ids: Tensor
@@ -80,9 +80,9 @@ class Rows:
         lengths: tuple[int, ...],
         position_ids: npt.NDArray[Any] | None = None,
     ) -> "Rows":
-        """Rows from arrays (T,) of sequences that lie end to end already.
+        """Rows from arrays (T,) whose sequences are already laid end to end.
 
-        Raises ValueError for an empty sequence, and for lengths that do not sum up to T.
+        Raises ValueError for an empty sequence, and for lengths that do not add up to T.
         """
         if not lengths or min(lengths) == 0 or sum(lengths) != len(input_ids):
             raise ValueError(
@@ -112,7 +112,7 @@ class Rows:
     ) -> tuple["Rows", Tensor]:
         """Unpad (B, S) tensors; also returns (T,) int64, the cell b * S + s of each row.
 
-        ``attention_mask`` is 1 (or True) for a token and 0 for padding, which may stand anywhere.
+        ``attention_mask`` is 1 (or True) for a token and 0 for padding, which may be anywhere.
         Positions default to the column, as in the original code.
         """
         if input_ids.dim() != 2:
@@ -166,7 +166,7 @@ class Rows:
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
-        """What kernels made of the lengths, kept here for the layers that follow."""
+        """What kernels computed from the lengths, kept for the next layers."""
         return {}
 
 

@@ -1,12 +1,12 @@
-"""Heads of attention that look at a token's neighbours from the first step on.
+"""Attention heads that look at a token's neighbours from the first step on.
 
-A BERT with random weights first has to find out that positions matter, and that what stands beside
-a gap tells most about it; until then its loss stays near that of the words' frequencies.  Here the
-position embeddings begin as sines and cosines, in which a step to the side is a rotation, and the
-queries of a head as that rotation of its keys, so that it attends to the token so many places away.
-That attention can compute a convolution is from Cordonnier et al. 2020 ("On the relationship
-between self-attention and convolutional layers"), to begin with one from d'Ascoli et al. 2021
-("ConViT").  Everything is trained from there, and the model's form is BERT's.
+A BERT with random weights must first learn that positions matter, and that a gap's neighbours tell
+most about it.  Until then its loss stays near that of the words' frequencies.  Here the position
+embeddings begin as sines and cosines, in which a step to the side is a rotation.  A head's queries
+begin as that rotation of its keys, so it attends to the token at a fixed offset.  Cordonnier et al.
+2020 ("On the relationship between self-attention and convolutional layers") show that attention can
+compute a convolution; d'Ascoli et al. 2021 ("ConViT") begin with one.  Training may change all of
+it, and the model's form is BERT's.
 """
 
 import math
@@ -19,8 +19,8 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
 
 OFFSETS: Final = (-1, 1, -2, 2, -3, 3, -4, 4)
-"""Where the heads of each layer look, in turn; any further heads stay random."""
-# The score of the neighbour over that of a token anywhere else, which has 0 on average.
+"""Where the heads of each layer look, in this order; further heads stay random."""
+# The neighbour's score; a token anywhere else has 0 on average.
 _SCORE: Final = 7.5
 
 
@@ -29,9 +29,9 @@ def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int)
     """Overwrite the position embeddings, and the queries and keys of up to eight heads a layer.
 
     Args:
-        standard_deviation: of the position embeddings, which is to be that of the words' too: about
-            half of what a layer reads is then position.
-        seed: of the frequencies, and which of them each head compares.
+        standard_deviation: that of the position embeddings.  With the words' own, about half of
+            what a layer reads is position.
+        seed: draws the frequencies, and chooses which of them each head compares.
     """
     generator = torch.Generator().manual_seed(seed)
     config = model.config
@@ -42,8 +42,8 @@ def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int)
     angles = torch.arange(float(len(positions)))[:, None] * frequencies
     waves = torch.stack((angles.sin(), angles.cos()), 2).flatten(1)
     positions[:, : waves.shape[1]] = math.sqrt(2) * standard_deviation * waves
-    # Half of the variance of a normalized row is position, half of that each sine's and cosine's;
-    # scores are divided by the root of the head's width.
+    # Half of a normalized row's variance is position, half of it sines, half cosines; attention
+    # divides scores by the root of the head's width.
     gain = math.sqrt(2 * _SCORE / math.sqrt(head_width))
     for layer in model.layers:
         assert isinstance(layer, BertLayer)
@@ -59,7 +59,7 @@ def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int)
 def _rotating(
     frequencies: Tensor, chosen: Tensor, offset: int, head_width: int, width: int
 ) -> tuple[Tensor, Tensor]:
-    """Matrices (D, H) of queries and keys that are alike where the key stands at the offset."""
+    """Matrices (D, H) that make a query equal to the key at the offset."""
     query, key = torch.zeros(head_width, width), torch.zeros(head_width, width)
     for row, number in enumerate(chosen.tolist()):
         angle = float(frequencies[number]) * offset

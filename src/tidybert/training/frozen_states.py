@@ -1,7 +1,7 @@
-"""What frozen layers make of the training data, computed once and used in every epoch.
+"""The states of frozen layers, computed once and used in every epoch.
 
-The lowest layers, where they are frozen, run without dropout and give the same states each time.
-They are kept in a file that is mapped into memory, in float32, one row a token.
+Frozen layers run without dropout, so they give the same states each time.  A file mapped into
+memory keeps them in float32, one row a token.
 """
 
 import os
@@ -20,16 +20,16 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 
 LARGEST_FILE: Final = 16 * 2**30
-"""Bytes; for more states than that they are computed anew in each step."""
+"""Bytes; more states than that are computed again in each step."""
 _TOKENS_PER_BLOCK: Final = 4096
 
 
 class FrozenStates:
     """The states after the lowest ``num_layers`` layers, by feature.
 
-    They are computed in fixed blocks of features when one of a block is first asked for, so that
-    they have the same bits whatever came before.  Raises OSError where there is no room for them in
-    the directory of temporary files.
+    They are computed in fixed blocks of features, when a batch first needs one of a block.  So they
+    have the same bits in any order.  Raises OSError where the directory of temporary files has no
+    room for them.
     """
 
     def __init__(self, encoder: BertModel, num_layers: int, features: Sequence[Features]) -> None:
@@ -45,9 +45,10 @@ class FrozenStates:
             self._block_of[block] = number
         self._is_done = np.zeros(len(self._blocks), dtype=np.bool_)
         shape = (int(self._ends[-1]), encoder.config.hidden_size)
-        # Unlinked at once: nothing is left of it, however the process ends.  The mapping holds it.
+        # The file is unlinked at once, so nothing is left however the process ends; the mapping
+        # holds it.
         with tempfile.TemporaryFile() as file:
-            # To write into a mapped file for which the disk has no room ends the process.
+            # On a full disk, writing into a mapped file would end the process.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, shape[0] * shape[1] * 4)
             self._states: npt.NDArray[np.float32] = np.memmap(
@@ -56,7 +57,7 @@ class FrozenStates:
 
     @staticmethod
     def fit(encoder: BertModel, features: Sequence[Features]) -> bool:
-        """Whether the states of these features are few enough to be kept."""
+        """Whether the states of these features are few enough to keep."""
         tokens = sum(len(one.input_ids) for one in features)
         return tokens * encoder.config.hidden_size * 4 <= LARGEST_FILE
 

@@ -1,9 +1,9 @@
-"""A batch's gradient on a CPU: pieces of it at once, each on a thread of its own.
+"""A batch's gradient on a CPU, in pieces that run side by side, each on its own thread.
 
 A fine-tuning batch has some hundred tokens, and operations of that size gain little from a second
-thread, but a second piece of the batch keeps it as busy as the first.  Every piece has gradients of
-its own, which are added in the order of the pieces, and draws its dropout from a generator of its
-own: the same pieces give the same bits, however the threads take turns.
+thread; a second piece of the batch keeps that thread busy.  Each piece has its own gradients, which
+are added in the order of the pieces, and its own generator for dropout.  So the same pieces give
+the same bits, however the threads take turns.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from tidybert.data.batching import Batch, share_out
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.modeling.kernels.threads import map_on_threads
 
-# Every piece has gradients as large as the weights that are trained.
+# The gradients of each piece are as large as the trained weights.
 _MOST_PIECES: Final = 4
 # Smaller pieces are not worth a thread's while.
 _FEWEST_TOKENS: Final = 128
@@ -27,7 +27,7 @@ Gradients = Sequence[Tensor | None]
 
 
 def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Indices of the sequences in as many pieces as there is work for threads; at least one."""
+    """Indices of the sequences in pieces that are each worth a thread's while; at least one."""
     worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
     return share_out(lengths, max(1, min(torch.get_num_threads(), _MOST_PIECES, worthwhile)))
 
@@ -35,11 +35,11 @@ def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.in
 def add_gradients_on_threads(
     loss: Callable[[Batch], Tensor], pieces: Sequence[Batch], trained: Sequence[Tensor]
 ) -> float | None:
-    """Add the gradient of the pieces' summed loss to the ``grad`` of each that is trained.
+    """Add the gradient of the pieces' summed loss to ``grad`` of the trained tensors.
 
-    Returns the loss; or None, and all is as before, where ``loss`` draws from torch's default
-    generator (as a head of one's own with PyTorch's dropout does), whose numbers would come to the
-    pieces in another order each time.
+    Returns the loss.  Returns None and changes nothing if ``loss`` draws from torch's default
+    generator, as PyTorch's own dropout does: the pieces would get its numbers in another order each
+    time.
     """
     before = torch.get_rng_state()
     seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
@@ -60,7 +60,7 @@ def add_gradients_on_threads(
 
 
 def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
-    """Add to what each of the trained has, or leave it with a tensor of its own."""
+    """Add each gradient to ``grad``, or make it ``grad`` where there is none."""
     begun: set[int] = set()
     sums, terms = [], []
     for each, gradient in zip(trained, gradients, strict=True):
@@ -70,7 +70,7 @@ def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
             sums.append(each.grad)
             terms.append(gradient)
             continue
-        # Autograd may give one tensor, or a part of one, as the gradient of several.
+        # Autograd may return one tensor, or a part of one, as the gradient of several.
         memory = gradient.untyped_storage().data_ptr()
         is_its_own = gradient.is_contiguous() and memory not in begun
         each.grad = gradient if is_its_own else gradient.clone()

@@ -1,9 +1,9 @@
 """Muon for the encoder's matrices, AdamW for everything else (Jordan et al. 2024).
 
-A matrix moves along its momentum with all singular values brought near 1, so that no direction of
-the update is small beside another.  The update is scaled to the size that AdamW's has (0.2 times
-the root of the longer side, Liu et al. 2025, "Muon is scalable for LLM training"), and one learning
-rate and weight decay serves both.
+A matrix moves along its momentum with all singular values brought near 1, so no direction of the
+update is small beside another.  The update is scaled to the size of AdamW's: 0.2 times the root of
+the longer side (Liu et al. 2025, "Muon is scalable for LLM training").  So one learning rate and
+one weight decay serve both.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.training.sharding import placed_like, whole
 
-# Of the quintic whose iteration brings singular values near 1 in five rounds.
+# Coefficients of the quintic that brings singular values near 1 in five rounds.
 _COEFFICIENTS: Final = (3.4445, -4.7750, 2.0315)
 _ROUNDS: Final = 5
 _MOMENTUM: Final = 0.95
@@ -26,11 +26,11 @@ class MuonAdamW(torch.optim.Optimizer):
     """Muon over ``stacked`` matrices, AdamW over ``adamw``'s parameters.
 
     Args:
-        stacked: lists of matrices with the number of equal blocks, one above the other, that each
-            of a list consists of: three where queries, keys and values come from one product.
+        stacked: lists of matrices, each list with the number of equal blocks that lie one above
+            the other in each matrix: three where queries, keys and values come from one product.
         adamw: an optimizer over all other parameters.
-        learning_rate: of the first step; as with any optimizer, the groups hold it.
-        weight_decay: decoupled, of the matrices.
+        learning_rate: the rate of the first step; the groups hold it, as in any optimizer.
+        weight_decay: decoupled decay of the matrices.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class MuonAdamW(torch.optim.Optimizer):
             }
             for parameters, num_blocks in stacked
         ]
-        # The groups of AdamW are the same objects in both, so that a rate set here holds there.
+        # Both optimizers have the same group objects, so a rate set here holds for AdamW too.
         super().__init__([*matrices, *adamw.param_groups], {})
         self._matrices = self.param_groups[: len(matrices)]
         self._adamw = adamw
@@ -70,7 +70,7 @@ class MuonAdamW(torch.optim.Optimizer):
                 self._update(alike, group)
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """One step of matrices of one shape, whose products run together."""
+        """One step of matrices of one shape; their products run together."""
         directions = []
         for parameter in parameters:
             gradient = parameter.grad
@@ -79,7 +79,7 @@ class MuonAdamW(torch.optim.Optimizer):
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(parameter)
             momentum = state["momentum"].mul_(_MOMENTUM).add_(gradient)
-            # A look ahead, as Nesterov's momentum takes it; it takes whole matrices.
+            # Nesterov's look ahead; the product needs whole matrices, not shards.
             directions.append(whole(gradient.add(momentum, alpha=_MOMENTUM)))
         rows, columns = parameters[0].shape
         blocks = torch.stack(directions).view(-1, rows // group["num_blocks"], columns)
@@ -91,7 +91,7 @@ class MuonAdamW(torch.optim.Optimizer):
 
 
 def muon_matrices(encoder: nn.Module) -> list[tuple[list[Tensor], int]]:
-    """The encoder's weight matrices that are trained, by the number of blocks in each."""
+    """The encoder's trained weight matrices, by the number of blocks in each."""
     found: dict[int, list[Tensor]] = {}
     for module in encoder.modules():
         num_blocks = module.fused_blocks if isinstance(module, Linear) else 1
@@ -102,14 +102,15 @@ def muon_matrices(encoder: nn.Module) -> list[tuple[list[Tensor], int]]:
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """(K, M, N) to the same with the singular vectors kept and the values from 0.7 to 1.2.
+    """(K, M, N) with the same singular vectors, and singular values from 0.7 to 1.2.
 
-    In bfloat16 on CUDA, which is enough for it, and in float32 on a CPU, where that is faster.
+    It computes in bfloat16 on CUDA, which is exact enough, and in float32 on a CPU, where that is
+    faster.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if is_tall else matrices
     found = found.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
-    # No singular value may be above 1 to begin with.
+    # The iteration needs singular values of at most 1.
     found = found / (found.norm(dim=(1, 2), keepdim=True) + 1e-7)
     # The Gram matrix squares singular values, for which bfloat16 has too few digits.
     is_long = found.dtype == torch.float32 and found.shape[2] >= 2 * found.shape[1]
@@ -127,10 +128,10 @@ def _directly(found: Tensor) -> Tensor:
 
 
 def _by_the_gram_matrix(found: Tensor) -> Tensor:
-    """The same with products of the short side alone, but for the first and the last.
+    """The same, with products of the short side alone except the first and the last.
 
-    Each round multiplies by a polynomial of the Gram matrix from the left, and so the Gram matrix
-    by it from both sides.
+    Each round multiplies the matrix from the left by a polynomial of its Gram matrix, and therefore
+    the Gram matrix from both sides.
     """
     a, b, c = _COEFFICIENTS
     gram = found @ found.mT

@@ -11,7 +11,7 @@ from tidybert.training.training_arguments import TrainingArguments
 
 
 def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:
-    """``adamw`` as the arguments say."""
+    """``adamw`` with the arguments' values."""
     return adamw(
         model,
         learning_rate=arguments.learning_rate,
@@ -102,7 +102,7 @@ def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) ->
 
 
 def decay_until(step: int, num_steps: int, arguments: TrainingArguments) -> float:
-    """What AdamW's decay alone has made of a decayed weight of 1 before step ``step``."""
+    """The value before step ``step`` of a weight that was 1 and has only decayed."""
     factor = 1.0
     for each in range(step):
         rate = learning_rate_at(each, num_steps, arguments)

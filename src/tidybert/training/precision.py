@@ -10,7 +10,7 @@ from tidybert.errors import UsageError, param
 def is_mixed(precision: str, device: torch.device) -> bool:
     """Whether steps run in bfloat16; auto does so on CUDA alone.
 
-    Raises UsageError where bfloat16 is asked of a device that has no such products.
+    Raises UsageError for bfloat16 on a device that cannot multiply in it.
     """
     if device.type == "cpu" or precision == "float32":
         return precision == "bfloat16"
@@ -24,14 +24,14 @@ def is_mixed(precision: str, device: torch.device) -> bool:
 
 
 def _has_bfloat16(device: torch.device) -> bool:
-    """Whether a CUDA device multiplies in bfloat16 by itself; before Ampere it is only emulated."""
+    """Whether a CUDA device itself multiplies in bfloat16; before Ampere it is only emulated."""
     with torch.cuda.device(device):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], None]) -> None:
-    """Say so where a CPU has no bfloat16 of its own: there it takes two to eight times as long."""
-    # Where PyTorch does not tell what the processor has, nothing is said.
+    """Say so if a CPU has no bfloat16 instructions: steps take two to eight times as long there."""
+    # Some versions of PyTorch cannot tell what the processor has; then there is no note.
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     if not mixed or device.type != "cpu" or not capabilities:
         return
@@ -44,6 +44,6 @@ def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], 
 
 def autocast(device: torch.device, mixed: bool) -> torch.autocast:
     """The context that a step's forward runs in, in each of its threads."""
-    # What autocast keeps of the weights is one store for all threads.
+    # On a CPU all threads would share autocast's cache of the weights.
     keep = device.type != "cpu"
     return torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=keep)

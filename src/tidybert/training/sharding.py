@@ -1,8 +1,8 @@
-"""A model whose weights, gradients and moments lie in shards, one a process: FSDP2, fully_shard.
+"""A model whose weights, gradients and moments are cut into shards, one a process (FSDP2).
 
-Zhao et al. 2023; ZeRO, stage 3.  Each layer is gathered when it runs, forward and backward, and
-given up after; the embeddings and heads are gathered once for a forward and its backward.  What is
-written to disk and read from it is whole, so that a run may go on with any number of processes.
+Zhao et al. 2023; ZeRO, stage 3.  FSDP gathers each layer when it runs, forward and backward, and
+frees it after; it gathers the embeddings and heads once for a forward and its backward.  Files on
+disk hold whole tensors, so a run may go on with any number of processes.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from tidybert.modeling.architectures import encoder_of
 def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
     """Cut the parameters among all processes, in place; each process calls this alike.
 
-    ``mixed``: steps run under bfloat16 autocast.  Then weights travel in bfloat16 too, half the
-    bytes, and what autocast would cast is gathered cast: it would otherwise keep a copy of the
-    whole model from the forward to the backward.  Products are those of autocast alone; embeddings
-    and the gains and biases of LayerNorm are rounded.  Gradients are summed in float32.
+    ``mixed``: steps run under bfloat16 autocast.  Weights then travel in bfloat16, half the bytes.
+    So autocast casts nothing, and keeps no copy of the whole model from the forward to the
+    backward.  Products are those of autocast; embeddings and LayerNorm's gains and biases are
+    rounded.  Gradients are summed in float32.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -39,7 +39,7 @@ def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
 
 
 def sync_gradients(model: nn.Module, wanted: bool) -> bool:
-    """Whether backwards from now on share gradients; False where the model is not sharded."""
+    """Set whether backwards share gradients; returns False where the model is not sharded."""
     switch = getattr(model, "set_requires_gradient_sync", None)
     if switch is None:
         return False
@@ -48,14 +48,14 @@ def sync_gradients(model: nn.Module, wanted: bool) -> bool:
 
 
 def give_up_gathered(model: nn.Module) -> None:
-    """Keep the shards alone: without a backward, the root's parameters would stay whole."""
+    """Keep the shards alone: after a forward without a backward the root would stay whole."""
     reshard = getattr(model, "reshard", None)
     if reshard is not None:
         reshard()
 
 
 def whole(value: Tensor) -> Tensor:
-    """A tensor without its shards, for which all processes must ask together."""
+    """The whole tensor of a shard; all processes must call this together."""
     gather = getattr(value, "full_tensor", None)
     if gather is None:
         return value
@@ -65,14 +65,14 @@ def whole(value: Tensor) -> Tensor:
 
 
 def placed_like(value: Tensor, target: Tensor) -> Tensor:
-    """A whole tensor, the same on every process, on the device of ``target`` and cut as it is."""
+    """A whole tensor, equal on all processes, moved and cut to match ``target``."""
     mesh = getattr(target, "device_mesh", None)
     placed = value.to(target.device)
     if mesh is None or value.shape != target.shape:
         return placed
     from torch.distributed.tensor import distribute_tensor
 
-    # Every process has read the same file: nothing needs to be sent.
+    # Every process has read the same file, so none needs to send it.
     return distribute_tensor(placed, mesh, target.placements, src_data_rank=None)  # type: ignore[attr-defined]
 
 

@@ -1,9 +1,9 @@
-"""Train only the rows of the word embeddings that the training data uses; the rest follows.
+"""Trains only the rows of the word embeddings that the training data uses.
 
 A row that no example uses gets no gradient, so AdamW keeps its moments at 0 and only decays it:
-after steps 0 to s - 1 it is its first value times the product of 1 - rate * decay.  Half of a small
-model's parameters are such rows; leaving them out of the gradient, the norm, the moments and the
-update takes their time and memory away and changes no result.
+after steps 0 to s - 1 it is its first value times the product of 1 - rate * decay.  These rows are
+half of a small model's parameters.  Without them the gradient, its norm, the moments and the update
+take less time and memory, and no result changes.  V vocabulary, U rows in use, H width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ from tidybert.data.features import Features
 
 
 class UsedVocabulary:
-    """Swaps the embedding's (V, H) weight for the (U, H) rows in use while steps are made.
+    """Swaps the embedding's (V, H) weight for the (U, H) rows in use during training steps.
 
     Args:
-        embedding: its weight at construction is that of step 0.
+        embedding: the word embeddings with their weight of step 0.
         features: the training data.
     """
 
@@ -39,7 +39,7 @@ class UsedVocabulary:
         self.narrow()
 
     def narrow(self) -> None:
-        """Give the embedding the rows in use alone."""
+        """Give the embedding only the rows in use."""
         self.embedding.weight = self.weight
 
     def renumber(self, batch: Batch) -> Batch:
@@ -51,7 +51,7 @@ class UsedVocabulary:
     def whole(self, unused_factor: float) -> Iterator[None]:
         """Within the block the embedding has its (V, H) weight, unused rows times the factor.
 
-        What the block changes in rows in use, by loading a checkpoint, is kept.
+        Changes that the block makes to rows in use, by loading a checkpoint, stay.
         """
         self.restore(unused_factor)
         try:

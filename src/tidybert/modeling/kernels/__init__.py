@@ -1,1 +1,1 @@
-"""What is fast: each function has a plain body beside it, and a test that holds both equal."""
+"""Fast bodies of the model's functions; a test holds each equal to a plain one (plain.py)."""

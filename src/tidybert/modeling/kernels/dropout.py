@@ -1,10 +1,10 @@
 """Dropout whose random numbers cost little on a CPU.
 
-A layer of BERT draws two random masks of (T, H) and one of the attention's size; with one float an
-element that is a seventh of a training step on two cores.  Here one 64-bit draw serves four
-elements of 16 bits each, so the probability is rounded to the nearest 1/65536 and the kept elements
-are scaled by the rounded one.  Draws come from torch's default generator, so ``torch.manual_seed``
-fixes them, or from the one that ``drawing_from`` gives a thread.
+A layer of BERT draws two random masks of (T, H) and one of the attention's size.  With one float an
+element they take a seventh of a training step on two cores.  Here one 64-bit draw serves four
+elements of 16 bits each.  So the probability is rounded to the nearest 1/65536, and kept elements
+are scaled by the rounded one.  Draws come from torch's default generator, which
+``torch.manual_seed`` sets, or from the one that ``drawing_from`` gives a thread.  T rows, H width.
 """
 
 import threading
@@ -22,9 +22,9 @@ _of_this_thread = threading.local()
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Within it float32 masks on the CPU that this thread draws come from ``generator``.
+    """Within it, this thread draws its float32 masks on the CPU from ``generator``.
 
-    Threads that drew from the default one in turns would get other numbers in each run.
+    Threads that share the default one would get other numbers in each run.
     """
     _of_this_thread.generator = generator
     try:

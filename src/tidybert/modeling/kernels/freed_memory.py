@@ -1,8 +1,8 @@
-"""Let glibc keep the memory that it is given back: the next batch wants as much again.
+"""Has glibc keep freed memory, because the next batch needs as much again.
 
-By default it returns large tensors to the system as they are freed, and the next ones are new
-pages, each of which the system clears when it is first touched: some fifteen thousand in a step of
-fine-tuning, a tenth of its time.
+By default glibc returns large freed tensors to the system.  The next tensors are then new pages,
+which the system clears at first touch: some fifteen thousand in a step of fine-tuning, a tenth of
+its time.
 """
 
 import ctypes
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-# glibc's <malloc.h>: a parameter's number, and what it is set to, in bytes.
+# glibc's <malloc.h>: a parameter's number, and its new value in bytes.
 _M_TRIM_THRESHOLD: Final = (-1, 256 * 2**20)
-# Threads have heaps of 64 MiB; this much to spare keeps the ones that have become empty.
+# Threads have heaps of 64 MiB; with this much to spare glibc keeps empty ones.
 _M_TOP_PAD: Final = (-2, 64 * 2**20)
-# Larger blocks are mapped each by itself and always returned; glibc takes no more than this.
+# glibc maps each larger block by itself and always returns it; it accepts no larger value.
 _M_MMAP_THRESHOLD: Final = (-3, 32 * 2**20)
 
 
@@ -23,8 +23,8 @@ _M_MMAP_THRESHOLD: Final = (-3, 32 * 2**20)
 def keep_freed_memory() -> bool:
     """Have the process keep up to 256 MiB of freed memory, and 64 MiB for each of its threads.
 
-    Returns whether it does.  Nothing is changed where the environment sets malloc's parameters, or
-    where the C library is another one.
+    Returns whether it does.  It changes nothing if the environment sets malloc's parameters, or if
+    the C library is not glibc.
     """
     if _is_set_by(os.environ) or not _is_glibc():
         return False

@@ -1,11 +1,11 @@
 """Linear layers: on a CPU oneDNN's products where they are faster, and bfloat16 under autocast.
 
-PyTorch hands float32 products to MKL, which uses its best kernels on Intel's processors alone: on
-an AMD EPYC with AVX-512 oneDNN, which PyTorch carries too, does twice as many a second, and on an
-Intel Xeon a quarter to a half fewer.
+PyTorch hands float32 products to MKL, which uses its best kernels on Intel's processors alone.  On
+an AMD EPYC with AVX-512, oneDNN computes twice as many products a second; on an Intel Xeon it
+computes a quarter to a half fewer.  PyTorch ships both.
 
-Under a CPU's autocast the products of linear layers are in bfloat16, and what goes in and comes out
-is float32: what lies between products loses no digits then, and finds its float32 kernels.
+Under a CPU's autocast linear layers multiply in bfloat16, but take and return float32: whatever
+lies between products then loses no digits and uses float32 kernels.
 
 T rows, I inputs, O outputs.
 """
@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-# Every number of rows has kernels and work space of its own, and oneDNN keeps a thousand of them:
-# 300 MiB more in a hundred steps of SST-2, for no speed.  It reads this at its first product.
+# oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
+# hundred steps of SST-2, without any gain in speed.  It reads this at its first product.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
 
 
 def _is_amd() -> bool:
-    """Whether this is a processor of AMD's, on which MKL does without its best kernels.
+    """Whether the processor is AMD's, where MKL does not use its best kernels.
 
-    The vendor decides and no timing does, as results must not change from run to run.
+    The vendor decides, not a timing: results must not change from run to run.
     """
     try:
-        # Linux has it here; other systems tell it as the processor's name.
+        # Other systems than Linux have the vendor in the processor's name.
         described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         described = platform.processor()
@@ -72,9 +72,9 @@ def linear(
 ) -> Tensor:
     """(T, I) times (O, I) transposed, plus (O,): (T, O), of the inputs' dtype.
 
-    Under a CPU's autocast to bfloat16, float32 inputs are rounded to it, and the output is float32.
-    ``keep_bfloat16`` leaves the output so under a CPU's autocast: for what is read by a function of
-    each element and another product alone, which would round it again.
+    Under a CPU's autocast, float32 inputs are rounded to bfloat16 and the output is float32.
+    ``keep_bfloat16`` leaves the output in bfloat16 there, for an output that only an elementwise
+    function and another product read: the product would round it again.
     """
     if _bfloat16_fits(hidden, weight):
         return _BFloat16Linear.apply(hidden, weight, bias, keep_bfloat16)  # type: ignore[no-any-return,no-untyped-call]
@@ -85,7 +85,7 @@ def linear(
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """As ``linear``, of tensors without gradients; both may be transposed views."""
+    """``linear`` of tensors without gradients; both may be transposed views."""
     if not _onednn_fits(a, b):
         return functional.linear(a, b, bias)
     return _product(a, b, bias)
@@ -107,7 +107,7 @@ def _bfloat16_fits(hidden: Tensor, weight: Tensor) -> bool:
         hidden.device.type == "cpu"
         and hidden.dim() == 2
         and hidden.dtype in (torch.float32, torch.bfloat16)
-        # Shards are gathered in bfloat16, LayerNorm's too, which then takes no float32.
+        # FSDP gathers shards in bfloat16, those of LayerNorm too, which then refuses float32.
         and weight.dtype == torch.float32
         and torch.is_autocast_enabled("cpu")
         and torch.get_autocast_dtype("cpu") == torch.bfloat16
@@ -139,7 +139,7 @@ class _OneDNNLinear(torch.autograd.Function):
 
 
 class _BFloat16Linear(torch.autograd.Function):
-    """Factors are rounded to bfloat16, summed up in float32, and the sums are rounded once more."""
+    """Rounds factors to bfloat16, adds products in float32, and rounds the sums once more."""
 
     @staticmethod
     def forward(

@@ -1,9 +1,8 @@
-"""The masked words' cross-entropy without all their logits at once.
+"""The cross-entropy of masked words without all their logits at once.
 
-M masked words times V of the vocabulary are the most numbers of a pre-training step, each of them
-read and written several times over between the logits and their gradient.  Here a part of the rows
-goes all the way to its gradients before the next begins, and of M x V numbers nothing is kept.
-H width.
+The logits, M masked words times V in the vocabulary, are the largest tensor of a pre-training step,
+and every operation up to their gradient reads and writes it.  Here some rows go all the way to
+their gradients before the next begin, so no (M, V) tensor exists.  H width.
 """
 
 from dataclasses import dataclass
@@ -17,15 +16,15 @@ from tidybert.modeling.kernels.linear import product
 
 IGNORED: Final = -100
 """The label of a row that no loss reads."""
-# Logits at once: 16 MiB on a CPU; on CUDA few, large products.
+# Logits at once: 16 MiB on a CPU; CUDA is faster with few, large products.
 _PART: Final = {"cpu": 2**22, "cuda": 2**28}
-# Products of fewer rows are slow, which counts where the vocabulary is large.
+# Products of fewer rows are slow, which matters for a large vocabulary.
 _LEAST_ROWS: Final = 128
 
 
 @dataclass(frozen=True)
 class SummedLoss:
-    """total: the sum of a batch's losses, float32.  correct: how many predictions were right."""
+    """total: the sum of a batch's losses, float32.  correct: the number of right predictions."""
 
     total: Tensor
     correct: Tensor
@@ -34,7 +33,10 @@ class SummedLoss:
 def masked_lm_loss(
     hidden: Tensor, word_embeddings: Tensor, bias: Tensor, labels: Tensor
 ) -> SummedLoss:
-    """Of (M, H) states, (V, H) embeddings, a bias (V,), and labels (M,) int64, -100 for none."""
+    """The loss of states (M, H) for labels (M,) int64, -100 for none.
+
+    word_embeddings (V, H) and bias (V,) make the logits.
+    """
     device = hidden.device.type
     mixed = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if mixed else hidden.dtype
@@ -72,14 +74,14 @@ class _Loss(torch.autograd.Function):
                 top, at_label = logits.amax(1), logits.gather(1, target)[:, 0]
                 correct += _number_right(logits, label, at_label == top)
                 probs = torch.softmax(logits, 1)
-                # log sum exp is the largest logit less the log of its probability, at least 1 / V.
+                # log sum exp is the largest logit less the log of its probability (1 / V or more).
                 losses = top - probs.amax(1).log() - at_label
                 total += (losses * counts).sum()
                 if with_gradients:
-                    # Of the logits: softmax, less 1 at the label.
+                    # The gradient of the logits is the softmax, less 1 at the label.
                     probs.scatter_add_(1, target, probs.new_full(target.shape, -1.0))
                     gradient = probs.to(dtype)
-                    # Rows that are ignored are left out where they have H numbers, not V.
+                    # Ignored rows are set to 0 here, where they have H numbers and not V.
                     read = counts[:, None].to(dtype)
                     of_hidden[part] = product(gradient, weight.t()) * read
                     of_embeddings += product(gradient.t(), (rows * read).t())
@@ -97,8 +99,8 @@ class _Loss(torch.autograd.Function):
 
 
 def _number_right(logits: Tensor, label: Tensor, on_top: Tensor) -> Tensor:
-    """How many rows have their first largest logit at the label, of those where it may be."""
-    if logits.device.type == "cpu":  # where argmax takes six times as long as amax
+    """How many rows predict their label: the first of the largest logits is there."""
+    if logits.device.type == "cpu":  # argmax takes six times as long as amax there
         candidates = on_top.nonzero()[:, 0]
         logits, label = logits[candidates], label[candidates]
     return (logits.argmax(1) == label).sum()

@@ -1,4 +1,4 @@
-"""Pieces of work on a CPU, several at once, each on its share of PyTorch's threads."""
+"""Runs pieces of work side by side on a CPU, each on its share of PyTorch's threads."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,16 +14,16 @@ R = TypeVar("R")
 
 
 def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
-    """``work`` of each of the pieces, in their order, by as many workers as PyTorch has threads.
+    """``work`` of each piece, in their order, by as many workers as PyTorch has threads.
 
-    Where two threads share one product they wait for each other, and what lies between products
-    has one of them idle; two workers with a thread and a batch each do neither.  Python is no
-    hindrance, for PyTorch lets go of its lock in every operation.  With fewer pieces than threads
-    the workers share the threads out.
+    Two threads that share a product wait for each other, and one is idle between products; two
+    workers with a thread and a batch each never wait.  Python's lock does not hinder them, because
+    PyTorch releases it in every operation.  With fewer pieces than threads, each worker has several
+    threads.
 
-    ``work`` must be safe to call from several threads, and enters PyTorch's modes (inference, no
-    gradients, autocast) itself, for they are a thread's own.  What it raises is raised here, and
-    the pieces that have not begun are given up.
+    ``work`` must be safe to call from several threads.  It enters PyTorch's modes (inference, no
+    gradients, autocast) itself, because each thread has its own.  An error of ``work`` is raised
+    here, and pieces that have not begun are dropped.
     """
     keep_freed_memory()
     threads = torch.get_num_threads()
@@ -34,7 +34,7 @@ def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
     all_begun = Barrier(workers + 1)
 
     def begin() -> None:
-        # A thread that was never asked takes, when it first works, what was set last anywhere.
+        # Without this call a new thread's first operation takes the number set last anywhere.
         torch.get_num_threads()
         torch.set_num_threads(threads // workers)
         all_begun.wait()
@@ -42,11 +42,11 @@ def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
     with ThreadPoolExecutor(workers, "tidybert", initializer=begin) as pool:
         results = pool.map(work, pieces)
         all_begun.wait()
-        # What was set last is what threads that others start afterwards begin with.
+        # Threads that others start later begin with the number set last.
         torch.set_num_threads(threads)
         yield from results
 
 
 def _each_thread_has_its_own_number() -> bool:
-    """Whether ``torch.set_num_threads`` speaks for the thread that calls it alone."""
+    """Whether ``torch.set_num_threads`` is for the calling thread alone."""
     return "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()
