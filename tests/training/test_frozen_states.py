@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tidybert.data.batching import collate
-from tidybert.training import trainer as module
+from tidybert.training import frozen_states as module
 from tidybert.training.frozen_states import FrozenStates
 from tidybert.training.trainer import Trainer
 

@@ -10,7 +10,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_table
 from tidybert.errors import UsageError
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.training.training_arguments import check_seed
+from tidybert.training.argument_checks import check_seed
 
 if TYPE_CHECKING:
     from tidybert.pretraining.instances import Position, PretrainingInstances

@@ -23,9 +23,10 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuning_run import FinetunedModel
 from tidybert.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
+from tidybert.training.argument_checks import check_seed
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished
-from tidybert.training.training_arguments import TrainingArguments, check_seed
+from tidybert.training.training_arguments import TrainingArguments
 
 SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
 _BATCH_SIZES: Final = (32, 16)

@@ -64,7 +64,8 @@ class InstanceOptions:
         return self.max_seq_length - self.num_special
 
 
-_PAPER_SHARE: Final = 0.15
+PAPER_SHARE: Final = 0.15
+"""The share of the tokens that the paper predicts (section 3.1)."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class MaskingOptions:
     @property
     def predicted_share(self) -> float:
         """masked_lm_prob, or the paper's where it is not given."""
-        return _PAPER_SHARE if self.masked_lm_prob is None else self.masked_lm_prob
+        return PAPER_SHARE if self.masked_lm_prob is None else self.masked_lm_prob
 
     def num_predictions(self, max_seq_length: int) -> int:
         """Most predictions of a sequence."""

@@ -1,10 +1,12 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Final, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
 
 from tidybert.errors import UsageError, param
-from tidybert.training.training_arguments import bad_value, check_seed, check_type
+from tidybert.pretraining.instance_options import PAPER_SHARE
+from tidybert.training.argument_checks import bad_value, check_arguments, one_of
+from tidybert.training.training_arguments import PRECISIONS
 
 RECIPES: Final[dict[str, dict[str, Any]]] = {
     # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
@@ -38,8 +40,8 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
         "long_share": 0.0,
     },
 }
-MASKED_LM_PROB: Final = {"bert": 0.15, "fast": 0.3}
-"""What a recipe does where MaskingOptions do not say how many tokens are to be predicted."""
+MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
+"""The share of the tokens that a recipe predicts where MaskingOptions give none."""
 
 
 @dataclass(frozen=True)
@@ -136,40 +138,29 @@ class PretrainingArguments:
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
         if self.recipe not in RECIPES:
-            raise bad_value("recipe", self.recipe, " or ".join(RECIPES))
+            raise bad_value("recipe", self.recipe, one_of([*RECIPES]))
         for name, value in RECIPES[self.recipe].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         self._read_micro_batch()
-        for item in fields(self):
-            check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
-        for name in (
-            "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
-            "long_seq_length", "eval_steps", "eval_tokens", "save_steps",
-            "save_minutes", "save_total_limit", "logging_steps", "max_bad_steps",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise bad_value(name, value, "a number above 0")
-        check_seed(self.seed)
-        for name in ("warmup_steps", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise bad_value(name, getattr(self, name), "a number of at least 0")
-        for name in ("adam_beta1", "adam_beta2", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
-        for name in ("long_share", "decay_share", "ramp_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise bad_value(name, getattr(self, name), "a share from 0 to 1")
-        for name, allowed in (
-            ("start", ("random", "corpus")),
-            ("schedule", ("linear", "trapezoid")),
-            ("optimizer", ("adamw", "muon")),
-            ("precision", ("auto", "float32", "bfloat16")),
-            ("sharding", ("none", "full")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise bad_value(name, getattr(self, name), " or ".join(allowed))
+        check_arguments(
+            self,
+            above_0=(
+                "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
+                "long_seq_length", "eval_steps", "eval_tokens", "save_steps", "save_minutes",
+                "save_total_limit", "logging_steps", "max_bad_steps",
+            ),
+            at_least_0=("warmup_steps", "weight_decay"),
+            below_1=("adam_beta1", "adam_beta2", "dropout"),
+            shares=("long_share", "decay_share", "ramp_share"),
+            choices={
+                "start": ("random", "corpus"),
+                "schedule": ("linear", "trapezoid"),
+                "optimizer": ("adamw", "muon"),
+                "precision": PRECISIONS,
+                "sharding": ("none", "full"),
+            },
+        )  # fmt: skip
 
     def _read_micro_batch(self) -> None:
         """A number may come from the shell as text."""

@@ -6,22 +6,65 @@ memory keeps them in float32, one row a token.
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
+from tidybert.errors import UsageError, param
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 
 LARGEST_FILE: Final = 16 * 2**30
 """Bytes; more states than that are computed again in each step."""
 _TOKENS_PER_BLOCK: Final = 4096
+
+
+def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Module]:
+    """Turn off the gradients of the lowest layers, and return the frozen parts.
+
+    The embeddings are frozen with any layer, or alone where ``embeddings`` is set.  Raises
+    UsageError for more layers than the model has.
+    """
+    if not num_layers and not embeddings:
+        return []
+    encoder = encoder_of(model)
+    if num_layers > len(encoder.layers):
+        raise UsageError(
+            f"{param('freeze_layers')} is {num_layers}, but the model has {len(encoder.layers)} "
+            "layers"
+        )
+    frozen = [encoder.embeddings, *encoder.layers[:num_layers]]
+    for module in frozen:
+        module.requires_grad_(False)
+    return frozen
+
+
+def frozen_states(
+    model: nn.Module,
+    num_layers: int,
+    features: Sequence[Features],
+    note: Callable[[str], None],
+) -> "FrozenStates | None":
+    """The states after the frozen layers; None without any, and where they cannot be kept."""
+    encoder = encoder_of(model)
+    if not num_layers or not FrozenStates.fit(encoder, features):
+        return None
+    try:
+        return FrozenStates(encoder, num_layers, features)
+    except OSError as error:
+        note(
+            "each step computes the frozen layers' states again, which is slower: the directory "
+            f"of temporary files cannot keep them ({error.strerror}); TMPDIR can name another"
+        )
+        return None
 
 
 class FrozenStates:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +23,10 @@ from tidybert.data.features import Features
 from tidybert.errors import (
     DivergedError,
     TrainingError,
-    UsageError,
     WeightsError,
     param,
 )
-from tidybert.modeling.architectures import encoder_of
-from tidybert.training.frozen_states import FrozenStates
+from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.interruption import stop_requests
 from tidybert.training.optimization import (
@@ -46,7 +44,7 @@ from tidybert.training.run_checkpoints import (
 )
 from tidybert.training.run_record import RunRecord
 from tidybert.training.training_arguments import TrainingArguments
-from tidybert.training.used_vocabulary import UsedVocabulary
+from tidybert.training.used_vocabulary import used_vocabulary
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 """The weighted sum of the batch's losses: each example's loss times its features' weight."""
@@ -82,7 +80,6 @@ class TrainingResult:
     num_tokens: int
     stopped_early: bool = False
     resumed_from: int = 0
-    notes: list[str] = field(default_factory=list)
 
 
 class Trainer:
@@ -133,9 +130,9 @@ class Trainer:
         # In floating point 25 steps times 2.2 are a little more than 55.
         num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
-        self.frozen = _freeze(model, arguments)
-        self.vocabulary = _used_vocabulary(model, features)
-        self.frozen_states = _frozen_states(model, features, arguments, note)
+        self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
+        self.vocabulary = used_vocabulary(model, features)
+        self.frozen_states = frozen_states(model, arguments.freeze_layers, features, note)
         self.optimizer = build_optimizer(model, arguments)
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
         self.record = RunRecord(
@@ -372,51 +369,3 @@ class Trainer:
             f"{param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
             "before this step can be resumed only with the same arguments"
         )
-
-
-def _freeze(model: nn.Module, arguments: TrainingArguments) -> list[nn.Module]:
-    """Turn off gradients of the parts that stay as they are; they run without dropout, too."""
-    if not arguments.freeze_layers and not arguments.freeze_embeddings:
-        return []
-    encoder = encoder_of(model)
-    layers = encoder.layers
-    if arguments.freeze_layers > len(layers):
-        raise UsageError(
-            f"{param('freeze_layers')} is {arguments.freeze_layers}, but the model has "
-            f"{len(layers)} layers"
-        )
-    frozen = [encoder.embeddings, *layers[: arguments.freeze_layers]]
-    for module in frozen:
-        module.requires_grad_(False)
-    return frozen
-
-
-def _frozen_states(
-    model: nn.Module,
-    features: Sequence[Features],
-    arguments: TrainingArguments,
-    note: Callable[[str], None],
-) -> FrozenStates | None:
-    """What the frozen layers make of the data, where it can be kept."""
-    if not arguments.freeze_layers:
-        return None
-    encoder = encoder_of(model)
-    if not FrozenStates.fit(encoder, features):
-        return None
-    try:
-        return FrozenStates(encoder, arguments.freeze_layers, features)
-    except OSError as error:
-        note(
-            "the frozen layers' states are computed anew in each step, which is slower: the "
-            f"directory of temporary files cannot keep them ({error.strerror}); TMPDIR can name "
-            "another"
-        )
-        return None
-
-
-def _used_vocabulary(model: nn.Module, features: Sequence[Features]) -> UsedVocabulary | None:
-    """The rows in use where the word embeddings are trained and serve the input alone."""
-    embedding = encoder_of(model).word_embeddings
-    if not embedding.weight.requires_grad:
-        return None
-    return UsedVocabulary(embedding, features)

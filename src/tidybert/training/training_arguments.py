@@ -4,11 +4,12 @@ The defaults follow appendix A.3 of the paper and run_classifier.py, with Adam's
 which the original left out and which makes small data sets stable (Mosbach et al. 2020).
 """
 
-import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
 
-from tidybert.errors import UsageError, param
+from tidybert.training.argument_checks import check_arguments
+
+PRECISIONS: Final = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -65,52 +66,18 @@ class TrainingArguments:
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
-        for item in fields(self):
-            check_type(item.name, getattr(self, item.name), get_args(item.type) or (item.type,))
-        positive = (
-            "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
-            "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
-            "early_stopping_patience", "logging_steps",
+        check_arguments(
+            self,
+            above_0=(
+                "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
+                "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
+                "early_stopping_patience", "logging_steps",
+            ),
+            at_least_0=("weight_decay", "freeze_layers", "save_total_limit"),
+            below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
+            choices={"precision": PRECISIONS},
         )  # fmt: skip
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise bad_value(name, value, "a number above 0")
-        check_seed(self.seed)
-        for name in ("weight_decay", "freeze_layers", "save_total_limit"):
-            if not getattr(self, name) >= 0:
-                raise bad_value(name, getattr(self, name), "a number of at least 0")
-        for name in ("warmup_proportion", "adam_beta1", "adam_beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise bad_value(name, getattr(self, name), "a number from 0 to below 1")
-        if self.precision not in ("auto", "float32", "bfloat16"):
-            raise bad_value("precision", self.precision, "auto, float32 or bfloat16")
 
     def to_dict(self) -> dict[str, Any]:
         """As arguments.json holds them."""
         return asdict(self)
-
-
-def check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
-    """Raise UsageError where a flag's value is of none of the types, or not finite."""
-    # To Python true is an int, and no number of steps.
-    if isinstance(value, bool):
-        fits = bool in types
-    else:
-        fits = isinstance(value, (*types, int) if float in types else types)
-    if not fits:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}
-        raise bad_value(name, repr(value), " or ".join(words.get(each, "none") for each in types))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise bad_value(name, value, "a finite number")
-
-
-def check_seed(seed: int) -> None:
-    """Raise UsageError where a seed is none that PyTorch's generators take."""
-    if not 0 <= seed < 2**64:
-        raise bad_value("seed", seed, "a whole number from 0 to 2**64 - 1")
-
-
-def bad_value(name: str, value: object, expected: str) -> UsageError:
-    """The error of a flag's value that cannot be used."""
-    return UsageError(f"{param(name)} is {value}; expected {expected}")

@@ -16,6 +16,13 @@ from torch import nn
 
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
+from tidybert.modeling.architectures import encoder_of
+
+
+def used_vocabulary(model: nn.Module, features: Sequence[Features]) -> "UsedVocabulary | None":
+    """The rows that the features use; None where the word embeddings are not trained."""
+    embedding = encoder_of(model).word_embeddings
+    return UsedVocabulary(embedding, features) if embedding.weight.requires_grad else None
 
 
 class UsedVocabulary:
