@@ -23,6 +23,7 @@ from tidybert.finetuning import (
 )
 from tidybert.inference import Predictor
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.training_arguments import TrainingArguments
@@ -163,6 +164,16 @@ def test_example_weights_change_the_course_and_ones_do_not(
     assert not torch.equal(trained(np.linspace(0.1, 2, 60)), plain)
     with pytest.raises(ValueError, match="1 weights were given for 60 examples"):
         trained([1.0])
+
+
+@pytest.mark.parametrize(
+    ("task", "default"), [(QuestionAnswering(), 384), (Classification(["animal", "colour"]), 128)]
+)
+def test_a_length_that_is_not_given_is_the_tasks_own(
+    task: Any, default: int, tiny_model: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"max_seq_length is {default}, .* 32 tokens"):
+        finetune(task, tiny_model, [], None, TrainingArguments())
 
 
 @pytest.mark.parametrize(

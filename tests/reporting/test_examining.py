@@ -8,6 +8,11 @@ import pytest
 from tidybert.inference.predictor import Predictor
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.examining import evaluation_of
+from tidybert.tasks.questions import span_scores
+from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.questions.question_features import question_features
+from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tokenization import BertTokenizer
 
 
 def judged(run: Path, examples):
@@ -50,3 +55,44 @@ def test_scores_have_intervals_and_no_classes(tiny_score_run: Path, toy_examples
     assert found.temperature is None
     assert set(found.intervals.by_name) == {"pearson", "spearman", "mse"}
     assert report_contents(found)["scores"]["points"]
+
+
+def test_a_report_scores_the_spans_of_a_question_once(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
+) -> None:
+    task = QuestionAnswering(no_answers=True, max_query_length=4)
+    examples = [
+        QuestionExample("a", "the red", "a red cat is an old dog", (("cat", 6),), False, 1),
+        QuestionExample("b", "the red", "the old dog", (), True, 2),
+    ]
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    features = question_features(
+        examples, tokenizer, max_seq_length=10, max_query_length=4, doc_stride=2
+    )
+    assert len(features) > len(examples)
+    task.add_labels(features, examples)
+    random = np.random.default_rng(0)
+    outputs = [random.normal(size=(len(one.input_ids), 2)).astype(np.float32) for one in features]
+    calls = []
+    score = span_scores.span_scores
+
+    def counted(*given):
+        calls.append(given)
+        return score(*given)
+
+    monkeypatch.setattr(span_scores, "span_scores", counted)
+    answers = task.answers(outputs, features, examples)
+
+    found = evaluation_of(
+        answers,
+        {**answers.metrics(), **answers.counts()},
+        run=str(tmp_path),
+        file="dev.json",
+        date="today",
+        max_seq_length=10,
+    )
+    answers.predictions()
+
+    assert len(calls) == len(examples)
+    assert len(found.judgements) == 2
+    assert "f1" in found.intervals.by_name

@@ -1,16 +1,19 @@
 """From a name, options and tidybert.json to the task."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry
 from tidybert.tasks.classification import Classification
-from tidybert.tasks.registry import task_class, task_flags, task_for
+from tidybert.tasks.registry import foreign_metadata, task_class, task_flags, task_for
 from tidybert.tasks.regression import Regression
 
 
@@ -79,3 +82,50 @@ def test_a_task_of_ones_own_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch
 
     assert task_class("louder") is Louder
     assert isinstance(task_for(ModelMetadata("louder")), Louder)
+
+
+def test_the_flags_of_all_tasks_load_no_torch() -> None:
+    program = (
+        "import sys; from tidybert.tasks.registry import task_flags; "
+        "print(len(task_flags().field_names()), 'torch' in sys.modules)"
+    )
+
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert found.stdout.split() == ["8", "False"]
+
+
+@pytest.mark.parametrize("name", ["classify", "regress", "choose", "answer", "tag"])
+def test_a_task_declares_the_flags_that_the_table_shows(name: str) -> None:
+    assert issubclass(task_flags(), task_class(name).options_class)
+    given = dict.fromkeys(task_class(name).options_class.field_names())
+    assert task_class(name, task_flags()(**given)) is task_class(name)
+
+
+@pytest.mark.parametrize(
+    ("head", "task"),
+    [
+        (("BertForSequenceClassification", None, None), "classify"),
+        (("BertForSequenceClassification", ("a",), None), "regress"),
+        (("BertForSequenceClassification", ("a", "b"), "regression"), "regress"),
+        (("BertForSequenceClassification", ("a",), "multi_label_classification"), "multi-label"),
+        (("BertForMultipleChoice", None, None), "choose"),
+        (("BertForQuestionAnswering", None, None), "answer"),
+        (("BertForTokenClassification", ("O",), None), "tag"),
+        (("BertForTokenClassification", None, None), None),
+        (("BertForMaskedLM", None, None), None),
+    ],
+)
+def test_one_task_alone_reads_a_foreign_head(head: Any, task: str | None) -> None:
+    architecture, names, problem_type = head
+    found = HeadDescription((architecture,), names, problem_type)
+
+    metadata = foreign_metadata(found, 64)
+
+    assert (metadata and metadata.task) == task
+    assert sum(registry._task(each).reads_head(found) for each in registry._TASKS.values()) <= 1
+    if metadata is not None:
+        assert metadata.max_seq_length == 64
+        task_for(metadata)
