@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tidybert.modeling.architectures import encoder_of
 from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
 from tidybert.training.optimization import adamw, muon
 from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
@@ -102,17 +103,17 @@ def test_the_encoders_matrices_are_muons_and_all_else_is_adamws(
 ) -> None:
     torch.manual_seed(0)
     model = make_model()
-    encoder = model.get_submodule("bert.encoder")
+    layers = encoder_of(model).layers
     twin = copy.deepcopy(model)
-    optimizer, expected = muon(model, encoder, **SETTINGS), adamw(twin, **SETTINGS)  # type: ignore[arg-type]
+    optimizer, expected = muon(model, **SETTINGS), adamw(twin, **SETTINGS)  # type: ignore[arg-type]
     for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
         mine.grad = torch.randn_like(mine)
         other.grad = mine.grad.clone()
     optimizer.step()
     expected.step()
 
-    of_muon = {id(each) for matrices, _ in muon_matrices(encoder) for each in matrices}
-    assert len(of_muon) == 4 * len(encoder.get_submodule("layers"))  # type: ignore[arg-type]
+    of_muon = {id(each) for matrices, _ in muon_matrices(layers) for each in matrices}
+    assert len(of_muon) == 4 * len(layers)
     for (name, mine), other in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert torch.equal(mine, other) == (id(mine) not in of_muon), name
     grouped = [id(each) for group in optimizer.param_groups for each in group["params"]]
@@ -121,7 +122,7 @@ def test_the_encoders_matrices_are_muons_and_all_else_is_adamws(
 
 def test_the_rate_of_the_groups_holds_for_both_kinds(make_model: Callable[..., nn.Module]) -> None:
     model = make_model()
-    optimizer = muon(model, model.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+    optimizer = muon(model, **SETTINGS)  # type: ignore[arg-type]
     before = copy.deepcopy(model.state_dict())
     for each in model.parameters():
         each.grad = torch.ones_like(each)
@@ -135,7 +136,7 @@ def test_the_rate_of_the_groups_holds_for_both_kinds(make_model: Callable[..., n
 
 def test_its_state_comes_back(make_model: Callable[..., nn.Module]) -> None:
     model = make_model()
-    optimizer = muon(model, model.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+    optimizer = muon(model, **SETTINGS)  # type: ignore[arg-type]
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
         torch.manual_seed(seed)
@@ -145,7 +146,7 @@ def test_its_state_comes_back(make_model: Callable[..., nn.Module]) -> None:
 
     step(model, optimizer, 1)
     twin = copy.deepcopy(model)
-    restored = muon(twin, twin.get_submodule("bert.encoder"), **SETTINGS)  # type: ignore[arg-type]
+    restored = muon(twin, **SETTINGS)  # type: ignore[arg-type]
     saved = {name: each.clone() for name, each in optimizer_tensors(model, optimizer).items()}
     load_optimizer(twin, restored, saved)
     step(model, optimizer, 2)

@@ -113,7 +113,7 @@ def test_weights_and_moments_go_to_disk_whole_and_come_back(
             "weight_decay": 0.01,
         }
         if name == "muon":
-            return muon(model, model.bert.encoder, **given)
+            return muon(model, **given)
         return adamw(model, **given)
 
     def train(model: BertForPreTraining, optimizer: torch.optim.Optimizer, *seeds: int) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +160,7 @@ class Pretrainer:
 
     def _optimizer(self) -> torch.optim.Optimizer:
         arguments = self.arguments
-        build = (
-            partial(muon, encoder=self.model.get_submodule("bert.encoder"))
-            if arguments.optimizer == "muon"
-            else adamw
-        )
+        build = muon if arguments.optimizer == "muon" else adamw
         return build(
             self.model,
             learning_rate=arguments.setting("learning_rate"),

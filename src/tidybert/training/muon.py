@@ -90,10 +90,10 @@ class MuonAdamW(torch.optim.Optimizer):
             parameter.add_(placed_like(update, parameter), alpha=-group["lr"] * scale)
 
 
-def muon_matrices(encoder: nn.Module) -> list[tuple[list[Tensor], int]]:
-    """The encoder's trained weight matrices, by the number of blocks in each."""
+def muon_matrices(layers: nn.Module) -> list[tuple[list[Tensor], int]]:
+    """The trained weight matrices of an encoder's layers, by the number of blocks in each."""
     found: dict[int, list[Tensor]] = {}
-    for module in encoder.modules():
+    for module in layers.modules():
         num_blocks = module.fused_blocks if isinstance(module, Linear) else 1
         for parameter in module.parameters(recurse=False):
             if parameter.requires_grad and parameter.dim() == 2:

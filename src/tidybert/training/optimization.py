@@ -1,11 +1,12 @@
 """AdamW without decay on biases and LayerNorm, Muon, and the linear schedule (optimization.py)."""
 
-from collections.abc import Iterable
+from collections.abc import Container
 
 import numpy as np
 import torch
 from torch import nn
 
+from tidybert.modeling.architectures import encoder_of
 from tidybert.training.muon import MuonAdamW, muon_matrices
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -28,55 +29,47 @@ def adamw(
     betas: tuple[float, float],
     epsilon: float,
     weight_decay: float,
+    without: Container[int] = (),
 ) -> torch.optim.AdamW:
     """AdamW over the parameters that require gradients, in two groups: decayed and not.
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
+    ``without`` has the ids of parameters that another optimizer updates.
     """
-    return _adamw_over(model.parameters(), learning_rate, betas, epsilon, weight_decay)
-
-
-def muon(
-    model: nn.Module,
-    encoder: nn.Module,
-    *,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
-    weight_decay: float,
-) -> MuonAdamW:
-    """Muon over the matrices of ``encoder``, a part of the model, and ``adamw`` over the rest."""
-    stacked = muon_matrices(encoder)
-    taken = {id(matrix) for matrices, _ in stacked for matrix in matrices}
-    rest = (parameter for parameter in model.parameters() if id(parameter) not in taken)
-    return MuonAdamW(
-        stacked,
-        _adamw_over(rest, learning_rate, betas, epsilon, weight_decay),
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-    )
-
-
-def _adamw_over(
-    parameters: Iterable[nn.Parameter],
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
-    weight_decay: float,
-) -> torch.optim.AdamW:
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    decayed = [parameter for parameter in trained if parameter.dim() > 1]
-    rest = [parameter for parameter in trained if parameter.dim() <= 1]
+    trained = [
+        each for each in model.parameters() if each.requires_grad and id(each) not in without
+    ]
     return torch.optim.AdamW(
         [
-            {"params": decayed, "weight_decay": weight_decay},
-            {"params": rest, "weight_decay": 0.0},
+            {"params": [each for each in trained if each.dim() > 1], "weight_decay": weight_decay},
+            {"params": [each for each in trained if each.dim() <= 1], "weight_decay": 0.0},
         ],
         lr=learning_rate,
         betas=betas,
         eps=epsilon,
         fused=True,
     )
+
+
+def muon(
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float,
+) -> MuonAdamW:
+    """Muon over the matrices of the encoder's layers, and ``adamw`` over all other parameters."""
+    stacked = muon_matrices(encoder_of(model).layers)
+    rest = adamw(
+        model,
+        learning_rate=learning_rate,
+        betas=betas,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+        without={id(matrix) for matrices, _ in stacked for matrix in matrices},
+    )
+    return MuonAdamW(stacked, rest, learning_rate=learning_rate, weight_decay=weight_decay)
 
 
 def begin_step(
