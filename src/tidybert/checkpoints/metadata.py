@@ -115,6 +115,12 @@ class ModelMetadata:
             self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
         )
 
+    def write(self, directory: str | Path) -> "ModelMetadata":
+        """Write tidybert.json beside the other files of ``directory``; return it as ``sealed``."""
+        sealed = self.sealed(directory)
+        (Path(directory) / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
+        return sealed
+
     def verify(self, directory: str | Path) -> None:
         """Check that the files in ``directory`` are those that were hashed on saving.
 

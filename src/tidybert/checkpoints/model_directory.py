@@ -28,11 +28,11 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True)
 class HeadDescription:
-    """What config.json says of the head.
+    """The head that config.json describes.
 
     Args:
-        architectures: class names ("BertForSequenceClassification"), empty if it names none.
-        label_names: in the order of their ids; None if it names none.
+        architectures: class names ("BertForSequenceClassification"); empty without any.
+        label_names: in the order of their ids; None without any.
         problem_type: "regression", "single_label_classification",
             "multi_label_classification" or None.
     """
@@ -43,10 +43,10 @@ class HeadDescription:
 
 
 class ModelDirectory:
-    """A MODEL's directory.  Each file is read when it is first needed, and only once.
+    """The directory of a MODEL or a RUN; reads each file when it is first needed, and only once.
 
     Args:
-        path: the directory; it may be missing or empty until a file is needed.
+        path: the directory; it must exist only once a file is needed.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -63,7 +63,7 @@ class ModelDirectory:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """The content of config.json; raises ConfigError where it cannot be read."""
+        """The content of config.json; raises ConfigError if it cannot be read."""
         return read_json_object(self.path / CONFIG_FILE)
 
     @cached_property
@@ -73,7 +73,7 @@ class ModelDirectory:
 
     @cached_property
     def tokenizer(self) -> BertTokenizer:
-        """The tokenizer; raises VocabularyError where the embeddings are too few for it."""
+        """The tokenizer; raises VocabularyError if it has more entries than the embeddings."""
         tokenizer = BertTokenizer.from_pretrained(self.path)
         if tokenizer.vocab_size > self.config.vocab_size:
             raise VocabularyError(
@@ -86,15 +86,15 @@ class ModelDirectory:
     def metadata(self) -> ModelMetadata | None:
         """The content of tidybert.json, None if another program wrote the model.
 
-        Raises ConfigError where it is damaged, of a newer format, or holds an unknown key.
+        Raises ConfigError if it is damaged, of a newer format, or holds an unknown key.
         """
         return ModelMetadata.read(self.path)
 
     @cached_property
     def head(self) -> HeadDescription:
-        """What config.json says of the head, in models of any origin.
+        """The head that config.json describes, in a model from any program.
 
-        Raises ConfigError where id2label, label2id and num_labels are malformed or contradict each
+        Raises ConfigError if id2label, label2id and num_labels are malformed or contradict each
         other.
         """
         values, path = self.description, self.path / CONFIG_FILE
@@ -109,9 +109,9 @@ class ModelDirectory:
         return HeadDescription(tuple(architectures), names, values.get("problem_type"))
 
     def verify(self) -> None:
-        """Check that the files are those that were saved together; only once.
+        """Check, once, that the files are those that were saved together.
 
-        A directory without tidybert.json has nothing to check against and passes.
+        A directory without tidybert.json passes: it has no hashes to compare.
 
         Raises:
             WeightsError: a file is missing or has changed; the message names it.
@@ -154,7 +154,7 @@ class ModelDirectory:
         new_head: bool = False,
         allow_pickle: bool = False,
     ) -> tuple[Model, LoadReport]:
-        """``build(config)`` with these weights, on the CPU; draws only the weights that are absent.
+        """``build(config)`` with these weights, on the CPU; draws only the weights that they lack.
 
         ``config`` overrides the directory's own, for another dropout.  Raises as ``load_into``.
         """

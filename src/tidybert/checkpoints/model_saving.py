@@ -45,8 +45,8 @@ def save_model_directory(
         The metadata as written.
 
     Raises:
-        WeightsError: values that are not finite, a parameter without a Hugging Face name, a number
-            of label names that does not fit the classifier, or a write that fails.
+        WeightsError: a value is not finite, a parameter has no Hugging Face name, the number of
+            label names does not fit the classifier, or a write fails.
     """
     directory = Path(directory)
     check_finite(model_state, str(directory))
@@ -57,8 +57,7 @@ def save_model_directory(
             (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
             tokenizer.save(partial)
             write_tensors(partial, tensors)
-            sealed = metadata.sealed(partial)
-            (partial / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
+            sealed = metadata.write(partial)
     except OSError as error:
         raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
     return sealed
@@ -72,7 +71,7 @@ def _config_json(
     problem_type: str | None,
 ) -> str:
     """The text of config.json in Hugging Face's form."""
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": "bert"}
+    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
     values |= config.to_dict()
     names = metadata.label_names
     if architecture in _CLASSIFIERS:

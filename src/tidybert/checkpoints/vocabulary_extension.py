@@ -18,7 +18,7 @@ from tidybert.checkpoints.conversion import PREFIX
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.errors import WeightsError
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE
+from tidybert.model_files import CONFIG_FILE
 from tidybert.tokenization import BertTokenizer
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
@@ -77,8 +77,7 @@ class ExtensibleModel:
             tokenizer.save(partial)
             write_tensors(partial, tensors)
             if self.origin.metadata is not None:
-                metadata = replace(self.origin.metadata, metrics={}).sealed(partial)
-                (partial / METADATA_FILE).write_text(metadata.to_json(), encoding="utf-8")
+                replace(self.origin.metadata, metrics={}).write(partial)
 
 
 def _extended(tensor: Tensor, size: int, replaces: Mapping[int, Sequence[int]]) -> Tensor:

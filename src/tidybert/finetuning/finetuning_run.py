@@ -23,6 +23,7 @@ from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import read_finished, to_device
+from tidybert.inference.text_inputs import fitting_length
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
@@ -157,11 +158,7 @@ def _check(
     dev: Sequence[Any] | None,
 ) -> None:
     """Raise UsageError for arguments that the model or the data do not allow."""
-    if max_seq_length > config.max_position_embeddings:
-        raise UsageError(
-            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
-            f"{config.max_position_embeddings} tokens"
-        )
+    fitting_length(config, max_seq_length)
     if arguments.early_stopping_patience is not None and not dev:
         raise UsageError(
             f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
