@@ -105,7 +105,7 @@ def infer(
         source = path = texts
     report = ReadReport()
     examples = list(read_examples(path, read, need_label=False, report=report))
-    note(*report.lines())
+    note(*report.lines(str))
 
     from tidybert.timing.inference_speed import bench_inference
 

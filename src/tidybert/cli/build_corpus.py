@@ -72,7 +72,7 @@ def build_corpus(
             report=report,
             progress=progress,
         )
-    note(*report.lines())
+    note(*report.lines(str))
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
     _show(manifest, out, as_json=json)

@@ -22,7 +22,7 @@ def read_labelled(
     examples = list(
         task.read(path, options, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
     )
-    note(*report.lines())
+    note(*report.lines(str))
     return examples
 
 
@@ -58,6 +58,6 @@ def print_answers(
 
 def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> None:
     """Note what the reading found, and how many of the texts were cut; ``cut`` says how."""
-    note(*report.lines())
+    note(*report.lines(str))
     if truncated:
         note(f"{truncated:,} of {total:,} {cut}")

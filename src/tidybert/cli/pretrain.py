@@ -10,7 +10,7 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
-from tidybert.errors import UsageError
+from tidybert.errors import UsageError, in_shell
 from tidybert.model_files import CURVES_FILE
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -173,7 +173,9 @@ def _shown(
         note(f"step {step:,}, held-out text: {shown}")
         _draw_curves(run)
 
-    yield PretrainingCallbacks(note=note, step=step, metrics=metrics, tensorboard=tensorboard)
+    yield PretrainingCallbacks(
+        note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
+    )
 
 
 def _draw_curves(run: Path) -> bool:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tidybert.cli.output import note, training_progress
+from tidybert.errors import in_shell
 
 if TYPE_CHECKING:
     from tidybert.finetuning import Callbacks
@@ -46,4 +47,4 @@ def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
                 "left"
             )
 
-        yield Callbacks(note=note, step=step, metrics=metrics)
+        yield Callbacks(note=note, spell=in_shell, step=step, metrics=metrics)

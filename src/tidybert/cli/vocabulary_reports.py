@@ -34,7 +34,7 @@ def count_words(
         for document in held_out.rest(shown(documents)):
             counts.add(document)
     counts.finish()
-    note(*report.lines())
+    note(*report.lines(str))
     if counts.num_forgotten:
         note(
             f"{counts.num_forgotten:,} of {counts.num_words:,} words are not counted, to bound the "

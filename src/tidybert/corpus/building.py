@@ -262,7 +262,7 @@ class _Build:
     def _finish(self, report: CorpusReport) -> Manifest:
         reading = self._reading
         if not sum(reading.finished):
-            raise DataError("\n".join(["the corpus holds no document", *report.lines()]))
+            raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
         settings = self._state.settings
         manifest = Manifest(
             settings=settings,

@@ -5,13 +5,13 @@ create_pretraining_data.py.  A row of JSON lines or Parquet is a document.  Noth
 silently: a line that cannot be read is an error with file and line, or counted in the report.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError, in_python, param
 from tidybert.files.columns import suggest
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, problem_lines
@@ -71,8 +71,11 @@ class CorpusReport:
         """How much of ``total_bytes`` has been read."""
         return self.finished_bytes + (self.packed.tell() if self.packed else 0)
 
-    def lines(self) -> list[str]:
-        """What a reader should know, as plain text; nothing where all is well."""
+    def lines(self, spell: Callable[[str], str] = in_python) -> list[str]:
+        """What a reader should know, as plain text; nothing where all is well.
+
+        ``spell`` writes the parameters that the lines name.
+        """
         lines = []
         if self.empty_files:
             more = len(self.empty_files) - 1
@@ -96,7 +99,7 @@ class CorpusReport:
         if self.num_problems:
             lines.append(f"{count_of(self.num_problems, 'line')} skipped:")
             lines += self.problem_lines()
-        return lines
+        return [spell(line) for line in lines]
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""
@@ -146,7 +149,7 @@ def read_documents(
             report.empty_files.append(str(file))
     if not report.num_documents:
         named = ", ".join(map(str, paths))
-        raise DataError("\n".join([f"{named}: the corpus holds no document", *report.lines()]))
+        raise DataError("\n".join([f"{named}: the corpus holds no document", *report.lines(str)]))
 
 
 def _documents(

@@ -1,7 +1,7 @@
 """DataReport: what was found in labelled examples before training on them."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -33,8 +33,8 @@ class DataReport:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def lines(self) -> list[str]:
-        """The report as plain text, at most 80 columns wide."""
+    def lines(self, spell: Callable[[str], str] = in_python) -> list[str]:
+        """The report as plain text, at most 80 columns wide; ``spell`` writes the parameters."""
         dev = "" if self.num_dev is None else f", {self.num_dev:,} to evaluate"
         paragraphs = [f"{count_of(self.num_train, 'example')} to train{dev}"]
         if self.label_counts:
@@ -54,7 +54,7 @@ class DataReport:
             line
             for paragraph in paragraphs
             for line in textwrap.wrap(
-                paragraph, LINE_WIDTH, subsequent_indent="  ", break_on_hyphens=False
+                spell(paragraph), LINE_WIDTH, subsequent_indent="  ", break_on_hyphens=False
             )
         ]
 

@@ -241,7 +241,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
         if not self.verbose:
             return Callbacks(data=data)
-        return Callbacks(note=tell, step=step, metrics=metrics, data=data)
+        return Callbacks(note=tell, spell=str, step=step, metrics=metrics, data=data)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -1,10 +1,10 @@
 """ReadReport: how a file was read, and which of its rows could not be."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError, in_python, param
 from tidybert.files.columns import ROLES
 from tidybert.files.wording import count_of
 
@@ -53,8 +53,11 @@ class ReadReport:
         if count:
             self.notes.append(f"{count_of(count, 'blank line')} passed over")
 
-    def lines(self) -> list[str]:
-        """The report as plain text: columns, notes, and the rows that were skipped."""
+    def lines(self, spell: Callable[[str], str] = in_python) -> list[str]:
+        """The report as plain text: columns, notes, and the rows that were skipped.
+
+        ``spell`` writes the parameters that the lines name.
+        """
         lines = []
         if self.columns:
             columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
@@ -67,7 +70,7 @@ class ReadReport:
         if self.num_problems:
             lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")
             lines += self.problem_lines()
-        return lines
+        return [spell(line) for line in lines]
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""

@@ -29,6 +29,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fingerprint import deciding, fingerprint
+from tidybert.training.notes import Notes
 from tidybert.training.run_checkpoints import remove_best
 from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.trainer import StepReport, Trainer, TrainingResult
@@ -52,10 +53,9 @@ class FinetunedModel:
 
 
 @dataclass(frozen=True)
-class Callbacks:
+class Callbacks(Notes):
     """Who is told what: lines of text, what the data are like, each step, each evaluation."""
 
-    note: Callable[[str], None] = lambda _line: None
     data: Callable[[DataReport], None] = lambda _report: None
     step: Callable[[StepReport], None] | None = None
     metrics: Callable[[int, dict[str, Any]], None] | None = None
@@ -108,9 +108,9 @@ def finetune(
     _check(config, max_seq_length, arguments, dev)
     if origin is None:
         network, has_head = task.build_model(config), False
-        callbacks.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        callbacks.tell(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
-        network, has_head = _build(task, origin, new_head, allow_pickle, callbacks.note)
+        network, has_head = _build(task, origin, new_head, allow_pickle, callbacks.tell)
     train_features, dev_features = _features(task, tokenizer, max_seq_length, train, dev, callbacks)
     if example_weights is not None:
         _weigh(train_features, example_weights, len(train))
@@ -128,7 +128,7 @@ def finetune(
         fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
         report=callbacks.step,
         report_metrics=callbacks.metrics,
-        note=callbacks.note,
+        note=callbacks.tell,
     )
     if run is not None:
         if resume:
@@ -197,8 +197,8 @@ def _features(
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     checked = task.check(TrainingData(train, dev, train_features, dev_features, max_seq_length))
     checked.raise_on_errors()
-    for line in checked.lines():
-        callbacks.note(line)
+    for line in checked.lines(callbacks.spell):
+        callbacks.tell(line)
     callbacks.data(checked)
     task.add_labels(train_features, train)
     task.add_labels(dev_features, dev or ())

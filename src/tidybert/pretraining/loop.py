@@ -30,6 +30,7 @@ from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.metrics_log import MetricsLog
+from tidybert.training.notes import Notes
 from tidybert.training.optimization import adamw, begin_step, muon
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
@@ -81,13 +82,12 @@ class PretrainingResult:
 
 
 @dataclass(frozen=True)
-class PretrainingCallbacks:
+class PretrainingCallbacks(Notes):
     """Functions that get lines of text, each step, each evaluation's metrics, and each figure.
 
     tensorboard: called with a name, a value and a step for each figure that is logged.
     """
 
-    note: Callable[[str], None] = lambda _line: None
     step: Callable[[PretrainingReport], None] | None = None
     metrics: Callable[[int, dict[str, Any]], None] | None = None
     tensorboard: Callable[[str, float, int], None] | None = None
@@ -132,7 +132,7 @@ class Pretrainer:
         self.num_steps: int = arguments.setting("max_steps")
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
-        note_slow_bfloat16(self.device, self.is_mixed, self.callbacks.note)
+        note_slow_bfloat16(self.device, self.is_mixed, self.callbacks.tell)
         # Before the optimizer, which must hold the shards.
         self.shared = self.processes.shared(model, arguments.sharding, self.is_mixed)
         self.optimizer = self._optimizer()
@@ -145,7 +145,7 @@ class Pretrainer:
             self.num_steps,
             TrainingState(fingerprint, progress=progress),
             arguments.save_total_limit,
-            note=self.callbacks.note,
+            note=self.callbacks.tell,
             processes=self.processes,
             write=self.writer.start,
         )

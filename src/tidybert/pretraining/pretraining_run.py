@@ -72,7 +72,7 @@ def pretrain(
         instances or InstanceOptions(),
         masking or MaskingOptions(),
         processes,
-        callbacks.note,
+        callbacks.tell,
     )
     torch.manual_seed(arguments.seed)
     network, config = build_model(model, plan)
@@ -113,7 +113,7 @@ def pretrain(
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         name = torch.cuda.get_device_name(chosen)
-        callbacks.note(f"{share:.1%} of the peak of {processes.size} x {name}")
+        callbacks.tell(f"{share:.1%} of the peak of {processes.size} x {name}")
     _save(run, plan, network, config, result)
     return result
 
