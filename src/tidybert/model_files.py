@@ -18,7 +18,7 @@ TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
 METADATA_FILE: Final = "tidybert.json"
 """Ours: the task, its labels and settings, and the hashes of the other files."""
 
-# What training adds at the root of a RUN.
+# Files that training adds at the root of a RUN.
 ARGUMENTS_FILE: Final = "arguments.json"
 METRICS_FILE: Final = "metrics.jsonl"
 BAD_STEPS_FILE: Final = "bad_steps.jsonl"

@@ -18,7 +18,7 @@ _POOLER = "pooler."
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of each tensor when weights were loaded into a model.
+    """The fate of each tensor when weights were loaded into a model.
 
     Args:
         source: the directory.

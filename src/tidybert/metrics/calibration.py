@@ -91,7 +91,7 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
     if not np.isfinite(flat).all():
         raise ValueError("logits must be finite")
     if (labels < 0).any() or (labels >= sizes).any():
-        raise ValueError("a label is no index of its row's logits")
+        raise ValueError("a label is not an index into its row of logits")
     starts = np.cumsum(sizes) - sizes
     flat = flat - np.repeat(np.maximum.reduceat(flat, starts), sizes)
     given = flat[starts + labels]
