@@ -1,6 +1,7 @@
 """Whatever interrupts a write, the target is whole: as it was, or as it was to become."""
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -16,8 +17,10 @@ from tidybert.atomic_files import (
     atomic_directory,
     atomic_file,
     atomic_write_bytes,
+    atomic_write_json,
     atomic_write_text,
     file_sha256,
+    files_together,
     remove_partials,
 )
 
@@ -39,6 +42,43 @@ def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
     atomic_write_bytes(tmp_path / "a", b"old")
     atomic_write_text(tmp_path / "a", "grün\r\n\n")
     assert tree(tmp_path) == {"a": "grün\r\n\n".encode()}
+
+
+def test_json_holds_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"r\xfcn")
+    atomic_write_json(tmp_path / "a.json", {"out": odd})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"out": odd}
+
+
+def test_files_move_together_among_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").write_text("stays")
+    replace, moved = Path.replace, []
+
+    def watch(self: Path, target: Path) -> Path:
+        moved.append(self.name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watch)
+    with files_together(tmp_path, first="hashes", last="weights") as partial:
+        for name in ("weights", "hashes", "a", "b"):
+            (partial / name).write_text("new")
+
+    assert moved == ["hashes", "a", "b", "weights"]
+    new = dict.fromkeys(("a", "b", "hashes", "weights"), b"new")
+    assert tree(tmp_path) == {**new, "other": b"stays"}
+
+
+def test_files_of_an_interrupted_write_do_not_move(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("old")
+
+    def write() -> None:
+        with files_together(tmp_path, first="hashes", last="weights") as partial:
+            (partial / "weights").write_text("new")
+            raise Interruption
+
+    with pytest.raises(Interruption):
+        write()
+    assert tree(tmp_path) == {"weights": b"old"}
 
 
 def test_a_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
