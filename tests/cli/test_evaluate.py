@@ -217,7 +217,7 @@ def test_answers_that_occur_twice_are_named_by_their_ids(
             "--out none/a.jsonl cannot be written: none is not a folder",
         ),
         ("predict", ["--out", "dev.csv/a.jsonl"], "dev.csv is not a folder"),
-        ("evaluate", ["--report", "dev.csv/report"], "dev.csv is no folder to write to"),
+        ("evaluate", ["--report", "dev.csv/report"], "dev.csv is not a writable folder"),
     ],
 )
 def test_what_cannot_be_done_is_said(

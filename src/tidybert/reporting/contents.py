@@ -100,9 +100,7 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
             "each"
         )
     if windowed:
-        notes.append(
-            f"the model read {windowed:,} of {count:,} examples in windows, {windows:,} in all"
-        )
+        notes.append(f"{windowed:,} of {count:,} examples were read in windows, {windows:,} in all")
     if count < FEW_EXAMPLES:
         notes.append(
             f"{count:,} examples are few: look at the intervals first, and do not rely on "
