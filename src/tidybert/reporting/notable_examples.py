@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 SHOWN_EXAMPLES: Final = 25
 _SHOWN_FIELDS: Final = (
-    *("row", "id", "text", "expected", "predicted", "correct", "confidence"),
-    *("expected_probability", "num_tokens"),
+    "row",
+    "id",
+    "text",
+    "expected",
+    "predicted",
+    "correct",
+    "confidence",
+    "expected_probability",
+    "num_tokens",
 )
 
 
 def surest_errors(evaluation: Evaluation) -> dict[str, Any]:
     """Answers that are wrong, in part or whole; the wrongest and surest come first."""
-
     wrong = [
         ((1 - one.correct) * (1.0 if one.confidence is None else one.confidence), one)
         for one in evaluation.judgements
