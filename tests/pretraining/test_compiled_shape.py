@@ -1,7 +1,6 @@
-"""Micro-batches filled up to one shape: the same training but for rounding, and one set of graphs.
+"""Micro-batches filled up to one shape: the same training but for rounding.
 
-``--compile`` switches it on.  Here the compiler is left out, or counts what it is given; nothing of
-this needs a GPU.
+``--compile`` switches it on.  Here the compiler is left out, so nothing needs a GPU.
 """
 
 import json
@@ -16,7 +15,6 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining import pretraining_run
-from tidybert.pretraining.compiled_layers import compile_rows
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.loop import PretrainingCallbacks
@@ -132,28 +130,3 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
 def test_a_shape_without_room_for_padding_is_refused(small: Small, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="micro_batch is 60; expected at least 64, twice"):
         small(tmp_path / "run", compile=True, micro_batch=60)
-
-
-def test_the_compiler_sees_a_number_of_rows_for_each_kind_of_layer_and_no_more(
-    corpus: Path, tiny_config: Callable[..., Any]
-) -> None:
-    from torch._dynamo.testing import CompileCounter
-
-    config = tiny_config(
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=4
-    )
-    torch.manual_seed(0)
-    model = BertForPreTraining(config)
-    taken = InstanceStream(instances_of(corpus), 600, 128, constant_shape=True).take(Position())
-    expected = [loss_parts(model, batch)["mlm"].total.item() for batch in taken.batches]
-    counter = CompileCounter()
-    torch._dynamo.reset()
-
-    compile_rows(model.bert.layers, counter)
-    found = [loss_parts(model, batch)["mlm"].total.item() for batch in taken.batches]
-
-    assert len(taken.batches) > 3
-    assert found == pytest.approx(expected, rel=1e-6)
-    # All rows in the lower layers, and in the last one those that the heads read.
-    assert counter.frame_count == 2
-    torch._dynamo.reset()
