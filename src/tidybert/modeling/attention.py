@@ -38,7 +38,7 @@ def plain_attention(
 ) -> tuple[Tensor, Tensor]:
     """Context (T, H) from the joint projection (T, 3H), and attention_probs (B, N, S, S).
 
-    Over padded blocks; the probabilities are 0 where there is no token.  kernels/fast_attention.py
+    It works on padded blocks, where padding has the probability 0.  kernels/fast_attention.py
     computes the same context faster.
     """
     size, longest, width = rows.num_sequences, rows.max_seqlen, query_key_value.shape[1] // 3

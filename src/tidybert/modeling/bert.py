@@ -25,7 +25,7 @@ class BertModelOutput:
     last_hidden_state: (T, H) over rows, (B, S, H) padded with zeros, or (R, H) for ``output_rows``.
     pooler_output: (B, H), or None without a pooler or with ``output_rows``.  hidden_states: L + 1
     tensors of last_hidden_state's shape, the embeddings first, if asked.  attentions: L tensors
-    (B, N, S, S), 0 wherever there is no token, if asked.
+    (B, N, S, S), 0 for padding, if asked.
     """
 
     last_hidden_state: Tensor

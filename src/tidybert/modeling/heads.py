@@ -293,7 +293,7 @@ def as_rows(
 
 
 def _as_given(logits: Tensor, input_ids: Rows | Tensor, cells: Tensor | None) -> Tensor:
-    """(T, C) over Rows; (B, S, C) over padded tensors, with 0 where there is no token."""
+    """(T, C) over Rows; (B, S, C) over padded tensors, with zeros as padding."""
     if isinstance(input_ids, Rows) or cells is None or len(logits) != len(cells):
         return logits
     return pad(logits, cells, input_ids.shape)

@@ -166,12 +166,12 @@ class Rows:
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
-        """What kernels computed from the lengths, kept for the next layers."""
+        """What kernels computed from the lengths, for the next layers to use."""
         return {}
 
 
 def pad(hidden: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
-    """(T, C) to (B, S, C) with zeros where there is no token: what ``from_padded`` undid."""
+    """(T, C) to (B, S, C) with zeros as padding; the inverse of ``Rows.from_padded``."""
     size, length = shape
     flat = hidden.new_zeros(size * length, hidden.shape[1]).index_copy(0, cells, hidden)
     return flat.view(size, length, -1)

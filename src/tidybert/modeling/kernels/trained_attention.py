@@ -55,7 +55,7 @@ class _GroupedTraining(torch.autograd.Function):
         if probability > 0.0:
             mask, keep_scale = keep_mask(probs.shape, probability)
             mask.mul_(keep_scale)
-            # What is kept overwrites the scores, which nobody needs any more.
+            # The kept probabilities overwrite the scores, which nothing reads any more.
             torch.mul(probs, mask, out=scores)
             kept_blocks = score_blocks
         for group, each, block in zip(groups, heads, kept_blocks, strict=True):
