@@ -249,7 +249,7 @@ def test_scores_are_predicted_whatever_the_labels_of_the_file_are(
     assert shell(["predict", str(tiny_score_run), str(file)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert shell(["evaluate", str(tiny_score_run), str(file)]) == 1
-    assert f"{file}:2: the score 'good' is no finite number" in capsys.readouterr().err
+    assert f"{file}:2: the score 'good' is not a finite number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

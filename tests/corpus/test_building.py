@@ -359,7 +359,7 @@ def test_a_share_that_cannot_be_held_out(
 def test_a_directory_with_other_things_in_it(
     tmp_path: Path, tokenizer: BertTokenizer, sources: Path
 ) -> None:
-    with pytest.raises(UsageError, match="is no corpus that was begun, and is not empty"):
+    with pytest.raises(UsageError, match="is not empty, and no corpus was begun there"):
         build_corpus([sources], tokenizer, sources)
     assert len(list(sources.iterdir())) == 3
 
@@ -376,5 +376,5 @@ def test_a_build_goes_on_with_the_same_settings_only(
     with pytest.raises(UsageError, match=r"begun with other settings \(files\)"):
         build_corpus([sources], tokenizer, tmp_path / "out")
     (tmp_path / "out" / "progress.json").write_text("{}")
-    with pytest.raises(DataError, match=r"progress.json: damaged .* build the corpus anew"):
+    with pytest.raises(DataError, match=r"progress.json: damaged .* build the corpus again"):
         build_corpus([sources], tokenizer, tmp_path / "out")

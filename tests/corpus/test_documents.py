@@ -161,8 +161,8 @@ def test_files_folders_and_globs_are_sorted_and_each_stands_once(tmp_path: Path)
         ([], "*.txt", DataError, "*.txt: no file matches"),
         (["d/.hidden"], "d", DataError, "d: the folder holds no file"),
         (["d/a.txt", "d/x.pdf", "d/y.pdf"], "d", UsageError, "2 files with a suffix that is not"),
-        (["c.csv"], "c.csv", UsageError, "c.csv: csv is no format of a corpus"),
-        (["c.json.gz"], "c.json.gz", UsageError, "json is no format of a corpus"),
+        (["c.csv"], "c.csv", UsageError, "c.csv: csv is not a format of a corpus"),
+        (["c.json.gz"], "c.json.gz", UsageError, "json is not a format of a corpus"),
         (["c.parquet.gz"], "c.parquet.gz", UsageError, "Parquet is compressed within"),
     ],
 )

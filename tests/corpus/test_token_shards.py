@@ -150,14 +150,14 @@ def test_opening_takes_milliseconds_at_any_size(tmp_path: Path, write_corpus: Wr
 
 def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:
     assert not is_corpus(tmp_path)
-    with pytest.raises(DataError, match=r"no corpus, for it has no corpus.json; make one with"):
+    with pytest.raises(DataError, match=r"not a corpus: it has no corpus.json; make one with"):
         TokenCorpus(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "corpus.json: damaged, for it is no JSON"),
+        ("{", "corpus.json: damaged: not JSON"),
         ("[]", "not written by tidybert build-corpus"),
         ('{"format": "other"}', "not written by tidybert build-corpus"),
         ('{"format": "tidybert-corpus", "format_version": 9}', "format version 9, and this"),

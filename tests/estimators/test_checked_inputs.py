@@ -181,7 +181,7 @@ def test_scores() -> None:
         ([1.0, np.inf], "Input y contains infinity"),
         ([3.0, 3.0], "y is 3 in all of 2 samples: there is nothing to learn"),
         ([1j, 2j], "numbers"),
-        (np.array([{}, {}]), "no numbers"),
+        (np.array([{}, {}]), "not numbers"),
     ],
 )
 @pytest.mark.filterwarnings("error")

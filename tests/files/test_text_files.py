@@ -200,7 +200,7 @@ def test_a_first_label_that_comes_once_is_noted(write):
     path = write("a.csv", "comment,tone\nbad,0\nfine,1\nworse,0\n")
     report = ReadReport()
     list(read_examples(path, ReadOptions(text=0, label=1), need_label=True, report=report))
-    assert "'tone' stands in no other row" in report.notes[-1]
+    assert "'tone' is in no other row" in report.notes[-1]
 
 
 def test_missing_columns_list_what_is_there(write):
@@ -484,7 +484,7 @@ def test_label_names_are_in_numeric_order():
 @pytest.mark.parametrize("score", ["nan", "inf", "good", "1_0", "3,5", "1e999"])
 def test_scores_must_be_finite_numbers(write, score):
     path = write("a.tsv", f"text\tlabel\na\t 4.5\nb\t{score}\n")
-    assert f"{path}:3: the score {score!r} is no finite number" in failure(path, scores=True)
+    assert f"{path}:3: the score {score!r} is not a finite number" in failure(path, scores=True)
     assert len(read(path)) == 2
 
 

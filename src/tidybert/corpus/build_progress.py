@@ -1,8 +1,7 @@
-"""Where a build is, on the disk: it goes on from there after a stop of any kind.
+"""How far a build is, on the disk, so that it can go on after a stop of any kind.
 
 progress.json says what the corpus is built from, how far the reading has come and how long each
-file was then; digests.bin has the hashes of the documents seen.  Both go when the corpus is
-finished.
+file was then; digests.bin has the hashes of the documents seen.  A finished corpus has neither.
 """
 
 import json
@@ -19,7 +18,7 @@ from tidybert.corpus.duplicates import DIGEST_BYTES, Digests
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_report import KEPT_PROBLEMS
 
-# Of a CorpusReport, what the corpus tells of its files.
+# The counts of a CorpusReport that corpus.json keeps.
 COUNTED: Final = (
     "num_empty_documents",
     "num_cut_documents",
@@ -82,7 +81,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     if not path.exists():
         if any(directory.iterdir()):
             raise UsageError(
-                f"{param('out', directory)} is no corpus that was begun, and is not empty; name a "
+                f"{param('out', directory)} is not empty, and no corpus was begun there; name a "
                 "new directory"
             )
         progress = Progress(settings)
@@ -93,7 +92,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
         progress = Progress(**{**content, "reading": Reading(**content["reading"])})
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
-            f"{path}: damaged ({error}); remove {directory} and build the corpus anew"
+            f"{path}: damaged ({error}); remove {directory} and build the corpus again"
         ) from error
     other = [name for name in settings if settings[name] != progress.settings.get(name)]
     if other:
@@ -121,7 +120,7 @@ def write_progress(directory: Path, progress: Progress) -> None:
 class DigestLog:
     """digests.bin: the hashes of the documents written so far, in order.
 
-    What stands behind the first ``num_digests`` is cut off.
+    Opening it cuts off what follows the first ``num_digests``.
     """
 
     def __init__(self, directory: Path, num_digests: int) -> None:

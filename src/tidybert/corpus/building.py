@@ -1,8 +1,8 @@
 """Files of text into a corpus of token shards: ``tidybert build-corpus``.
 
 This process reads, unpacks and hashes; others split sentences and tokenise; this one writes, in the
-order of the files.  So the bytes are the same whatever the number of processes, and whether the
-build was stopped and begun again or not.
+order of the files.  So the bytes are the same for any number of processes, and also after a stop
+and a new start.
 
 A document whose text came before is left out and counted.  Which documents are held out follows
 from their text alone, so that training and held-out share none, in any order, and a text is on the
@@ -234,7 +234,7 @@ class _Build:
                 if number > written:
                     yield document
         except DataError:
-            # A file without documents is no error where others have some.
+            # A file may lack documents where others have some.
             if not of_file.empty_files:
                 raise
 

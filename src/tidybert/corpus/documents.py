@@ -61,9 +61,9 @@ class CorpusReport:
     """The first of them with their files, at most 1,000."""
     empty_files: list[str] = field(default_factory=list)
     total_bytes: int = 0
-    """Of all files as they lie on the disk; set before the first document."""
+    """Size of all files on the disk; set before the first document."""
     finished_bytes: int = 0
-    """Of the files that are read to their ends."""
+    """Size of the files that were read to their ends."""
     packed: BinaryIO | None = None
     """The file that is being read."""
 
@@ -93,8 +93,8 @@ class CorpusReport:
             )
         if self.num_lossy_paragraphs:
             lines.append(
-                f"{count_of(self.num_lossy_paragraphs, 'paragraph')} with U+FFFD, which stands for "
-                "characters lost before; was the text made with the wrong encoding?"
+                f"{count_of(self.num_lossy_paragraphs, 'paragraph')} with U+FFFD, the mark of "
+                "characters that were lost earlier; was the text made with the wrong encoding?"
             )
         if self.num_problems:
             lines.append(f"{count_of(self.num_problems, 'line')} skipped:")
@@ -118,7 +118,7 @@ def read_documents(
     rest of it is read to count them all.  ``report`` is filled on the way.
 
     Raises DataError for a file that is missing, damaged or has bad lines, with file and line, and
-    for a corpus without any document; UsageError for an encoding or a format that is none.
+    for a corpus without any document; UsageError for an unknown encoding or format.
     """
     options = options or CorpusOptions()
     ReadOptions(encoding=options.encoding)

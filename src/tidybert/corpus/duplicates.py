@@ -53,7 +53,7 @@ class SeenDigests:
 
     @property
     def nbytes(self) -> int:
-        """Of all digests."""
+        """The memory of all digests, in bytes."""
         return sum(run.nbytes for part in self._parts for run in part.runs)
 
 

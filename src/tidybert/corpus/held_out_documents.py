@@ -1,4 +1,4 @@
-"""A few documents of a corpus kept apart, to measure on what was not learnt from.
+"""HeldOut: sets a few documents of a corpus apart, to measure on text that was not learnt from.
 
 Which they are follows from a hash of their text, so that equal texts are on the same side, in any
 order of the corpus; it is the hash of ``tidybert build-corpus``, whose held-out part has them too.
@@ -21,7 +21,7 @@ class HeldOut:
     fraction: share of the documents to hold out.  At most ``max_characters`` are held, and always
     one document: that with the smallest hash.  Of a corpus of one document, that one is both.
 
-    Raises UsageError for a fraction that is none.
+    Raises UsageError for a fraction out of range.
     """
 
     def __init__(self, fraction: float, max_characters: int = MAX_CHARACTERS) -> None:

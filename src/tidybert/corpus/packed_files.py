@@ -33,13 +33,13 @@ class Stored:
 
 
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files of a corpus, each once, sorted by path whatever the order of ``paths``.
+    """The files of a corpus, each once, sorted by path in any order of ``paths``.
 
     A path is a file, a folder (every file in it and below, hidden ones apart) or a glob (``**``
     for any depth).  A file named outright, or by a glob, is text unless its suffix says otherwise;
-    in a folder, a suffix that is not known is an error, so that nothing odd becomes text unseen.
+    in a folder, an unknown suffix is an error, so that no other file is read as text unnoticed.
 
-    Raises DataError for a path where there is nothing, UsageError for a file of no corpus format.
+    Raises DataError for a path without a file, UsageError for a file of another format.
     """
     if not paths:
         raise UsageError("no corpus is named: give files, folders or globs")
@@ -58,7 +58,7 @@ def corpus_format(path: Path) -> str:
     known = SUFFIXES.get(suffix, "text")
     if known not in CORPUS_FORMATS:
         raise UsageError(
-            f"{path}: {known} is no format of a corpus; expected text with a blank line between "
+            f"{path}: {known} is not a format of a corpus; expected text with a blank line between "
             "documents, JSON lines (.jsonl) or Parquet (.parquet)"
         )
     if packed and known == "parquet":

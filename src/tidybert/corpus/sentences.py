@@ -52,7 +52,7 @@ _END = re.compile(
     rf"(?<=[。！？｡])[{_TERMINATORS}]{_FEW}[{_CLOSERS}]{_FEW}(?!と)"
     rf"|(?<=[!?])[!?]{_FEW}(?=[{_JAPANESE_OR_CHINESE}])"
     rf"|[{_TERMINATORS}]{_FEW}(?:[{_CLOSERS}]|\s»|\[\d+\]){_FEW}\s++"
-    # A number in brackets belongs to what stands before it, as a year or a reference does.
+    # A number in brackets belongs to the text before it, for example a year or a reference.
     rf"(?!\(\d)(?={_BEFORE_SENTENCE}(?:[a-z][A-Z]|[^a-z,;:{_TERMINATORS}{_CLOSERS}]))"
     ")"
 )

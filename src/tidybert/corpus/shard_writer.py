@@ -1,7 +1,7 @@
-"""Writes one part of a corpus, shard after shard, so that a kill costs what came since a sync.
+"""Writes one part of a corpus, shard after shard; a kill loses only what came after the last sync.
 
-Files only grow; what ``state`` says after a ``sync`` is on the disk, and a writer that is given
-that state again cuts off whatever came later.
+Files only grow.  What ``sync`` returns is on the disk, and a writer that gets that state cuts off
+what came later.
 """
 
 import os
@@ -83,7 +83,7 @@ class PartWriter:
 
     @property
     def num_tokens(self) -> int:
-        """Of all shards so far."""
+        """The tokens of all shards so far."""
         written = [*self.shards, *([self._open] if self._open else [])]
         return sum(shard.num_tokens for shard in written)
 

@@ -94,20 +94,20 @@ def is_corpus(directory: str | Path) -> bool:
 
 
 def read_manifest(directory: str | Path) -> Manifest:
-    """corpus.json; raises DataError where there is none, or none that this version reads."""
+    """corpus.json; raises DataError where it is missing, or of a version that cannot be read."""
     path = Path(directory) / MANIFEST_FILE
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise DataError(
-            f"{directory}: no corpus, for it has no {MANIFEST_FILE}; make one with\n"
+            f"{directory}: not a corpus: it has no {MANIFEST_FILE}; make one with\n"
             "    tidybert build-corpus FILES --vocab DIR --out DIR\n"
             "or run that again, if it was stopped before its end"
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
     except ValueError as error:
-        raise DataError(f"{path}: damaged, for it is no JSON ({error}); copy it again") from error
+        raise DataError(f"{path}: damaged: not JSON ({error}); copy it again") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path}: not written by tidybert build-corpus (no format {FORMAT!r})")
     if content.get("format_version") != FORMAT_VERSION:
@@ -124,7 +124,7 @@ def read_manifest(directory: str | Path) -> Manifest:
 class TokenCorpus:
     """One part of a corpus directory, mapped into memory.
 
-    Raises DataError for a directory that is no corpus, and for a file that is missing or of another
+    Raises DataError for a directory without a corpus, and for a file that is missing or of another
     size than corpus.json says.  What the files hold is checked by ``verify``.
     """
 
@@ -164,7 +164,7 @@ class TokenCorpus:
         return [self._array(shard, "tokens")[start:end] for shard, start, end in places]
 
     def sentence_bounds(self, documents: Array) -> tuple[Array, Array]:
-        """Of (D,) documents: bounds (N,), laid end to end, and how many are of each document (D,).
+        """The bounds (N,) of (D,) documents, laid end to end, and the number of each one (D,).
 
         A document of n sentences has n + 1 bounds, the first token of each and the document's end.
         """

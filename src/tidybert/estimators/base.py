@@ -1,4 +1,4 @@
-"""What the estimators that train share: parameters, fitting, running, pickling, saving.
+"""BertEstimator: the common part of the estimators that train.
 
 After scikit-learn's developer guide (develop.rst): no logic in __init__, checks in fit, fitted
 attributes end in an underscore.
@@ -38,7 +38,7 @@ from tidybert.training.trainer import StepReport, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
-"""The training arguments that are about files alone, of which fit writes none."""
+"""The training arguments about files, which fit does not write."""
 
 _STEPS_PER_LINE = 10
 _ESTIMATORS = {
@@ -115,8 +115,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:
         """A fitted estimator from a finished RUN: of ``save``, of the shell, or of transformers.
 
-        The parameters are those of its arguments.json, where there is one; of ``result_`` only the
-        metrics are known.  Raises what ``Predictor`` raises, and UsageError for another task.
+        The parameters come from its arguments.json, if it has one; ``result_`` has only the
+        metrics.  Raises what ``Predictor`` raises, and UsageError for another task.
         """
         task, model, tokenizer, metadata = load_finished(run)
         if task.name not in cls._task_names:
@@ -144,7 +144,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         return estimator
 
     def _stored(self) -> dict[str, Any]:
-        """What arguments.json holds beside the task."""
+        """The contents of arguments.json beside the task."""
         params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         del params["device"]
         num_texts = getattr(self, "n_features_in_", None)

@@ -129,7 +129,7 @@ def read_scores(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     try:
         scores = np.array([float(value) for value in column.tolist()])
     except (TypeError, ValueError) as error:
-        raise DataError(f"y holds values that are no numbers: {error}") from error
+        raise DataError(f"y holds values that are not numbers: {error}") from error
     assert_all_finite(scores, input_name="y")
     if (scores == scores[0]).all():
         raise DataError(

@@ -23,41 +23,41 @@ from tidybert.tasks.multi_label import MultiLabelClassification
 class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
 
-    The parameters have the names and defaults of TrainingArguments, so of ``tidybert finetune`` and
-    arguments.json; so ``seed``, which scikit-learn would call random_state.  It is always a number:
-    the same seed and data give the same bits.
+    The parameters have the names and defaults of TrainingArguments, ``tidybert finetune`` and
+    arguments.json; hence ``seed`` for scikit-learn's random_state.  It is always a number: the same
+    seed and data give the same bits.
 
     Args:
         model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
         vocab: a MODEL whose vocabulary is used, with a size.
         max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
-        long: what becomes of an example that is longer: truncate keeps the beginning, head-tail the
+        long: how to read a longer example: truncate keeps the beginning, head-tail the
             beginning and the end, windows reads it all and averages.
         doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
             of a window that is shorter than twice that.
         num_train_epochs: passes over the training data; a part of one is allowed.
-        max_steps: at most so many steps, however many num_train_epochs makes.
+        max_steps: stop after this many steps, even before num_train_epochs.
         train_batch_size: examples a step.
-        tokens_per_batch: a step's examples run in parts of at most so many tokens.
+        tokens_per_batch: split a step into parts of at most this many tokens.
         learning_rate: peak of the schedule.
         warmup_proportion: share of the steps over which the rate rises from 0.
         weight_decay: decoupled decay, never on biases and LayerNorm.
-        adam_beta1, adam_beta2, adam_epsilon: of AdamW.
+        adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
         max_grad_norm: gradients are scaled down to this norm.
-        seed: of the head's weights, the order of the examples, dropout and the part held out.
+        seed: random seed for head weights, example order, dropout and the part held out.
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
             0 holds nothing out and keeps the last weights.
-        eval_steps: evaluate on the part held out every so many steps; None: after each epoch.
-        early_stopping_patience: stop after so many evaluations without a better one.
-        freeze_layers: the lowest so many layers, and the embeddings, stay as they are.
-        freeze_embeddings: the embeddings stay as they are.
+        eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
+        early_stopping_patience: stop after this many evaluations without a better one.
+        freeze_layers: do not train the embeddings and this many of the lowest layers.
+        freeze_embeddings: do not train the embeddings.
         precision: float32 or bfloat16; auto: bfloat16 on CUDA, float32 elsewhere.
         device: auto, cpu, cuda or cuda:N, to fit and to predict on.
-        verbose: above 0, tell on stderr what was found in the data and how training goes.
+        verbose: above 0, print findings about the data and the progress of training on stderr.
 
     Attributes:
-        classes_: the labels, sorted, (C,), of y's type; of a matrix y its columns, 0 to C - 1, or
+        classes_: the labels, sorted, (C,), of y's type; for a matrix y its columns, 0 to C - 1, or
             their names in a DataFrame.
         n_features_in_: 1 for single texts, 2 for pairs.
         model_: the BertForSequenceClassification, in evaluation mode.
@@ -156,7 +156,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
-        """Logits (n, C); of two classes the second's logit less the first's, (n,)."""
+        """Logits (n, C); for two classes the second's logit less the first's, (n,)."""
         outputs = self._outputs(X).astype(np.float64)
         if isinstance(self.task_, MultiLabelClassification) or outputs.shape[1] != 2:
             return outputs

@@ -1,4 +1,4 @@
-"""What the estimators tell and how they fail: in Python's words, not in the shell's flags."""
+"""Notes, warnings and errors of the estimators; the row of an example is its position in X."""
 
 import signal
 import sys

@@ -15,7 +15,7 @@ class BertRegressor(RegressorMixin, TextEstimator):  # type: ignore[misc]
     """Predict a number from texts, or from pairs of texts, by least squares.
 
     Parameters and attributes are those of BertClassifier but for ``class_weight`` and ``classes_``;
-    Pearson's correlation on the part held out chooses the weights that are kept.
+    Pearson's correlation on the part held out chooses which weights to keep.
     """
 
     _task_names = ("regress",)

@@ -24,12 +24,12 @@ def read_sentences(X: Any) -> list[tuple[str, ...]]:
 def read_tags(
     y: Any, sentences: Sequence[Sequence[str]], of_entities: bool | None = None
 ) -> list[tuple[str, ...]]:
-    """The tags of each sentence, those of entities in IOB2 whatever their scheme is.
+    """The tags of each sentence, those of entities in IOB2 for any scheme.
 
     ``of_entities`` says whether they mark entities, where a model has learned that.
 
-    Raises DataError for other lengths than X's, and for tags of which some mark entities and others
-    are none.
+    Raises DataError for other lengths than X's, and where only some of the tags
+    mark entities.
     """
     if y is None:
         raise DataError("BertTagger requires y to be passed, but the target y is None")

@@ -20,11 +20,10 @@ class BertTagger(BertEstimator):
 
     X are sentences, each a list of words, and y a list of tags for each.  Where every tag is O or
     has a prefix (B-PER) they mark entities; these may be in IOB1, IOB2, IOBES or BILOU, and are
-    predicted in IOB2.  What y of ``fit`` is, y of ``score`` is taken for.
+    predicted in IOB2.  ``score`` reads y as ``fit`` did.
 
     The parameters are those of BertClassifier but for ``long`` and ``class_weight``.  Sentences
-    longer than ``max_seq_length`` are read in windows, ``doc_stride`` tokens apart, and nothing is
-    cut off.
+    longer than ``max_seq_length`` are read in windows, ``doc_stride`` tokens apart, and not cut.
 
     Attributes:
         classes_: the tags, in the order of the model's outputs.

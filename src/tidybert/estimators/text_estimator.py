@@ -1,4 +1,4 @@
-"""What the estimators of texts and pairs share: reading X and y, long texts, a row a text."""
+"""TextEstimator: the common part of the estimators of texts and pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class TextEstimator(BertEstimator):
     ) -> tuple[list[Text], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """The texts, the places of those with a weight above 0, and the weights of these.
 
-        Of y only that it is there is checked.
+        Only checks that y is not None.
         """
         texts = read_texts(X)
         if y is None:
@@ -55,7 +55,7 @@ class TextEstimator(BertEstimator):
         return self
 
     def _long_texts(self) -> LongTexts:
-        """What ``long`` and ``doc_stride`` ask for; UsageError for values that are unknown."""
+        """The settings of ``long`` and ``doc_stride``; UsageError for unknown values."""
         with as_in_python():
             options = TextOptions(long=self.long, doc_stride=self.doc_stride)
             return LongTexts.from_options(options.long, options.doc_stride)

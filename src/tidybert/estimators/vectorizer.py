@@ -95,8 +95,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if embedder.fingerprint != self.fingerprint_:
                 raise WeightsError(
                     f"{self.settings_['model']} is not the model that this BertVectorizer was "
-                    "fitted with: its weights or its vocabulary are others. Fit it again, and what "
-                    "stands behind it"
+                    "fitted with: its weights or its vocabulary differ. Fit it again, and the "
+                    "steps after it"
                 )
             self._embedder = embedder
         return self._embedder

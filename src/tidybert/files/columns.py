@@ -1,7 +1,7 @@
 """Which columns hold the text, the second text and the label: as named, or guessed from the names.
 
-A data row is never taken for a header: a first row names the columns only where the caller says so
-or where the names asked for (or, with no flags at all, well-known names) stand in it.
+A data row never counts as a header: a first row names the columns only where the caller says so
+or where the names asked for (or, with no flags at all, well-known names) are in it.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""JSON text walked entry by entry, so that what is wrong in one can be told with its line.
+"""JSON text walked entry by entry, so that a message about one can name its line.
 
 Follows RFC 8259 as Python's json reads it.
 """
@@ -20,7 +20,7 @@ class JsonCursor:
     """A place in a JSON text that moves on as values are read or walked into.
 
     ``line`` is the 1-based line of the entry that was met last.  Every method raises
-    json.JSONDecodeError where the text is no JSON.
+    json.JSONDecodeError where the text is not JSON.
     """
 
     def __init__(self, text: str) -> None:

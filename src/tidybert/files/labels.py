@@ -7,7 +7,7 @@ from typing import Final
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import has_lone_surrogate
 
-MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may stand for several integers
+MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may mean several integers
 
 
 def label_names(examples: Iterable[TextExample]) -> list[str]:
@@ -27,7 +27,7 @@ def label_order(label: str) -> tuple[float, str]:
 
 
 def finite_number(text: str) -> float | None:
-    """The finite number that a text spells, or None; 1_000 is none."""
+    """The finite number that a text spells, or None; 1_000 is not one."""
     try:
         number = float(text)
     except ValueError:
@@ -36,7 +36,7 @@ def finite_number(text: str) -> float | None:
 
 
 def canonical_label(value: object) -> str | None:
-    """A label in one spelling whatever the format, or None for a value that cannot be one.
+    """A label in one spelling for all formats, or None for a value that cannot be one.
 
     Text loses the white space around it; 1 and 1.0 are both "1", 0.5 is "0.5", booleans "true" and
     "false".  None for an empty text, one with a lone surrogate, null, a number that is not finite,

@@ -59,7 +59,7 @@ class ReadOptions:
             self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
         if self.label_separator == "":
             raise UsageError(
-                f"{param('label_separator')} '': give what stands between labels, such as ;"
+                f"{param('label_separator')} '': give the characters between labels, such as ;"
             )
         try:
             "a".encode(self.encoding)
@@ -80,7 +80,7 @@ class ReadOptions:
         return self.separator(file_format) != "\t" if self.quoting is None else self.quoting
 
     def between_labels(self) -> str:
-        """What stands between the labels of a text that has several."""
+        """The characters between the labels of a text that has several."""
         given = "," if self.label_separator is None else self.label_separator
         return DELIMITER_NAMES.get(given, given)
 

@@ -67,7 +67,7 @@ def _record(number: int, value: Any) -> Record | Problem:
 
 
 def parquet_names(path: str) -> list[str]:
-    """The names of a Parquet file's columns; DataError where it is none."""
+    """The names of a Parquet file's columns; DataError for another file."""
     with _parquet(path) as file:
         return list(file.schema_arrow.names)
 

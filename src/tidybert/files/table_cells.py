@@ -30,13 +30,13 @@ MISSING: Final = object()
 
 # A row's number, its text, second text and label as the file holds them.
 Values = tuple[int, object, object, object]
-# The names of each role's columns; of the label there may be several.
+# The names of each role's columns; the label may have several.
 Keys = dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelCells:
-    """What a row holds in several label columns, by the columns' names."""
+    """The cells of a row's label columns, by the columns' names."""
 
     cells: dict[str, object]
 
@@ -95,7 +95,7 @@ def delimited_values(
         )
     if lone_label is not None and report.num_examples > 1:
         report.notes.append(
-            f"the first row's label {lone_label[:40]!r} stands in no other row; if that row names "
+            f"the first row's label {lone_label[:40]!r} is in no other row; if that row names "
             f"the columns, give {param('header')}"
         )
 

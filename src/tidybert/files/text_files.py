@@ -54,12 +54,12 @@ def read_examples(
 ) -> Iterator[TextExample]:
     """Read a file, or standard input for "-", as a stream of examples in the file's order.
 
-    ``need_label`` makes a row without a label a bad row, and ``scores`` one whose label is no
-    finite number, so that ``float(example.label)`` is safe.  ``multi_label`` reads any number of
+    ``need_label`` makes a row without a label a bad row, and ``scores`` one whose label is not
+    a finite number, so that ``float(example.label)`` is safe.  ``multi_label`` reads any number of
     labels, see ``label_sets``, into ``example.labels``.  Without ``skip_bad_rows`` nothing is
     yielded after the first bad row; the rest of the file is read to count them all, except on
     standard input, which may never end.  ``report`` is filled on the way; the columns and what was
-    guessed stand in it from the first example on.
+    guessed are in it from the first example on.
 
     Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
 
@@ -155,7 +155,8 @@ def _example(
     if scores and need_label and label is not None and finite_number(label) is None:
         return Problem(
             row,
-            f"the score {label[:40]!r} is no finite number; is {report.columns.get('label', '')!r} "
-            f"the right {param('label')}? (the first column is 0)",
+            f"the score {label[:40]!r} is not a finite number; is "
+            f"{report.columns.get('label', '')!r} the right {param('label')}? (the first column is "
+            "0)",
         )
     return TextExample(text, pair, label, row)

@@ -25,7 +25,7 @@ Line = tuple[int, str, str | None]
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[io.BufferedReader]:
-    """Open a file, or standard input for ``-``, unpacking gzip wherever its first bytes say so.
+    """Open a file, or standard input for ``-``, unpacking gzip where its first bytes show it.
 
     Raises DataError for a missing file, a folder, and gzip data that are damaged or cut short.
     """
@@ -92,7 +92,7 @@ def _standard_input() -> io.BufferedReader:
 
 
 def _recoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[bytes]:
-    """Lines in an encoding that is no superset of ASCII, such as UTF-16, as UTF-8."""
+    """Lines in an encoding that does not include ASCII, such as UTF-16, as UTF-8."""
     text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
     number = 0
     try:

@@ -8,7 +8,7 @@ _LONE_SURROGATE: Final = r"a lone surrogate (half of a \ud83d\ude00 pair)"
 
 
 def text_problem(name: str, value: object) -> str | None:
-    """Why the value of that name is no text, or None where it is one."""
+    """Why the value of that name is not a usable text; None where it is."""
     if not isinstance(value, str):
         return f"{name!r} is {json_type(value)} where a text is expected"
     return f"{name!r} holds {_LONE_SURROGATE}" if has_lone_surrogate(value) else None
@@ -20,7 +20,7 @@ def has_lone_surrogate(text: str) -> bool:
 
 
 def json_type(value: object) -> str:
-    """What a value is, in the words of JSON, for a message."""
+    """The type of a value in the words of JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -4,8 +4,8 @@ Follows BasicTokenizer of Google's tokenization.py in the exact form that Huggin
 BertNormalizer and BertPreTokenizer gave it: which character counts as what is in unicode_tables.
 
 A text is worked on in pieces.  A piece ends at white space, at a symbol or punctuation mark and
-around each CJK ideograph; none of these can change, or be changed by, what stands beside it, so the
-words of a text are the words of its pieces.
+around each CJK ideograph; none of these can change, or be changed by, its neighbours, so the words
+of a text are the words of its pieces.
 """
 
 import re
@@ -41,7 +41,7 @@ class Word:
     """A normalised word and where its characters came from.
 
     ``spans`` holds a (start, end) of the original text for each character of ``text``; None where
-    the characters stand in the original text one by one from ``start``.
+    the original text has the same characters, one by one, from ``start``.
     """
 
     text: str

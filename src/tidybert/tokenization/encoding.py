@@ -39,7 +39,7 @@ class Encoding:
 def fitting_lengths(lengths: list[int], room: int) -> list[int]:
     """How many tokens of each of one or two texts stay when they share ``room``.
 
-    Of two texts the longer is cut first; at equal lengths the second gives way.
+    The longer of two texts is cut first; at equal lengths, the second.
     """
     kept = list(lengths)
     excess = max(0, sum(kept) - room)

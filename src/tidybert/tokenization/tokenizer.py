@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tidybert.catalog import find_model
 from tidybert.errors import TextError, UsageError
-from tidybert.tokenization import huggingface
+from tidybert.tokenization import tokenizer_files
 from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.decoding import join_pieces
 from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
@@ -48,7 +48,7 @@ class BertTokenizer:
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
-    that is no string and for a lone surrogate, naming the text and the position.
+    other than a string and for a lone surrogate, naming the text and the position.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class BertTokenizer:
         overrules both.  (The published Chinese vocabulary was made from lower-cased text, but its
         Hugging Face configuration says that it is cased: capitals become [UNK] there.)
         """
-        vocabulary, settings = huggingface.read_directory(find_model(model))
+        vocabulary, settings = tokenizer_files.read_directory(find_model(model))
         if do_lower_case is None:
             do_lower_case = settings.get("do_lower_case")
         return cls(
@@ -117,7 +117,7 @@ class BertTokenizer:
 
         ``model_max_length`` is what other programs truncate to where they are asked to.
         """
-        huggingface.write_directory(
+        tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), model_max_length
         )
 
@@ -137,7 +137,7 @@ class BertTokenizer:
     ) -> Encoding:
         """One input of one or two texts, with offsets; cut to ``max_seq_length`` tokens if given.
 
-        One text is cut at its end; of two the longer is cut first.  Raises UsageError where
+        One text is cut at its end; the longer of two is cut first.  Raises UsageError where
         max_seq_length leaves no room for the special tokens.
         """
         sides = [self._pieces(text, special_tokens_in_text)]
@@ -262,7 +262,7 @@ class BertTokenizer:
         return ids, [(start + shift, end + shift) for start, end in spans] if shift else spans
 
     def _settings(self) -> dict[str, bool | None]:
-        return {name: getattr(self, name) for name in huggingface.SETTINGS}
+        return {name: getattr(self, name) for name in tokenizer_files.SETTINGS}
 
     def __getstate__(self) -> dict[str, Any]:
         # The cache stays behind: it is large, and cheap to fill again.

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 class WordPiece(Generic[Value]):
     """Greedy longest match first, from the left.
 
-    ``values[id]`` is what stands for a token in the pieces of a word: its id, or the id's bytes.
+    ``values[id]`` is what ``split`` returns for a token: its id, or the id's bytes.
     A word that cannot be built from pieces, or is longer than 100 characters, is one [UNK].
     """
 

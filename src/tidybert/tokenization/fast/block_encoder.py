@@ -84,7 +84,7 @@ class BlockEncoder:
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], Integers]:
         """(ids (T,), lengths (B,)) of B texts, laid end to end, without special tokens.
 
-        Raises TypeError for a text that is no string, UnicodeEncodeError for a lone surrogate.
+        Raises TypeError for anything but a string, UnicodeEncodeError for a lone surrogate.
         """
         ids = [np.empty(0, self._dtype)]
         lengths = [np.empty(0, np.int64)]

@@ -1,8 +1,9 @@
 """The path from a few short texts to ids: a dictionary from raw chunks to the bytes of their ids.
 
-A text is cut at spaces, each chunk is looked up as it stands, and the values are joined; a chunk is
-normalised and cut into WordPieces on its first sight only.  An unseen chunk is first cut into its
-pieces (see ``basic``), which are looked up in the same way: of "tokens;" only "tokens" is new.
+A text is cut at spaces, each chunk is looked up unchanged, and the values are joined.  A chunk is
+normalised and cut into WordPieces only when it is first seen.  An unseen chunk is cut into its
+pieces first (see ``basic``), which are looked up in the same way: in "tokens;" only "tokens" is
+new.
 
 A sentence takes a few microseconds here, where ``block_encoder`` takes a hundred to start at all,
 and then goes through many texts three times as fast.

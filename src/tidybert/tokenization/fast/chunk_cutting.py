@@ -60,7 +60,7 @@ class ChunkCutter:
     def cut(self, texts: Sequence[str]) -> Chunks:
         """The chunks of all texts, in order.
 
-        Raises TypeError for a text that is no string, UnicodeEncodeError for a lone surrogate.
+        Raises TypeError for anything but a string, UnicodeEncodeError for a lone surrogate.
         """
         data = b"\0".join([*map(str.encode, texts), bytes(PADDING)])
         data = data.translate(self._folding, self._removed)

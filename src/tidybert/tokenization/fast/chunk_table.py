@@ -1,6 +1,6 @@
 """A hash table in NumPy arrays, in which many chunks are looked up, or added, in one go.
 
-Open addressing with linear probing: a key stands in the first slot that was free from its home on,
+Open addressing with linear probing: a key is in the first slot that was free from its home on,
 the slot that its hash names.  All keys of a call probe together, a slot a round, and those that
 have found theirs drop out.  Keys are compared whole: the hash is a matter of speed alone.
 """
@@ -26,7 +26,7 @@ class ChunkTable:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        # Drawn anew for each table, so that nobody can write a text whose chunks all collide.
+        # Drawn for each table, so that nobody can write a text whose chunks all collide.
         self._factors = [np.uint64(secrets.randbits(64) | 1) for _ in range(width)]
         self.clear()
 
@@ -43,7 +43,7 @@ class ChunkTable:
         self._allocate(_FIRST_SIZE)
 
     def find_or_add(self, keys: Keys) -> tuple[Integers, Integers]:
-        """(slots (N,), new (M,)): where each key stands, and which of the keys were added.
+        """(slots (N,), new (M,)): where each key is, and which of the keys were added.
 
         Of equal keys ``new`` has one.  The caller sets the values of ``slots[new]`` before the next
         call; slots hold until then.

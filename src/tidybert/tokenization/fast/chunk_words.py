@@ -1,4 +1,4 @@
-"""The normalised words of many chunks: where they stand in a string of bytes."""
+"""The normalised words of many chunks: where they are in a string of bytes."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from tidybert.tokenization.basic import BasicTokenizer
 
 Integers = npt.NDArray[np.int64]
 
-# A mark that is no part of any chunk but itself, and that normalisation leaves as it is.
+# A mark that is always a chunk of its own, and that normalisation leaves as it is.
 _BETWEEN = "!"
 
 
 class Words(NamedTuple):
-    """W words; the words of a chunk stand side by side and in order.
+    """W words; the words of a chunk are side by side and in order.
 
     Args:
         text: UTF-8, with at least one more byte after the last word.

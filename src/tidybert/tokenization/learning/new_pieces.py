@@ -2,7 +2,7 @@
 
 A candidate is what neighbouring pieces of a word spell together: a whole word, its beginning, or a
 continuation.  The one that saves most is taken, then the one that saves most beside it, and so on;
-savings are worked out by splitting the words anew (lazy greedy selection: Minoux, 1978).
+savings are worked out by splitting the words again (lazy greedy selection: Minoux, 1978).
 """
 
 import heapq
@@ -107,7 +107,7 @@ class _GrowingWordPiece(WordPiece[str]):
         return [token for token in tokens if token not in self]
 
     def cost(self, word: str) -> int:
-        """The pieces of a word; of an unknown one its characters, those without a piece twice."""
+        """The pieces of a word; for an unknown word its characters, those without a piece twice."""
         pieces = self.split(word)
         return len(word) + len(self.missing(word)) if pieces == [UNK_TOKEN] else len(pieces)
 

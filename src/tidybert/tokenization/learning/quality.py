@@ -21,7 +21,7 @@ class Fit:
 
     @property
     def characters_per_token(self) -> float:
-        """Of the text as it stands, spaces counted; nan for a text without words."""
+        """Characters of the raw text, with spaces, to a token; nan for a text without words."""
         return self.num_characters / self.num_tokens if self.num_tokens else math.nan
 
     @property

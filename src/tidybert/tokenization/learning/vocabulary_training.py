@@ -38,7 +38,7 @@ MIN_SIZE: Final = 1000
 DEFAULT_COVERAGE: Final = 0.99999
 #: The trainer takes 0.8 KB of memory for each English word.
 MAX_TRAINED_WORDS: Final = 2**19
-#: The trainer is told a word as often as it occurs, and takes a second for 2 to 7 million.
+#: The trainer gets a word as often as it occurs, and takes a second for 2 to 7 million.
 MAX_TOLD: Final = 2**27
 # A piece seen once says nothing about other texts.
 MIN_FREQUENCY: Final = 2
@@ -52,7 +52,7 @@ class LearntVocabulary:
     num_characters: different characters of the text.
     dropped_characters: those without a piece, the most frequent first; their words are [UNK].
     num_dropped: occurrences of those characters.
-    num_left_out: occurrences of the words that the trainer was not told: forgotten in counting, too
+    num_left_out: occurrences of the words that the trainer did not get: forgotten in counting, too
         long, too rare, or with a dropped character.
     """
 
@@ -70,7 +70,7 @@ def train_vocabulary(
 
     Every character of the text gets a piece, but for the rarest that together make up less than
     1 - ``character_coverage`` of it; the pieces of characters take at most half of the room.
-    Raises UsageError for a size or a coverage that is none, DataError for counts without a word.
+    Raises UsageError for a size or a coverage out of range, DataError for counts without a word.
     """
     check_training(size, character_coverage)
     counts.finish()
@@ -96,7 +96,7 @@ def train_vocabulary(
 
 
 def check_training(size: int, character_coverage: float) -> None:
-    """Raise UsageError for a size that leaves no room for words, or a coverage that is no share."""
+    """Raise UsageError for a size without room for words, or a coverage that is not a share."""
     if size < MIN_SIZE:
         raise UsageError(
             f"{param('size', size)}: expected at least {MIN_SIZE:,}: the first {len(FIRST_TOKENS)} "
@@ -131,7 +131,7 @@ def _kept_characters(
 
 
 def _told_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
-    """The words to learn from and how often to tell each, so that time and memory are bounded."""
+    """The words to learn from and how often to give each, so that time and memory are bounded."""
     known = [item for item in words.items() if kept.issuperset(item[0])]
     known.sort(key=lambda item: (-item[1], item[0]))
     known = known[:MAX_TRAINED_WORDS]
@@ -165,7 +165,7 @@ def _merge(
 
 
 def _repeated(told: dict[str, int]) -> Iterator[str]:
-    """Lines in which each word stands as often as it is to be told."""
+    """Lines that hold each word as often as the trainer gets it."""
     for word, times in told.items():
         spaced = f"{word} "
         for _ in range(times // _REPEATED):

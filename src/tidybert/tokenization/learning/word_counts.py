@@ -1,8 +1,8 @@
 """How often each normalised word and each character occurs in a text of any size.
 
-Raw chunks are counted as they stand and normalised once, as in ``chunk_cache``.  Memory is bounded:
-where there are too many different words, the rarest are forgotten (lossy counting: Manku and
-Motwani, 2002), and how much of the text that was is told.  The same texts in the same order give
+Raw chunks are counted unchanged and normalised once, as in ``chunk_cache``.  Memory is bounded:
+where too many different words occur, the rarest are forgotten (lossy counting: Manku and
+Motwani, 2002), and ``num_forgotten`` counts them.  The same texts in the same order give
 the same counts.
 """
 
@@ -85,7 +85,7 @@ class WordCounts:
         return sum(self.words.values()) + self.num_forgotten + self.num_too_long
 
     def characters(self) -> tuple[Counter[str], Counter[str]]:
-        """How often each character stands first in a word, and elsewhere in one; of all words."""
+        """How often each character comes first in a word, and elsewhere in one, over all words."""
         first, inner = self._first.copy(), self._inner.copy()
         _count_characters(self.words, first, inner)
         return first, inner

@@ -1,7 +1,7 @@
-"""The tokeniser's files in a Hugging Face directory.
+"""The tokenizer's files in a Hugging Face directory.
 
-vocab.txt and tokenizer_config.json are read, and tokenizer.json where vocab.txt is not there, as in
-directories that transformers 5 saves.  All three are written, so that every program finds its own.
+Reads vocab.txt and tokenizer_config.json, or tokenizer.json where vocab.txt is missing, as in
+directories that transformers 5 saves.  Writes all three, so that every program finds its own.
 """
 
 import json
@@ -39,8 +39,8 @@ _NO_LINE = re.compile(r"\n|\r\Z")
 def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
     """The vocabulary of a directory and those of the SETTINGS that its files give.
 
-    Raises VocabularyError for no or a damaged vocabulary, ConfigError for a file that is no JSON of
-    the form expected, or settings that are not true, false or null.
+    Raises VocabularyError for a missing or damaged vocabulary, ConfigError for a file that is not
+    JSON of the expected form, or settings that are not true, false or null.
     """
     described = _read_object(directory / TOKENIZER_FILE)
     if (directory / VOCABULARY_FILE).exists():
@@ -170,7 +170,7 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
 
 
 def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The normalizer that holds SETTINGS, which may stand in a Sequence with others."""
+    """The normalizer that holds SETTINGS, which may be in a Sequence with others."""
     waiting = [_object(described.get("normalizer"), "normalizer", path)]
     while waiting:
         one = waiting.pop()
@@ -202,7 +202,7 @@ def _list(value: object, key: str, path: Path) -> list[Any]:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is no such file."""
+    """The JSON object in a file; empty where the file is missing."""
     return read_json_object(path) if path.exists() else {}
 
 
