@@ -52,15 +52,15 @@ def epoch_order(num_examples: int, seed: int, epoch: int) -> npt.NDArray[np.int6
 def cut_by_tokens(
     lengths: npt.NDArray[np.int64] | Sequence[int], tokens_per_batch: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Indices in batches of at most so many tokens, each of the longest sequences that still fit.
+    """Indices in batches of at most ``tokens_per_batch`` tokens, the longest that fit first.
 
-    So lengths in a batch are similar, but for the shorter sequences that fill it up: most batches
-    have exactly so many tokens, and memory and kernels that were made for one serve the next.  One
-    sequence longer than the budget makes a batch of its own.
+    Lengths in a batch are similar, except for the shorter sequences that fill it up.  So most
+    batches have exactly ``tokens_per_batch`` tokens, and one batch's memory and kernels serve the
+    next.  A sequence longer than the budget is a batch of its own.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(lengths, kind="stable")
-    # Of each length that is left, ascending: the indices, and how many of them are taken.
+    # The lengths that are left, ascending, each with its indices.
     present, begins = np.unique(lengths[order], return_index=True)
     left = list(zip(present.tolist(), np.split(order, begins)[1:], strict=True))
     batches: list[npt.NDArray[np.int64]] = []
@@ -81,7 +81,7 @@ def cut_by_tokens(
 
 
 def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np.int64]]:
-    """Indices in so many batches of nearly equally many tokens; fewer where there are fewer."""
+    """Indices in at most ``parts`` batches with nearly equal numbers of tokens."""
     tokens = [(0, part) for part in range(min(parts, len(lengths)))]
     shares: list[list[int]] = [[] for _ in tokens]
     for index in np.argsort(-lengths, kind="stable").tolist():

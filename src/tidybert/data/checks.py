@@ -1,4 +1,4 @@
-"""Checks that every task makes before training: what occurs twice, is unknown, empty or too long.
+"""Checks that tasks share before training: repeated, unknown, empty and too long examples.
 
 Each task passes its own keys and words; errors stop training, warnings do not.
 """
@@ -68,7 +68,7 @@ class TrainingData(Generic[E]):
 def check_labels(
     report: DataReport, counts: Counter[str], in_dev: Counter[str], nouns: str, *, remedy: str
 ) -> None:
-    """Count the labels; those that dev alone has are an error, those of one example a warning.
+    """Count the labels; one that dev alone has is an error, one of a single example a warning.
 
     Args:
         nouns: what the labels are to the user: classes, tags.
@@ -98,7 +98,7 @@ def check_repetition(
     label: str,
     tell_repeated: bool = True,
 ) -> None:
-    """Warn of what is there twice, or with several answers.
+    """Warn of examples that occur twice, or with several answers.
 
     Args:
         key: equal for examples that read the same.

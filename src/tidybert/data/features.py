@@ -19,7 +19,7 @@ from tidybert.tokenization.encoding import Encoding, fitting_lengths
 
 @dataclass(slots=True)
 class Features:
-    """What the model reads of one example, or of one window of it.
+    """The input of the model for one example, or for one window of it.
 
     It is one sequence, or several that belong together (the choices of a question).
 
@@ -27,10 +27,10 @@ class Features:
         input_ids: (n,) int32, the sequences end to end, special tokens included.
         token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
         num_tokens: how many there were before truncation, of the whole example.
-        truncated: whether something of the example stands in none of its features.
+        truncated: whether a part of the example is in none of its features.
         lengths: of each sequence; empty for one sequence of n.
         example: the example's number among those that were given; its windows share it.
-        place: what the answer needs to know of a window, known to its task alone.
+        place: facts about a window that its task needs to decode an answer.
         label: what the task's loss compares with.
         weight: the share in the loss, relative to the others.
     """
@@ -57,7 +57,7 @@ def first_features(features: Sequence[Features]) -> list[Features]:
 
 
 class BatchTokenizer(Protocol):
-    """What features need of a tokenizer."""
+    """The part of a tokenizer that features use."""
 
     cls_token_id: int
     sep_token_id: int

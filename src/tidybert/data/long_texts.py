@@ -29,7 +29,7 @@ HEAD_SHARE: Final = 128 / 510
 
 @dataclass(frozen=True)
 class LongTexts:
-    """What becomes of a text that is longer than ``max_seq_length``.
+    """How to read a text that is longer than ``max_seq_length``.
 
     Args:
         mode: truncate keeps the beginning, and of a pair cuts the longer side first; head-tail
@@ -66,7 +66,7 @@ class LongTexts:
         return cls(mode or "truncate", doc_stride)
 
     def settings(self) -> dict[str, Any]:
-        """What tidybert.json holds of it; nothing where texts are truncated."""
+        """The entries of tidybert.json; none where texts are truncated."""
         if self.mode == "truncate":
             return {}
         stride = {} if self.doc_stride is None else {"doc_stride": self.doc_stride}
@@ -79,7 +79,7 @@ class LongTexts:
         return long_features(examples, tokenizer, max_seq_length, self.mode, self.doc_stride)
 
     def facts(self, part: str, features: Sequence[Features]) -> list[str]:
-        """What to tell of a part (train, dev): how many texts were cut or read in windows."""
+        """How many texts of a part (train, dev) were cut or read in windows, as lines to tell."""
         if self.mode == "head-tail":
             examples = first_features(features)
             cut = sum(one.truncated for one in examples)
@@ -101,7 +101,7 @@ def long_features(
 ) -> list[Features]:
     """Features of examples, without labels, in the mode that ``LongTexts`` describes.
 
-    Of windows there are several Features an example, which share its weight.
+    A text in windows has several Features, which share its weight.
 
     Raises what ``example_features`` does, and UsageError for pairs with head-tail, and for a
     ``doc_stride`` that is longer than a window, whether or not a text needs several.
@@ -141,7 +141,7 @@ def window_counts(features: Sequence[Features]) -> npt.NDArray[np.int64]:
 def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None:
     """Raise UsageError for a step that would skip tokens where a text needs several windows.
 
-    The texts at hand have no say in it: a model is not trained with a step that fails on others.
+    It does so even if all texts at hand are short: the model has to read others.
     """
     room = max_seq_length - (4 if of_pairs else 2)
     if doc_stride > room:

@@ -61,7 +61,7 @@ def random_split(
     texts: Sequence[Hashable] | None = None,
     labels: Sequence[Collection[str]] | None = None,
 ) -> tuple[Indices, Indices]:
-    """The same without classes: about ``fraction`` of all examples, drawn alike.
+    """The same without classes: a random share of about ``fraction`` of all examples.
 
     Where ``labels`` gives each example's, any number of them, each label that is evaluated is
     trained on too: what has the only ones stays out of evaluation.
@@ -94,7 +94,7 @@ def _groups(
 def _without_the_last(
     groups: Sequence[list[int]], labels: Sequence[Collection[str]]
 ) -> list[list[int]]:
-    """The groups in order, but for those that have what is left of a label after those before."""
+    """The groups in order, without those that hold the last examples of a label."""
     found = [{label for index in group for label in labels[index]} for group in groups]
     left = Counter(label for names in found for label in names)
     kept = []

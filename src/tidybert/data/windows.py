@@ -24,7 +24,7 @@ def check_windows(room: int, doc_stride: int | None) -> None:
     if room < 1:
         raise UsageError(
             f"{param('max_seq_length')} leaves no room in a window beside the special tokens and "
-            "what stands in every window: give more"
+            "the text that every window repeats: give more"
         )
     if doc_stride is not None and not 1 <= doc_stride <= room:
         raise UsageError(
@@ -34,7 +34,7 @@ def check_windows(room: int, doc_stride: int | None) -> None:
 
 
 def windows_of(num_tokens: int, room: int, doc_stride: int | None = None) -> list[Window]:
-    """The windows over ``num_tokens`` tokens; one, though empty, where there is none.
+    """The windows over ``num_tokens`` tokens; one empty window over none.
 
     doc_stride: None is 128 tokens, or half of a window that is shorter than twice that.
 

@@ -56,7 +56,7 @@ def run_batches(
     device: torch.device,
     tokens_per_batch: int | None = None,
 ) -> list[npt.NDArray[np.float32]]:
-    """What ``outputs`` says of each of the features, ``num_rows`` of which are each one's.
+    """The rows of ``outputs`` that belong to each of the features, ``num_rows`` of them.
 
     On a CPU several batches are computed at once, and ``outputs`` is called from several threads.
     A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where

@@ -16,7 +16,7 @@ class Predictor:
     """A fine-tuned model that answers.
 
     Args:
-        run: a RUN, or a directory that transformers saved with such a head.
+        run: a RUN, or a directory that transformers saved with a head of the same kind.
         device: auto, cpu, cuda or cuda:N.
         max_seq_length: tokens a text is cut to; None for what the model was trained with.
         allow_pickle: read a pickle's weights where there is no safetensors file.

@@ -50,7 +50,7 @@ class Judgement:
 
 
 class Example(Protocol):
-    """What every task's examples have."""
+    """The one thing that the examples of all tasks have."""
 
     @property
     def row(self) -> int:
@@ -63,7 +63,7 @@ E = TypeVar("E", bound=Example)
 
 
 class Answers(ABC, Generic[T, E]):
-    """What a model said of examples.
+    """The answers of a model to examples.
 
     Args:
         task: decodes the outputs, with its temperature and thresholds.

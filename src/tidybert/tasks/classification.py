@@ -35,7 +35,7 @@ class Classification(TextTask):
         label_names: the classes in the order of their ids.
         class_weights: by name, each example's weight in the loss; None weighs all alike.
         temperature: answers divide logits by this before the softmax.
-        long_texts: what becomes of texts that are too long; None cuts off their end.
+        long_texts: how to read texts that are too long; None cuts off their end.
 
     Raises UsageError for class weights of other names.
     """

@@ -1,7 +1,7 @@
 """classify --multi-label: any number of labels a text, each decided by itself.
 
-The head is the classifier's, each output a label's logit, and the loss the binary cross-entropy.
-That of an example is the mean over its labels, as in transformers.
+The head is the classifier's: each output is a label's logit.  The loss of an example is the mean
+binary cross-entropy over its labels, as in transformers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,10 +48,10 @@ class MultiLabelClassification(TextTask):
 
     Args:
         label_names: in the order of their ids.
-        thresholds: by name, the probability from which a label is given; 0.5 where there is none,
-            as for those of too few examples to tune it.
+        thresholds: by name, the probability from which a label is given; 0.5 for the others, such
+            as labels with too few examples to tune it.
         temperature: answers divide logits by this before the sigmoid.
-        long_texts: what becomes of texts that are too long; None cuts off their end.
+        long_texts: how to read texts that are too long; None cuts off their end.
     """
 
     name = "multi-label"
@@ -84,7 +84,7 @@ class MultiLabelClassification(TextTask):
     def split(
         cls, examples: Sequence[TextExample], fraction: float, seed: int
     ) -> tuple[Indices, Indices]:
-        """A text counts for its rarest label; none that is measured is without a text to learn."""
+        """A text counts for its rarest label; every label of dev is in train too."""
         counts: dict[str, int] = {}
         for example in examples:
             for label in example.labels or ():
@@ -100,7 +100,7 @@ class MultiLabelClassification(TextTask):
                 needed.add(texts[index])
         if all(texts[index] in needed for index in dev):
             raise DataError(
-                f"{len(examples)} texts cannot be split: each of those that could be held out has "
+                f"{len(examples)} texts cannot be split: every text that could be held out has "
                 f"a label of its own; add examples, or name a dev file with {param('dev')}"
             )
         is_dev = np.zeros(len(examples), dtype=np.bool_)

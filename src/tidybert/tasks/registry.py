@@ -50,7 +50,7 @@ def register(task: "type[AnyTask]") -> None:
 
 
 def task_names() -> list[str]:
-    """What can be given as TASK; an option of another task chooses a variant."""
+    """The names that TASK can have; an option of one of these chooses any other task."""
     variants = {name for entry in _TASKS.values() for name in _options(entry).chooses.values()}
     return [name for name in _TASKS if name not in variants]
 
@@ -124,7 +124,7 @@ def _options(entry: _Entry) -> type[TaskOptions]:
 
 
 def _imported(named: Any) -> Any:
-    """What "module:name" names."""
+    """The object that "module:name" names."""
     if not isinstance(named, str):
         return named
     module, _, name = named.partition(":")

@@ -36,21 +36,21 @@ class Task(ABC, Generic[E]):
     """
 
     name: ClassVar[str]
-    """As in tidybert.json, and in ``tidybert finetune NAME`` for all but variants."""
+    """The name in tidybert.json and in ``tidybert finetune``."""
     architecture: ClassVar[str]
     """transformers' name of the model's class."""
     problem_type: ClassVar[str | None] = None
     """transformers' name of the loss."""
     meanings: ClassVar[Mapping[str, str]]
-    """What each metric of a table says, in a few words, in the table's order."""
+    """A few words about each metric, in the order of the table that shows them."""
     reader: ClassVar[Callable[..., Iterator[Any]]]
     """Reads a file; called as ``read`` is."""
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     """Its own flags; ``registry`` names it too."""
     unit: ClassVar[Unit] = "feature"
-    """What one row of the outputs belongs to."""
+    """The unit that one row of the outputs belongs to."""
     default_max_seq_length: ClassVar[int] = 128
-    """Tokens of a sequence where nobody says how many."""
+    """Tokens of a sequence where no length is given."""
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
@@ -91,7 +91,7 @@ class Task(ABC, Generic[E]):
     @classmethod
     @abstractmethod
     def identity(cls, example: E) -> Any:
-        """What makes two examples the same text to a reader; hashable."""
+        """A hashable value, equal for two examples that a reader would call the same text."""
 
     @classmethod
     def split(cls, examples: Sequence[E], fraction: float, seed: int) -> tuple[Indices, Indices]:
@@ -116,7 +116,7 @@ class Task(ABC, Generic[E]):
         """The task of a finished RUN; ConfigError where tidybert.json lacks what it needs."""
 
     def settings(self) -> dict[str, Any]:
-        """What ``from_metadata`` needs again, besides label_names, as JSON can hold it."""
+        """The values that ``from_metadata`` needs besides label_names, as JSON can hold them."""
         return {}
 
     @classmethod
@@ -133,7 +133,7 @@ class Task(ABC, Generic[E]):
 
     @property
     def truncation(self) -> str:
-        """What happened to the examples whose features are truncated, after "3 of 9 examples"."""
+        """How truncated examples lost a part, as the end of a sentence: "3 of 9 examples …"."""
         return f"were cut to {param('max_seq_length')}"
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Task(ABC, Generic[E]):
         """Set each label, and weight, from its example; DataError for a label that is unknown."""
 
     def check(self, data: TrainingData[E]) -> DataReport:
-        """What to know about the data before training; its errors stop it."""
+        """Check the data before training; the report's errors stop it."""
         report = data.report(self.name)
         if data.train:
             self.examine(data, report)
@@ -155,19 +155,19 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def examine(self, data: TrainingData[E], report: DataReport) -> None:
-        """Add to a report what the task finds in its data."""
+        """Add the task's findings to a report."""
 
     # --- the model
 
     @abstractmethod
     def build_model(self, config: BertConfig) -> nn.Module:
-        """The encoder with this task's head, its weights newly drawn."""
+        """The encoder with this task's head, and random weights."""
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
-        """Set what the new head can know of the training data before the first step."""
+        """Set weights of a new head that follow from the training data, before the first step."""
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """What the model says, (R, …): a row for each of the batch's ``unit``, in order."""
+        """The model's output, (R, …): a row for each ``unit`` of the batch, in order."""
         logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
@@ -179,7 +179,7 @@ class Task(ABC, Generic[E]):
         raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The sum over the batch of each features' loss times its weight; a scalar."""
+        """The sum over the batch of each loss times its weight; a scalar."""
         losses = self.losses(self.outputs(model, batch).float(), batch)
         weights = torch.tensor([one.weight for one in batch.features], device=losses.device)
         return (losses * weights).sum()
@@ -190,7 +190,7 @@ class Task(ABC, Generic[E]):
     def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
     ) -> Answers[Any, E]:
-        """What the outputs say of the examples."""
+        """The answers that the outputs give to the examples."""
 
     def calibrated(self, answers: Any) -> Self:
         """The same task with temperature and thresholds fitted to its answers on labelled data."""
@@ -212,7 +212,7 @@ class Task(ABC, Generic[E]):
     def needed_names(cls, metadata: ModelMetadata) -> tuple[str, ...]:
         """The labels in tidybert.json; ConfigError where it has none."""
         if not metadata.label_names:
-            raise ConfigError(f"tidybert.json: {cls.name} needs label_names, and there are none")
+            raise ConfigError(f"tidybert.json: {cls.name} needs label_names; give them")
         return metadata.label_names
 
 

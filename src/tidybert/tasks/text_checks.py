@@ -1,4 +1,4 @@
-"""What to know about the labels of texts before training: classes, sets of labels, scores."""
+"""Checks of the labels of texts before training: classes, sets of labels, scores."""
 
 from collections import Counter
 from typing import Final
@@ -32,7 +32,7 @@ def check_classes(report: DataReport, data: TrainingData[TextExample]) -> None:
         report.warnings.append(
             f"{count_of(len(missing), 'training example')} with a label such as 'nan', which "
             f"spells a missing value ({lines_of(missing)}) and is learned as a class; leave these "
-            "rows out if it is none"
+            "rows out if it is not a class"
         )
     if len(in_dev) == 1:
         report.warnings.append(

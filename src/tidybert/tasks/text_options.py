@@ -1,4 +1,4 @@
-"""What the tasks on single texts and pairs can be given; loads no torch."""
+"""Options of the tasks on single texts and pairs; loads no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

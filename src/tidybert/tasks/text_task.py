@@ -33,7 +33,7 @@ from tidybert.tasks.text_options import TextOptions
 
 LabelKind = Literal["class", "set", "score"]
 
-# The published heads of two classes have these names where nobody gave others.
+# transformers gives two classes these names.
 _UNNAMED: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
 
@@ -41,14 +41,14 @@ class TextTask(Task[TextExample]):
     """Base of classification, with one label or any number of them, and regression.
 
     Args:
-        long_texts: what becomes of texts that are too long; None cuts off their end.
+        long_texts: how to read texts that are too long; None cuts off their end.
     """
 
     reader = staticmethod(read_examples)
     architecture = "BertForSequenceClassification"
     options_class = TextOptions
     label_kind: ClassVar[LabelKind] = "class"
-    """What a file holds beside a text: one class, any number of them, or a number."""
+    """The label of a text: one class, any number of them, or a number."""
 
     def __init__(self, long_texts: LongTexts | None = None) -> None:
         self.long_texts = long_texts or LongTexts()
@@ -125,7 +125,7 @@ class TextTask(Task[TextExample]):
         report.facts += self.long_texts.facts("dev", data.dev_features)
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
-        """Add what is found in the labels; of classes unless a task says otherwise."""
+        """Add the findings in the labels, which are classes unless a task overrides this."""
         check_classes(report, data)
 
     @staticmethod
@@ -170,7 +170,7 @@ class TextAnswers(Answers[T, TextExample]):
         return found
 
     def place(self, number: int) -> dict[str, Any]:
-        """What every judgement says of an example, as keyword arguments."""
+        """The fields of every judgement that do not depend on the answer."""
         one = self.examples[number]
         return {
             "text": one.text if one.text_pair is None else f"{one.text}\n{one.text_pair}",

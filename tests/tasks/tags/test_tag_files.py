@@ -271,7 +271,7 @@ def test_bad_objects_are_told_by_their_lines(write: Any) -> None:
         (3, "'tags[0]' is the number 0 where a text is expected; write the tags' names"),
         (4, "a text where a list with a tag for each word is expected"),
         (5, "'tokens[0]' is the number 1 where a text is expected"),
-        (6, "there is no word, so nothing to learn or to measure"),
+        (6, "it has no word, so nothing to learn or to measure"),
         (7, "'tokens' is null where a text or a list of words is expected"),
         (8, "the tag of word 0 is empty (the first word is 0)"),
         (10, f"the tag 'Y' of the word 'a' {NO_TAG}"),
@@ -323,9 +323,9 @@ def test_a_text_without_entities(write: Any) -> None:
         ([(2, 5)], "the entity 'ris' (2 to 5) begins within the word 'Paris' (0 to 5)"),
         ([(0, 6)], "the entity 'Paris ' (0 to 6) begins or ends at white space"),
         ([(0, 8), (6, 8)], "the entity 'is' (6 to 8) overlaps the one before"),
-        ([(0, 40)], "entity 0: 0 to 40 is no part of a text of 12 characters"),
-        ([(5, 5)], "entity 0: 5 to 5 is no part"),
-        ([(-5, 5)], "entity 0: -5 to 5 is no part"),
+        ([(0, 40)], "entity 0: 0 to 40 is not a part of a text of 12 characters"),
+        ([(5, 5)], "entity 0: 5 to 5 is not a part"),
+        ([(-5, 5)], "entity 0: -5 to 5 is not a part"),
         ([("0", 5)], "entity 0: start, end or label is missing or of another type"),
         ([(True, 5)], "entity 0: start, end or label is missing or of another type"),
     ],
@@ -377,7 +377,7 @@ def test_each_line_is_a_text_to_predict(write: Any) -> None:
 def test_columns_are_no_plain_text(write: Any) -> None:
     path = write("a.txt", CONLL)
 
-    assert ":1: -DOCSTART- stands in CoNLL files" in failure(path, need_label=False)
+    assert ":1: -DOCSTART- belongs in CoNLL files" in failure(path, need_label=False)
     assert len(read(path, need_label=False, format="conll")) == 2
     lines = write("b.conll", "A sentence of five words\nand one of four\n")
     assert "for a raw text a line give format='text'" in failure(lines, need_label=False)

@@ -1,4 +1,4 @@
-"""What is worth knowing of questions with choices before training on them."""
+"""Checks of questions with choices before training."""
 
 from tidybert.data.checks import TrainingData, lines_of
 from tidybert.data.data_report import DataReport

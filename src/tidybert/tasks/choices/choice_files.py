@@ -249,7 +249,7 @@ def _no_key(role: str, record: dict[str, Any]) -> str:
 
 
 def _number(cell: str) -> object:
-    """What a cell spells as a number, else the cell: a number there is an index, never a text."""
+    """The number that a cell spells, else the cell: a number in it is an index, never a text."""
     number = finite_number(cell)
     return cell.strip() if number is None else number
 

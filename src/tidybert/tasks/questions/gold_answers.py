@@ -21,7 +21,7 @@ class AnswerError(Exception):
 class GoldAnswers:
     """The answers in the order of the file.
 
-    is_impossible: True where there is none, else as the file says, None where it does not.
+    is_impossible: True without answers, else as the file says, None where it does not say.
     num_ambiguous: of those without a place how many the context has more than once.
     """
 
@@ -33,10 +33,10 @@ class GoldAnswers:
 def gold_answers(record: Mapping[str, object], context: str) -> GoldAnswers:
     """The answers that a question's object holds.
 
-    They are under "answers", a list of {"text", "answer_start"} or of texts, or an object of the
-    two lists, as Hugging Face's datasets have it; or one stands under "answer", with "answer_start"
-    or "start" beside it.  An answer without a place is looked for in the context.  None at all
-    says, as "is_impossible" does, that the context has no answer.
+    "answers" is a list of {"text", "answer_start"} or of texts, or an object of the two lists, like
+    Hugging Face's datasets.  A single one is in "answer", with "answer_start" or "start" beside it.
+    An answer without a place gets the first place that fits.  No answer at all means, like
+    "is_impossible", that the context has none.
 
     Raises AnswerError for another form, an answer that is not at its place, and "is_impossible"
     that contradicts the answers.
@@ -56,10 +56,10 @@ def gold_answers(record: Mapping[str, object], context: str) -> GoldAnswers:
         answers.append((text, _place(text, start, context)))
     if answers and impossible:
         raise AnswerError(
-            f"'is_impossible' is true, but there is the answer {short(answers[0][0])}"
+            f"'is_impossible' is true, but the question has the answer {short(answers[0][0])}"
         )
     if not answers and impossible is False:
-        raise AnswerError("there is no answer, but 'is_impossible' is false")
+        raise AnswerError("the question has no answer, but 'is_impossible' is false")
     return GoldAnswers(tuple(answers), impossible if answers else True, num_ambiguous)
 
 
@@ -108,7 +108,7 @@ def _place(text: str, start: int | None, context: str) -> int:
     """Where an answer begins; AnswerError where the context does not have it there."""
     found = context.find(text)
     if found < 0:
-        raise AnswerError(f"the answer {short(text)} does not stand in the context")
+        raise AnswerError(f"the answer {short(text)} is not in the context")
     if start is None:
         return found
     if start >= 0 and context.startswith(text, start):
@@ -121,5 +121,5 @@ def _place(text: str, start: int | None, context: str) -> int:
     there = context[start : start + len(text)] if start >= 0 else ""
     raise AnswerError(
         f"the answer {short(text)} is not at character {start}, where the context has "
-        f"{short(there) if there else 'nothing'}; it stands at {shown}"
+        f"{short(there) if there else 'nothing'}; it is at {shown}"
     )

@@ -48,7 +48,7 @@ class QuestionAnswering(Task[QuestionExample]):
         doc_stride: tokens from window to window over a long text; None as in ``windows_of``.
         max_query_length: tokens that a question is cut to.
         max_answer_length: tokens of the longest answer that is considered.
-        n_best_size: how many answers to each question are told.
+        n_best_size: how many answers to give to each question.
         null_score_diff_threshold: a question has no answer where [CLS] scores by more than this
             above the best answer; None is 0 until ``calibrated`` fits it.
         temperature: answers divide logits by this before the softmax.
@@ -88,7 +88,7 @@ class QuestionAnswering(Task[QuestionExample]):
         self.n_best_size = n_best_size
         self.null_score_diff_threshold = null_score_diff_threshold
         self.temperature = temperature
-        # A model that is not sure yet answers nothing at the threshold 0, and its F1 stands still.
+        # An unsure model answers nothing at the threshold 0, so its F1 would not change.
         self.metric = "best_f1" if no_answers else "f1"
 
     @property
@@ -99,7 +99,7 @@ class QuestionAnswering(Task[QuestionExample]):
     def from_texts(
         cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
     ) -> list[QuestionExample]:
-        """Of questions and their texts, or of QuestionExamples, which have both."""
+        """Examples from questions and their texts, or from QuestionExamples, which have both."""
         if text_pairs is None:
             if all(isinstance(one, QuestionExample) for one in texts):
                 return list(texts)
@@ -250,9 +250,8 @@ class SpanAnswers(Answers[QuestionAnswering, QuestionExample]):
     def prediction(self, number: int) -> dict[str, Any]:
         """The answer with its characters in the text, its probability, and the next best ones.
 
-        "" without characters stands for no answer, which a model that has learned to leave
-        questions without one gives with "null_score", its probability, and "null_score_diff",
-        which is compared with the threshold.
+        "" without characters means no answer.  A model that has learned to give none adds
+        "null_score", its probability, and "null_score_diff", which the threshold limits.
         """
         return self.ranked[number].prediction(self.task.threshold)
 

@@ -1,4 +1,4 @@
-"""What is worth knowing of questions before training: errors that stop it, and warnings."""
+"""Checks of questions before training."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -84,7 +84,7 @@ def _check_answers(
     features: Sequence[Features],
     max_answer_length: int,
 ) -> None:
-    """What becomes of the first right answers, which are those that are learned."""
+    """Check the first right answers, which are the ones that the model learns."""
     shown = [False] * len(train)
     for one in features:
         window: ContextWindow = one.place

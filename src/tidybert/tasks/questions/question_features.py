@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ContextTokens:
-    """Where the n tokens of a text stand in it.
+    """The places of the n tokens of a text.
 
     Args:
         starts, ends: (n,) characters of the text.
@@ -57,7 +57,7 @@ class ContextTokens:
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """What a window shows of a text: the tokens begin to end - 1, from row ``first_row`` on.
+    """A window over a text: the tokens begin to end - 1, from row ``first_row`` on.
 
     ``owned`` (end - begin,) says which of them have their most context here.
     """
@@ -159,7 +159,7 @@ def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample
         if not example.answers and not example.is_impossible:
             place = f"id {example.own_id}" if example.own_id else f"{LINE} {example.row}"
             raise DataError(
-                f"{place}: the question has no right answer; give one, or say that there is none "
+                f"{place}: the question has no right answer; give one, or say that it has none "
                 "(is_impossible)"
             )
         found = answer_tokens(example, window.tokens)

@@ -56,8 +56,8 @@ class QuestionExample:
 class _Raw:
     """A question as the file holds it.
 
-    Of SQuAD the paragraph's context and what names the question beside its line; None and "" where
-    the object has all.
+    A question of SQuAD has its paragraph's context, and a name beside the line.  With JSON lines
+    the object has everything, and these are None and "".
     """
 
     row: int
@@ -67,7 +67,7 @@ class _Raw:
     title: str = ""
 
     def place(self) -> str:
-        """Where it stands, for the message of another one."""
+        """Its place, for the message of another question."""
         return f"{self.where} (line {self.row})" if self.where else f"line {self.row}"
 
     def problem(self, message: str) -> Problem:
@@ -140,7 +140,7 @@ def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
 
 
 def _article(cursor: JsonCursor, where: str) -> Iterator[_Raw | Problem]:
-    """The questions of one article, once all of it is read: its title may stand at its end."""
+    """The questions of one article, once all of it is read: its title may come last."""
     row, title = cursor.line, ""
     if cursor.peek() != "{":
         yield Problem(row, f"{where}: {json_type(cursor.value())} where an object is expected")
@@ -174,7 +174,7 @@ def _article(cursor: JsonCursor, where: str) -> Iterator[_Raw | Problem]:
 
 @dataclass(slots=True)
 class _Paragraph:
-    """Questions are values with their lines; None where there is no list of them."""
+    """Questions are values with their lines; None without a list of them."""
 
     row: int
     context: object = None
@@ -197,14 +197,12 @@ def _paragraph(cursor: JsonCursor) -> _Paragraph:
 
 
 def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionExample | Problem:
-    """The question that an object holds; ``ambiguous`` gets its id or line for such answers."""
+    """The question that an object holds; ``ambiguous`` gets an ambiguous answer's id or line."""
     record = raw.value
     if not isinstance(record, dict):
         return raw.problem(f"{json_type(record)} where an object is expected")
     if raw.context is None and "data" in record and "question" not in record:
-        return raw.problem(
-            f"a whole SQuAD file stands on this line; give {param('format', 'json')}"
-        )
+        return raw.problem(f"this line is a whole SQuAD file; give {param('format', 'json')}")
     given = record if raw.context is None else {**record, "context": raw.context}
     for key in ("question", "context"):
         if key not in given:

@@ -1,4 +1,4 @@
-"""What answering questions can be given; loads no torch."""
+"""Options of answering questions; loads no torch."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class QuestionOptions(WindowOptions):
     max_answer_length: int | None = None
     """answer: tokens of the longest answer that is considered."""
     n_best_size: int | None = None
-    """answer: how many answers to each question are told."""
+    """answer: how many answers to give to each question."""
     null_score_diff_threshold: float | None = None
     """answer: by how much "no answer" must be the likelier to be given; fitted on dev where not
     set."""

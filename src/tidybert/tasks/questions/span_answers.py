@@ -1,4 +1,4 @@
-"""From the scores of spans to what is told of questions: answers, probabilities, and metrics.
+"""From the scores of spans to answers, probabilities and metrics.
 
 A probability is a share of all answers that could be given, the softmax over every span of the text
 and, where the model knows it, "no answer".
@@ -157,7 +157,7 @@ class MeasuredAnswers:
             None if self.differences is None else self.differences[which],
             threshold,
         )
-        # Which keys there are must not depend on the choice.
+        # Every choice of examples must have the same keys.
         absent = "no_ans" if self.has_answer.all() else "" if self.has_answer.any() else "has_ans"
         return {key: value for key, value in found.items() if not absent or absent not in key}
 
@@ -179,7 +179,7 @@ def fit_span_temperature(
 ) -> float:
     """The temperature with which the first right answers are likeliest among all.
 
-    Questions whose right answer cannot be given are left out; 1 where none is left.
+    It skips questions whose right answer the model cannot give; 1 where no other is left.
     """
     logits, labels = [], []
     for example, one in questions:

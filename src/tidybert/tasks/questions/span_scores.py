@@ -27,7 +27,7 @@ class SpanScores:
     Args:
         tokens: those of the text, n in number.
         spans: (n, L) the sum of start and end logit of the answer from token i to token i + l; -inf
-            for what is none: past the end of its window, or within a character.
+            where there is no answer: past the end of its window, or within a character.
         null: the score of "no answer": of [CLS] in the window that has most against it.
     """
 
@@ -36,9 +36,9 @@ class SpanScores:
     null: float
 
     def best(self, count: int) -> tuple[Ints, Floats]:
-        """(k, 2) first and last token and (k,) score of at most so many answers, the best first.
+        """(k, 2) first and last token and (k,) score of at most ``count`` answers, the best first.
 
-        Of equals the one that begins, then ends, first is the better.
+        Among equal scores the answer that begins first, then ends first, is the better.
         """
         flat = self.spans.reshape(-1)
         chosen = np.arange(flat.size)
@@ -78,7 +78,7 @@ def span_scores(
     windows: Sequence[ContextWindow],
     max_answer_length: int,
 ) -> SpanScores:
-    """The scores of one question's answers, of at most so many tokens.
+    """The scores of one question's answers, of at most ``max_answer_length`` tokens.
 
     outputs: for each window the logits (rows, 2), start and end.  A span is scored in the window
     that has most context for its first token, so that it counts once.

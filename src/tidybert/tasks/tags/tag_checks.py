@@ -1,4 +1,4 @@
-"""What is worth knowing of tagged sentences before training: errors that stop it, and warnings."""
+"""Checks of tagged sentences before training."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def _count(examples: Sequence[TaggedExample], of_entities: bool) -> Counter[str]
 
 
 def tell_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
-    """Tell how many words there are, and how they are read."""
+    """Tell the number of words, and how the model reads them."""
     num_words = sum(len(one.words) for one in data.train)
     report.facts.append(f"{count_of(num_words, 'word')} to train")
     for part, _, features in data.parts():

@@ -26,8 +26,8 @@ class WordPlaces:
     Args:
         words: (W,) their numbers in the sentence.
         rows: (W,) the row of each one's first piece among the window's rows.
-        num_silent: how many of them the tokenizer makes nothing of, such as a control character;
-            they stand there as [UNK].
+        num_silent: how many of them the tokenizer drops, such as a control character; the model
+            reads each as [UNK].
     """
 
     words: npt.NDArray[np.int64]

@@ -36,7 +36,7 @@ SUFFIXES: Final = {
 FORMATS: Final = FileFormats("tagged sentences", ("conll", "jsonl", "json", "text"), SUFFIXES)
 DOCUMENT_START: Final = "-DOCSTART-"
 
-# What stands between columns; a no-break space can be a word.
+# A column; only spaces and tabs separate them, for a no-break space can be a word.
 _CELL: Final = re.compile(r"[^ \t]+")
 
 
@@ -163,7 +163,7 @@ def _raw_texts(
         text = chomp(raw)
         if text.startswith(DOCUMENT_START):
             raise DataError(
-                f"{report.path}:{number}: {DOCUMENT_START} stands in CoNLL files and not in plain "
+                f"{report.path}:{number}: {DOCUMENT_START} belongs in CoNLL files and not in plain "
                 f"text; give {param('format', 'conll')}"
             )
         yield Problem(number, problem) if problem else untagged(text, number)
@@ -172,11 +172,11 @@ def _raw_texts(
 def _with_kind(
     rows: Sequence[TaggedExample | Problem], report: ReadReport, of_entities: bool | None
 ) -> Iterator[TaggedExample | Problem]:
-    """The rows with entities in IOB2, and problems where tags are none."""
+    """The rows with entities in IOB2, and a Problem for each wrong tag."""
     examples = [row for row in rows if isinstance(row, TaggedExample)]
     sentences = [one.tags or () for one in examples]
     kind = kind_of(sentences, of_entities)
-    # The first wrong tag of a sentence is the one that is told.
+    # The message names the first wrong tag of a sentence.
     wrong = dict(reversed(kind.wrong))
     if kind.scheme is None:
         report.notes.append(
@@ -202,7 +202,7 @@ def _with_kind(
         number += 1
         tags = sentences[number]
         if not tags:
-            yield Problem(row.row, "there is no word, so nothing to learn or to measure")
+            yield Problem(row.row, "it has no word, so nothing to learn or to measure")
         elif number in wrong:
             place = wrong[number]
             line = row.row + place if report.format == "conll" else row.row

@@ -154,7 +154,7 @@ def _marked_span(mark: object, length: int) -> tuple[int, int, str] | str:
     if not type_name.strip():
         return "its label is empty"
     if not 0 <= start < end <= length:
-        return f"{start} to {end} is no part of a text of {count_of(length, 'character')}"
+        return f"{start} to {end} is not a part of a text of {count_of(length, 'character')}"
     return start, end, type_name.strip()
 
 
@@ -167,7 +167,7 @@ def _misfit(text: str, spans: Sequence[Span], start: int, end: int) -> str:
 
 
 def _not_texts(key: str, values: list[object]) -> str | None:
-    """Why the first of the values that is no text is none."""
+    """What is wrong with the first value that is not a text; None if all are."""
     problems = (text_problem(f"{key}[{place}]", value) for place, value in enumerate(values))
     return next(filter(None, problems), None)
 

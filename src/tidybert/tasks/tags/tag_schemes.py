@@ -1,8 +1,8 @@
-"""What a file's tags mark: entities in one of four schemes, or nothing but a class of each word.
+"""The kind of a file's tags: entities in one of four schemes, or just a class for each word.
 
 IOB1 (CoNLL-2003 as it was published) writes B- only on an entity that touches another of its type,
-IOB2 on every entity; IOBES and its twin BILOU also mark the last word and the lone one.  Whatever
-the file has, IOB2 is what leaves here.
+IOB2 on every entity; IOBES and its twin BILOU also mark the last word and the single one.  This
+module turns all of them into IOB2.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ SCHEMES: Final = ("IOB2", "IOB1", *_LAST_AND_LONE)
 
 @dataclass(frozen=True)
 class TagKind:
-    """What the tags of all sentences together are.
+    """The kind of the tags of all sentences together.
 
     Args:
         scheme: of SCHEMES, or None for tags that mark no entities.
-        wrong: the places (sentence, word) of tags that are none beside those of entities.
+        wrong: the places (sentence, word) of tags that do not mark entities among those that do.
         unusual: the sentences that this scheme would write otherwise, such as O I-PER in IOB2.
     """
 
@@ -45,7 +45,7 @@ def mark_entities(tags: Iterable[str]) -> bool:
 
 
 def marked_by(tags: Tags, *, of_entities: bool) -> Tags:
-    """What a sentence's tags say, each as often as it does: types of entities, or else the tags."""
+    """A sentence's types of entities, each as often as it occurs, or else its tags."""
     return [each.type for each in entities(tags)] if of_entities else tags
 
 

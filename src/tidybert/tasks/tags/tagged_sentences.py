@@ -46,11 +46,11 @@ def untagged(text: str, row: int) -> TaggedExample:
 
 
 def split_text(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """The words of a text, spelled as they stand there, and their places.
+    """The words of a text, spelled as in it, and their places.
 
     Words end at white space; each mark of punctuation and each CJK ideograph is one of its own, as
     in BERT's basic tokenizer.  A character that this drops (a control character) is in no word,
-    unless it stands within one.
+    unless it is within one.
 
     >>> split_text("in U.K., too")
     (('in', 'U', '.', 'K', '.', ',', 'too'), \

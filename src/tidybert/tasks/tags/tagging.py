@@ -35,10 +35,10 @@ from tidybert.tasks.unknown_labels import refuse_unknown
 
 
 class Tagging(Task[TaggedExample]):
-    """Cross-entropy over the tags of each word, which its first piece stands for.
+    """Cross-entropy over the tags of each word, read at its first piece.
 
-    Where every tag is O or has a prefix the tags mark entities, in IOB2: these are what is scored
-    and answered.  Other tags are classes of words.
+    Tags mark entities, in IOB2, if every tag is O or has a prefix; scores and answers are then of
+    entities.  Other tags are classes of words.
 
     Args:
         label_names: the tags in the order of their ids.
@@ -54,7 +54,7 @@ class Tagging(Task[TaggedExample]):
     meanings: ClassVar[Mapping[str, str]] = {
         "f1": "F1 of entities: type, first and last word are right",
         "precision": "share of the entities found that are right",
-        "recall": "share of the entities there are that are found",
+        "recall": "share of the right entities that are found",
         "accuracy": "share of the words with the right tag",
         "macro_f1": "mean F1 of the tags, however rare",
     }
@@ -93,7 +93,7 @@ class Tagging(Task[TaggedExample]):
     def split(
         cls, examples: Sequence[TaggedExample], fraction: float, seed: int
     ) -> tuple[Indices, Indices]:
-        """A sentence with the only entities of a type, or the only words of a tag, is learned."""
+        """Sentences with the only entities of a type, or words of a tag, are for training."""
         of_entities = mark_entities(tag for one in examples for tag in one.tags or ())
         return random_split(
             len(examples),
@@ -107,7 +107,7 @@ class Tagging(Task[TaggedExample]):
     def from_examples(
         cls, examples: Sequence[TaggedExample], options: WindowOptions = WindowOptions()
     ) -> Self:
-        """With B- and I- of each type of entity, seen or not, or else with the tags there are."""
+        """The tags are B- and I- of each type of entity, seen or not, or else those seen."""
         tags = {tag for one in examples for tag in one.tags or ()}
         if mark_entities(tags):
             types = sorted({each.type for one in examples for each in entities(one.tags or ())})
@@ -274,7 +274,7 @@ class TagAnswers(Answers[Tagging, TaggedExample]):
     def judgement(self, number: int) -> Judgement:
         """``correct`` is a sentence's F1, or share of words; the least sure word is its confidence.
 
-        The F1 of entities is 1 where none is there and none is found.
+        The F1 of a sentence without entities is 1 if the model finds none.
         """
         example = self.examples[number]
         return Judgement(
@@ -289,7 +289,7 @@ class TagAnswers(Answers[Tagging, TaggedExample]):
         )
 
     def _in_words(self, tags: Sequence[str], example: TaggedExample) -> str:
-        """What a person reads of the tags: the entities, or the tags as they are."""
+        """The tags as a person reads them: the entities, or the tags themselves."""
         if not self.task.of_entities:
             return " ".join(tags)
         shown = shown_entities(tags, example, np.ones(len(tags)))
