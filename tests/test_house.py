@@ -1,8 +1,9 @@
-"""The house: imports go downward only, and the lower floors do without heavy libraries."""
+"""The house: imports go down only, names mean one thing, and the core path stays short."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import tidybert
 
 PACKAGE = Path(tidybert.__file__).parent
+TESTS = Path(__file__).parent
 FLOORS = (
     {"configuration", "errors", "catalog", "atomic_files", "model_files", "json_objects"},
     {"modeling", "tokenization", "metrics"},
@@ -28,6 +30,12 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 DOORS = {"__init__", "__main__"}
 # Neither a light command nor a tokenizer pays for these.
 HEAVY = ("torch", "sklearn", "pyarrow", "scipy", "transformers")
+# One forward pass, from ids to hidden states, is read in these four files.
+CORE_PATH = ("embeddings", "attention", "encoder", "bert")
+LONGEST_CORE_PATH = 500
+LONGEST_FUNCTION = 100
+# Tests of a subject that no one module has: what they hold is said in their first line.
+SUBJECTS = {"benchmarks", "docs", "examples", "resources"}
 
 
 def room_of(path: Path) -> str:
@@ -68,6 +76,55 @@ def test_imports_go_down(path: Path) -> None:
         assert other == room or down, f"{path}: {room} must not import {module}"
 
 
+def test_a_name_means_one_thing() -> None:
+    """No two modules share a name, nor a module and a folder; a command has its module's name."""
+    names = Counter(
+        path.stem for path in files() if path.stem != "__init__" and not is_command(path)
+    )
+    folders = {path.name for path in PACKAGE.rglob("*") if (path / "__init__.py").is_file()}
+
+    assert not [name for name, count in names.items() if count > 1]
+    assert not names.keys() & folders
+
+
+def is_command(path: Path) -> bool:
+    return room_of(path) == "cli"
+
+
+def test_tests_mirror_the_house() -> None:
+    """A test file in the folder of a room is named after a module of it, or a part of one."""
+    for path in TESTS.rglob("test_*.py"):
+        folder = path.relative_to(TESTS).parent
+        if folder == Path() or folder.parts[0] in SUBJECTS:
+            continue
+        assert (PACKAGE / folder).is_dir(), f"{path}: src has no {folder}"
+
+
+def test_the_core_path_is_short() -> None:
+    lines = {
+        name: len((PACKAGE / "modeling" / f"{name}.py").read_text(encoding="utf-8").splitlines())
+        for name in CORE_PATH
+    }
+
+    assert sum(lines.values()) < LONGEST_CORE_PATH, lines
+
+
+@pytest.mark.parametrize("name", CORE_PATH)
+def test_the_core_path_knows_no_device_precision_or_thread(name: str) -> None:
+    text = (PACKAGE / "modeling" / f"{name}.py").read_text(encoding="utf-8")
+
+    for branch in ("is_cuda", "device.type", ".dtype ==", "is_autocast", "get_num_threads"):
+        assert branch not in text
+
+
+def test_no_function_is_long() -> None:
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= LONGEST_FUNCTION, f"{path}: {node.name} has {length} lines"
+
+
 @pytest.mark.parametrize("room", ["configuration", "errors", "catalog", "tokenization", "metrics"])
 def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
     paths = [path for path in files() if room_of(path) == room]
@@ -86,7 +143,6 @@ def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
         ("tidybert.tokenization", HEAVY),
         ("tidybert.metrics", HEAVY),
         ("tidybert.files.text_files", HEAVY),
-        ("tidybert.data.checks", HEAVY),
         ("tidybert.data.splits", HEAVY),
         ("tidybert.data.features", HEAVY),
         ("tidybert.pretraining.instances", HEAVY),
