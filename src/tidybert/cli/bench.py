@@ -1,6 +1,6 @@
 """``tidybert bench``: time tokenising, inference and training, alone or beside transformers."""
 
-from typing import Annotated
+from dataclasses import dataclass, field
 
 import typer
 
@@ -29,12 +29,17 @@ def bench(context: typer.Context) -> None:
         print(context.get_help())
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenizeFlags(flags.ModelFlag, flags.AgainstFlag, flags.RoundsFlags):
+    rounds: int = field(default=5, metadata={"min": 1})
+    """``--rounds N``: Measure each side this many times."""
+
+
 @app.command("tokenize")
+@takes(given=TokenizeFlags)
 def tokenize(
-    model: flags.ModelOption = "minilm",
-    against: flags.AgainstOption = None,
-    rounds: flags.RoundsOption = 5,
-    json: flags.JsonOption = False,
+    *,
+    given: TokenizeFlags,
 ) -> None:
     """Time text to ids on one thread, on English Wikipedia.
 
@@ -45,10 +50,11 @@ def tokenize(
     from tidybert.timing.bench_texts import find_lines
     from tidybert.timing.tokenizer_speed import STATES, bench_tokenization
 
+    model, against = given.model, given.against
     source, lines = find_lines()
-    result = bench_tokenization(model, lines, repeats=rounds, against=against)
-    result = with_head("tokenize", model, source, {**result, "rounds": rounds})
-    if json:
+    result = bench_tokenization(model, lines, repeats=given.rounds, against=against)
+    result = with_head("tokenize", model, source, {**result, "rounds": given.rounds})
+    if given.json:
         print_json(result)
         return
     rows = []
@@ -67,19 +73,17 @@ def tokenize(
     print_foot(result)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InferFlags(flags.ThreadsFlag, TokenizeFlags):
+    texts: str | None = None
+    """``--texts FILE``: Time these texts instead of SST-2 dev."""
+
+
 @app.command("infer")
-@takes(read=ReadOptions)
+@takes(given=InferFlags, read=ReadOptions)
 def infer(
-    model: flags.ModelOption = "minilm",
     *,
-    texts: Annotated[
-        str | None,
-        typer.Option("--texts", metavar="FILE", help="Time these texts instead of SST-2 dev."),
-    ] = None,
-    against: flags.AgainstOption = None,
-    rounds: flags.RoundsOption = 5,
-    threads: flags.ThreadsOption = None,
-    json: flags.JsonOption = False,
+    given: InferFlags,
     read: ReadOptions,
 ) -> None:
     """Time texts to logits in float32, by a classifier with random weights on MODEL.
@@ -88,6 +92,7 @@ def infer(
     once sorted by length. Without the data folder (TIDYBERT_DATA, or ../shared/data) the texts are
     the bundled tickets.
     """
+    model, texts = given.model, given.texts
     if texts is None and read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
 
@@ -96,7 +101,7 @@ def infer(
     from tidybert.timing.bench_texts import sst2_or_tickets
     from tidybert.timing.setting import max_seq_length_for, sides_against
 
-    sides = sides_against(against)
+    sides = sides_against(given.against)
     max_seq_length = max_seq_length_for(model)
     if texts is None:
         source, path, read = sst2_or_tickets("dev")
@@ -113,9 +118,9 @@ def infer(
         model,
         examples,
         sides=sides,
-        rounds=rounds,
+        rounds=given.rounds,
         max_seq_length=max_seq_length,
-        threads=threads,
+        threads=given.threads,
         report=note,
     )
     if result["num_truncated"]:
@@ -126,37 +131,32 @@ def infer(
     difference = result["largest_difference_of_logits"]
     print_bench(
         with_head("infer", model, source, result),
-        as_json=json,
+        as_json=given.json,
         title=f"Inference: {len(examples):,} texts of {source}, {model}, float32",
         lines={
             "texts/s, in the order given": "texts_per_second_in_order",
             "texts/s, sorted by length": "texts_per_second_by_length",
             "peak MiB": "peak_mib",
         },
-        remarks=[f"largest difference of logits: {difference:.1e}"] if against else [],
+        remarks=[f"largest difference of logits: {difference:.1e}"] if given.against else [],
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinetuneFlags(
+    flags.ModelFlag, flags.AgainstFlag, flags.PrecisionFlag, flags.ThreadsFlag, flags.RoundsFlags
+):
+    steps: int = field(default=40, metadata={"min": 1})
+    """``--steps N``: Timed steps of 32 texts."""
+    freeze_layers: int = field(default=0, metadata={"min": 0})
+    """``--freeze-layers K``: Do not train the embeddings and the K lowest layers."""
+
+
 @app.command("finetune")
+@takes(given=FinetuneFlags)
 def finetune(
-    model: flags.ModelOption = "minilm",
-    against: flags.AgainstOption = None,
-    steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=1, help="Timed steps of 32 texts.")
-    ] = 40,
-    freeze_layers: Annotated[
-        int,
-        typer.Option(
-            "--freeze-layers",
-            metavar="K",
-            min=0,
-            help="Do not train the embeddings and the K lowest layers.",
-        ),
-    ] = 0,
-    precision: flags.PrecisionOption = "auto",
-    rounds: flags.RoundsOption = 3,
-    threads: flags.ThreadsOption = None,
-    json: flags.JsonOption = False,
+    *,
+    given: FinetuneFlags,
 ) -> None:
     """Time steps of fine-tuning a classifier, 32 texts each.
 
@@ -170,7 +170,8 @@ def finetune(
     from tidybert.timing.finetuning_work import FinetuningWork, arguments_of
     from tidybert.timing.setting import max_seq_length_for, sides_against
 
-    sides = sides_against(against)
+    model, steps, precision = given.model, given.steps, given.precision
+    sides = sides_against(given.against)
     max_seq_length = max_seq_length_for(model)
     source, path, options = sst2_or_tickets("train")
     note_fallback(source)
@@ -181,17 +182,17 @@ def finetune(
         dev=None,
         options=options,
         max_seq_length=max_seq_length,
-        freeze_layers=freeze_layers,
+        freeze_layers=given.freeze_layers,
         precision=precision,
-        threads=threads,
+        threads=given.threads,
     )
     # A wrong argument is reported here, before a process would fail with a traceback.
     arguments_of(work)
-    result = bench_finetuning(work, sides=sides, steps=steps, rounds=rounds, report=note)
+    result = bench_finetuning(work, sides=sides, steps=steps, rounds=given.rounds, report=note)
     shown = "float32" if precision == "auto" else precision
     print_bench(
         with_head("finetune", model, source, result),
-        as_json=json,
+        as_json=given.json,
         title=f"Fine-tuning: {steps} steps of 32 texts of {source}, {model}, {shown}",
         lines={
             "examples/s": "examples_per_second",

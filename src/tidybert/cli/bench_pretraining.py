@@ -1,40 +1,35 @@
 """``tidybert bench pretrain`` and ``tidybert bench instances``: time the parts of pre-training."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
-
-import typer
+from dataclasses import dataclass, field
+from typing import Any
 
 from tidybert.cli import bench_flags as flags
 from tidybert.cli.bench_output import figure, print_bench, with_head
+from tidybert.cli.flags import takes
 from tidybert.cli.output import note
 
 
+@dataclass(frozen=True, kw_only=True)
+class PretrainFlags(
+    flags.PretrainingFlags,
+    flags.AgainstFlag,
+    flags.PrecisionFlag,
+    flags.ThreadsFlag,
+    flags.RoundsFlags,
+):
+    dropout: float = field(default=0.1, metadata={"min": 0.0, "max": 0.9})
+    """Dropout on both sides."""
+    compile: bool = False
+    """``--compile``: Use torch.compile on both sides."""
+    micro_batch: str | None = None
+    """``--micro-batch N``: Tokens at once on our side, or auto; the other takes a step."""
+
+
+@takes(given=PretrainFlags)
 def pretrain(
-    size: flags.SizeOption = "mini",
-    data: flags.DataOption = None,
-    against: flags.AgainstOption = None,
-    steps: flags.StepsOption = 20,
-    tokens_per_step: flags.TokensPerStepOption = 8192,
-    rounds: flags.RoundsOption = 3,
-    threads: flags.ThreadsOption = None,
-    device: flags.DeviceOption = "cpu",
-    dropout: Annotated[
-        float, typer.Option("--dropout", min=0.0, max=0.9, help="Dropout on both sides.")
-    ] = 0.1,
-    compile: Annotated[
-        bool, typer.Option("--compile", help="Use torch.compile on both sides.")
-    ] = False,
-    micro_batch: Annotated[
-        str | None,
-        typer.Option(
-            "--micro-batch",
-            metavar="N",
-            help="Tokens at once on our side, or auto; the other side takes a whole step.",
-        ),
-    ] = None,
-    precision: flags.PrecisionOption = "auto",
-    json: flags.JsonOption = False,
+    *,
+    given: PretrainFlags,
 ) -> None:
     """Time steps of pre-training (masked words and next sentence), in tokens without padding.
 
@@ -49,29 +44,30 @@ def pretrain(
     from tidybert.timing.pretraining_work import PretrainingWork, arguments_of, bench_corpus
     from tidybert.timing.setting import sides_against
 
-    sides = sides_against(against)
-    with bench_corpus(data) as (source, directory):
-        device = _checked(size, directory, device)
+    size = given.size
+    sides = sides_against(given.against)
+    with bench_corpus(given.data) as (source, directory):
+        device = _checked(size, directory, given.device)
         work = PretrainingWork(
             size,
             directory,
-            steps,
-            tokens_per_step,
+            given.steps,
+            given.tokens_per_step,
             device=device,
-            threads=threads,
-            dropout=dropout,
-            compile=compile,
-            micro_batch=micro_batch,
-            precision=precision,
+            threads=given.threads,
+            dropout=given.dropout,
+            compile=given.compile,
+            micro_batch=given.micro_batch,
+            precision=given.precision,
         )
         # A wrong argument is reported here, before a process would fail with a traceback.
         positions = BertConfig.from_name(size).max_position_embeddings
         check_lengths(arguments_of(work), work.max_seq_length, positions)
-        result = bench_pretraining(work, sides=sides, rounds=rounds, report=note)
+        result = bench_pretraining(work, sides=sides, rounds=given.rounds, report=note)
     print_bench(
         with_head("pretrain", size, source, result),
-        as_json=json,
-        title=f"Pre-training: {size}, {steps} steps of {tokens_per_step:,} tokens of {source}",
+        as_json=given.json,
+        title=f"Pre-training: {size}, {given.steps} {_steps(given, source)}",
         lines={
             "useful tokens/s": "tokens_per_second",
             "seconds a step": "seconds_per_step",
@@ -93,15 +89,15 @@ def _remarks(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"share of padding at 128 tokens: {result['share_of_padding']:.1%}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class InstancesFlags(flags.PretrainingFlags, flags.ThreadsFlag, flags.RoundsFlags):
+    pass
+
+
+@takes(given=InstancesFlags)
 def instances(
-    size: flags.SizeOption = "mini",
-    data: flags.DataOption = None,
-    steps: flags.StepsOption = 20,
-    tokens_per_step: flags.TokensPerStepOption = 8192,
-    rounds: flags.RoundsOption = 3,
-    threads: flags.ThreadsOption = None,
-    device: flags.DeviceOption = "cpu",
-    json: flags.JsonOption = False,
+    *,
+    given: InstancesFlags,
 ) -> None:
     """Time how fast pre-training's instances are made, and how fast a model trains on them.
 
@@ -112,21 +108,30 @@ def instances(
     from tidybert.timing.instance_speed import SIDES, bench_instances
     from tidybert.timing.pretraining_work import PretrainingWork, bench_corpus
 
-    with bench_corpus(data) as (source, directory):
-        device = _checked(size, directory, device)
+    size = given.size
+    with bench_corpus(given.data) as (source, directory):
+        device = _checked(size, directory, given.device)
         work = PretrainingWork(
-            size, directory, steps, tokens_per_step, device=device, threads=threads
+            size,
+            directory,
+            given.steps,
+            given.tokens_per_step,
+            device=device,
+            threads=given.threads,
         )
-        result = bench_instances(work, rounds=rounds, report=note)
-    steps_shown = f"steps of {tokens_per_step:,} tokens of {source}"
+        result = bench_instances(work, rounds=given.rounds, report=note)
     print_bench(
         with_head("instances", size, source, result),
-        as_json=json,
-        title=f"Instances: {steps_shown}, and training {size} on them",
+        as_json=given.json,
+        title=f"Instances: {_steps(given, source)}, and training {size} on them",
         lines={"tokens/s": "tokens_per_second", "seconds a step": "seconds_per_step"},
         remarks=[f"the first step of another epoch: {figure(result['seek_seconds'])} s"],
         sides=SIDES,
     )
+
+
+def _steps(given: flags.PretrainingFlags, source: str) -> str:
+    return f"steps of {given.tokens_per_step:,} tokens of {source}"
 
 
 def _checked(size: str, directory: str, device: str) -> str:

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -21,27 +20,21 @@ if TYPE_CHECKING:
 SMALL_CORPUS_BYTES: Final = 4_000_000
 
 
-@takes(read=CorpusOptions)
+@dataclass(frozen=True, kw_only=True)
+class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
+    vocab: str
+    """``--vocab MODEL``: Model whose vocabulary is used."""
+    out: Path
+    """``--out DIR``: Directory to write, or to go on with."""
+    workers: int | None = field(default=None, metadata={"min": 0})
+    """``--workers N``: Processes that tokenise. If not set: one for each core."""
+
+
+@takes(given=BuildCorpusFlags, read=CorpusOptions)
 def build_corpus(
     corpus: flags.CorpusArgument,
     *,
-    vocab: Annotated[
-        str, typer.Option("--vocab", metavar="MODEL", help="Model whose vocabulary is used.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Directory to write, or to go on with.")
-    ],
-    held_out: flags.HeldOutOption = 0.005,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=0,
-            help="Processes that tokenise. If not set: one for each core.",
-        ),
-    ] = None,
-    json: flags.JsonOption = False,
+    given: BuildCorpusFlags,
     read: CorpusOptions,
 ) -> None:
     """Tokenise a corpus once, into shards that training maps into memory.
@@ -55,10 +48,11 @@ def build_corpus(
     from tidybert.corpus.token_shards import is_corpus
     from tidybert.tokenization import BertTokenizer
 
+    out, workers = given.out, given.workers
     if workers is None:
         size = sum(file.stat().st_size for file in corpus_files(corpus))
         workers = _num_cores() if size > SMALL_CORPUS_BYTES else 0
-    tokenizer = BertTokenizer.from_pretrained(vocab)
+    tokenizer = BertTokenizer.from_pretrained(given.vocab)
     was_finished = is_corpus(out)
     report = CorpusReport()
     with _shown() as progress:
@@ -67,7 +61,7 @@ def build_corpus(
             tokenizer,
             out,
             options=read,
-            held_out=held_out,
+            held_out=given.held_out,
             num_workers=workers,
             report=report,
             progress=progress,
@@ -75,7 +69,7 @@ def build_corpus(
     note(*report.lines(str))
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
-    _show(manifest, out, as_json=json)
+    _show(manifest, out, as_json=given.json)
 
 
 def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:

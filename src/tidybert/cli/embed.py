@@ -4,10 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -27,72 +26,38 @@ _SECONDS_BETWEEN_LINES: Final = 10.0
 
 
 MOST_USED: Final = (
-    "pooling",
-    "layers",
-    "combine",
-    "normalize",
-    "dtype",
-    "out",
-    "resume",
-    "max_seq_length",
-    "text",
+    "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
     "device",
-)
-PoolingOption = Annotated[
-    str,
-    typer.Option(
-        "--pooling",
-        help="mean or max over the token vectors with [CLS] and [SEP], cls for the vector of "
-        "[CLS], or token for all vectors.",
-    ),
-]
-LayersOption = Annotated[
-    str,
-    typer.Option(
-        "--layers",
-        help="Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last "
-        "four, all every one.",
-    ),
-]
-CombineOption = Annotated[
-    str,
-    typer.Option("--combine", help="Make one vector of several layers by concat, sum or mean."),
-]
-NormalizeOption = Annotated[
-    bool, typer.Option("--normalize", help="Scale each vector to length 1.")
-]
-DtypeOption = Annotated[
-    str, typer.Option("--dtype", help="Write the numbers as float32 or float16.")
-]
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="FILE",
-        help="New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on stdout.",
-    ),
-]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on with a stopped run of the same --out.")
-]
+)  # fmt: skip
 
 
-@takes(*MOST_USED, read=ReadOptions)
+@dataclass(frozen=True, kw_only=True)
+class EmbedFlags(flags.LongestLengthFlag, flags.ExamplesFlags):
+    pooling: str = "mean"
+    """``mean`` or max over the token vectors with [CLS] and [SEP], cls for the vector of [CLS], or
+    token for all vectors."""
+    layers: str = "-1"
+    """Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last four, and all
+    every layer."""
+    combine: str = "concat"
+    """Make one vector of several layers by concat, sum or mean."""
+    normalize: bool = False
+    """``--normalize``: Scale each vector to length 1."""
+    dtype: str = "float32"
+    """Write the numbers as float32 or float16."""
+    out: Path | None = None
+    """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
+    stdout."""
+    resume: bool = False
+    """``--resume``: Go on with a stopped run of the same --out."""
+
+
+@takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)
 def embed(
     model: flags.ModelArgument,
     file: flags.TextsArgument = "-",
     *,
-    pooling: PoolingOption = "mean",
-    layers: LayersOption = "-1",
-    combine: CombineOption = "concat",
-    normalize: NormalizeOption = False,
-    dtype: DtypeOption = "float32",
-    out: OutOption = None,
-    resume: ResumeOption = False,
-    max_seq_length: flags.LongestLengthOption = None,
-    skip_bad_rows: flags.SkipBadRowsOption = False,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
+    given: EmbedFlags,
     read: ReadOptions,
 ) -> None:
     """Turn each text, or each token, into a vector by MODEL's encoder, without training it.
@@ -105,25 +70,26 @@ def embed(
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.vector_formats import Layout, format_of
 
-    _check(pooling, dtype, out, resume)
+    _check(given)
     embedder = Embedder(
         model,
-        pooling="mean" if pooling == "token" else pooling,
-        layers=layers,
-        combine=combine,
-        normalize=normalize,
-        max_seq_length=max_seq_length,
-        device=device,
-        allow_pickle=allow_pickle,
+        pooling="mean" if given.pooling == "token" else given.pooling,
+        layers=given.layers,
+        combine=given.combine,
+        normalize=given.normalize,
+        max_seq_length=given.max_seq_length,
+        device=given.device,
+        allow_pickle=given.allow_pickle,
     )
-    layout = Layout(embedder.dimension, pooling == "token", dtype)
+    layout = Layout(embedder.dimension, given.pooling == "token", given.dtype)
 
     def examples(report: ReadReport) -> "Iterator[TextExample]":
         return read_examples(
-            file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
+            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
         )
 
     report = ReadReport()
+    out = given.out
     if out is None:
         with as_it_comes(examples(report), file) as coming:
             num_texts, num_truncated = _print(embedder, coming, layout)
@@ -132,27 +98,27 @@ def embed(
         # A first reading finds bad rows before the work, and counts the texts for the time left.
         total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
         texts = examples(report if total is None else ReadReport())
-        written = _write(embedder, texts, out, kind, resume=resume, total=total)
+        written = _write(embedder, texts, out, kind, resume=given.resume, total=total)
         num_texts, num_truncated = written.num_texts, written.num_truncated
         note(f"{out}: {num_texts:,} texts, {layout.dimension} numbers a vector")
     cut = f"texts were cut to {embedder.max_seq_length} tokens"
     note_reading(report, num_truncated, num_texts, cut)
 
 
-def _check(pooling: str, dtype: str, out: Path | None, resume: bool) -> None:
+def _check(given: EmbedFlags) -> None:
     from tidybert.inference.embedding import POOLINGS
     from tidybert.inference.part_file import check_target
     from tidybert.inference.vector_formats import DTYPES
 
-    for flag, given, known in (
-        ("--pooling", pooling, (*POOLINGS, "token")),
-        ("--dtype", dtype, DTYPES),
+    for flag, value, known in (
+        ("--pooling", given.pooling, (*POOLINGS, "token")),
+        ("--dtype", given.dtype, DTYPES),
     ):
-        if given not in known:
-            raise UsageError(f"{flag} {given!r}: expected one of {', '.join(known)}")
-    if out is not None:
-        check_target(out, resume)
-    elif resume:
+        if value not in known:
+            raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
+    if given.out is not None:
+        check_target(given.out, given.resume)
+    elif given.resume:
         raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
 
 

@@ -1,6 +1,7 @@
 """``tidybert evaluate``: a finished RUN's metrics on a labelled file."""
 
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,39 +19,38 @@ if TYPE_CHECKING:
     from tidybert.tasks.answers import Answers
 
 
-@takes(read=ReadOptions)
+@dataclass(frozen=True, kw_only=True)
+class EvaluateFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
+    report: Path | None = None
+    """``--report DIR``: Write a page to look at, and its figures, into DIR."""
+    json: bool = False
+    """``--json``: Print one JSON object whose keys are the metrics."""
+
+
+@takes(given=EvaluateFlags, read=ReadOptions)
 def evaluate(
     run: flags.RunArgument,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Labelled examples.")],
     *,
-    max_seq_length: flags.TrainedLengthOption = None,
-    skip_bad_rows: flags.SkipBadRowsOption = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report", metavar="DIR", help="Write a page to look at, and its figures, into DIR."
-        ),
-    ] = None,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object whose keys are the metrics.")
-    ] = False,
+    given: EvaluateFlags,
     read: ReadOptions,
 ) -> None:
     """Measure a finished RUN on labelled examples."""
     from tidybert.cli.results import print_metrics
     from tidybert.inference.predictor import Predictor
 
-    if report is not None:
+    if given.report is not None:
         from tidybert.reporting.writing import check_report_directory
 
-        check_report_directory(report)
+        check_report_directory(given.report)
     predictor = Predictor(
-        run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
+        run,
+        device=given.device,
+        max_seq_length=given.max_seq_length,
+        allow_pickle=given.allow_pickle,
     )
     task = predictor.task
-    examples = read_labelled(task, file, read, skip_bad_rows)
+    examples = read_labelled(task, file, read, given.skip_bad_rows)
     try:
         answers = predictor.examine(examples)
     except DataError as error:
@@ -65,15 +65,15 @@ def evaluate(
             f"{metrics['num_windows']:,} in all"
         )
     try:
-        if json:
+        if given.json:
             print_json(metrics)
         else:
             print_metrics(task, metrics)
         sys.stdout.flush()
     finally:
         # A reader such as head, which closes the pipe early, still gets its report.
-        if report is not None:
-            _write_report(report, answers, metrics, run, file, predictor.max_seq_length)
+        if given.report is not None:
+            _write_report(given.report, answers, metrics, run, file, predictor.max_seq_length)
 
 
 def _write_report(

@@ -1,9 +1,6 @@
 """``tidybert extend-vocab``: a MODEL with pieces for the words of another domain."""
 
-from dataclasses import asdict
-from typing import Annotated
-
-import typer
+from dataclasses import asdict, dataclass, field
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -22,16 +19,18 @@ from tidybert.errors import DataError
 SHOWN_PIECES = 10
 
 
-@takes(read=CorpusOptions)
+@dataclass(frozen=True, kw_only=True)
+class ExtendVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.PickleFlag, flags.JsonFlag):
+    add: int = field(metadata={"min": 1})
+    """``--add N``: Pieces to add at most."""
+
+
+@takes(given=ExtendVocabFlags, read=CorpusOptions)
 def extend_vocab(
     model: flags.ModelArgument,
     corpus: flags.CorpusArgument,
     *,
-    add: Annotated[int, typer.Option("--add", metavar="N", min=1, help="Pieces to add at most.")],
-    out: flags.NewDirectoryOption,
-    held_out: flags.HeldOutOption = 0.005,
-    allow_pickle: flags.AllowPickleOption = False,
-    json: flags.JsonOption = False,
+    given: ExtendVocabFlags,
     read: CorpusOptions,
 ) -> None:
     """Give MODEL's vocabulary the pieces that shorten a corpus most, and write a new MODEL.
@@ -45,10 +44,11 @@ def extend_vocab(
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
 
+    out, add = given.out, given.add
     check_new(out)
-    held = HeldOut(held_out)
+    held = HeldOut(given.held_out)
     directory = ModelDirectory.open(model)
-    extensible = ExtensibleModel(directory, allow_pickle=allow_pickle)
+    extensible = ExtensibleModel(directory, allow_pickle=given.allow_pickle)
     old = directory.tokenizer
     case = old.do_lower_case, old.strip_accents, old.tokenize_chinese_chars
     counts, report = count_words(corpus, read, BasicTokenizer(*case), held)
@@ -67,7 +67,7 @@ def extend_vocab(
     num_appended = new.vocab_size - old.vocab_size
     if len(pieces) < add:
         note(f"{len(pieces):,} pieces, fewer than the {add:,} asked for: no other would save three")
-    if json:
+    if given.json:
         print_json(
             {
                 **described(after),

@@ -1,17 +1,30 @@
 """``tidybert fill-mask``: the likeliest words for each [MASK] in a text."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_table
 
 # Characters of a long text that are shown on each side of the word.
 _CONTEXT: Final = 60
 
 
+@dataclass(frozen=True, kw_only=True)
+class FillMaskFlags(flags.PickleFlag, flags.DeviceFlag):
+    top_k: int | None = None
+    """Words to show for each [MASK]. If not set: 5, or all of --among."""
+    among: str | None = None
+    """``--among WORD,WORD…``: Choose from these words only."""
+    json: bool = False
+    """``--json``: Print one JSON object for each text."""
+
+
+@takes(given=FillMaskFlags)
 def fill_mask(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model with a masked-LM head.")],
     texts: Annotated[
@@ -19,29 +32,15 @@ def fill_mask(
         typer.Argument(metavar="TEXT", help="A text with one or more [MASK]."),
     ],
     *,
-    top_k: Annotated[
-        int | None,
-        typer.Option(
-            "--top-k", help="Words to show for each [MASK]. If not set: 5, or all of --among."
-        ),
-    ] = None,
-    among: Annotated[
-        str | None,
-        typer.Option("--among", metavar="WORD,WORD…", help="Choose from these words only."),
-    ] = None,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each text.")
-    ] = False,
+    given: FillMaskFlags,
 ) -> None:
     """Fill in each [MASK] of a text with its likeliest words."""
     from tidybert.inference.fill_mask import MaskFiller
 
-    words = None if among is None else [word.strip() for word in among.split(",")]
-    filler = MaskFiller(model, device=device, allow_pickle=allow_pickle)
-    for number, answer in enumerate(filler.fill(texts, top_k=top_k, among=words)):
-        if json:
+    words = None if given.among is None else [word.strip() for word in given.among.split(",")]
+    filler = MaskFiller(model, device=given.device, allow_pickle=given.allow_pickle)
+    for number, answer in enumerate(filler.fill(texts, top_k=given.top_k, among=words)):
+        if given.json:
             print_json(answer)
             continue
         if number:

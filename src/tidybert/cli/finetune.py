@@ -1,8 +1,8 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
@@ -20,108 +20,70 @@ if TYPE_CHECKING:
     from tidybert.finetuning import FinetunedModel
 
 MOST_USED: Final = (
-    "train",
-    "dev",
-    "out",
-    "text",
-    "label",
-    "max_seq_length",
-    "num_train_epochs",
-    "learning_rate",
-    "seed",
-    "resume",
+    "train", "dev", "out", "text", "label", "max_seq_length", "num_train_epochs", "learning_rate",
+    "seed", "resume",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
+    """The flags of finetune beside those of its files, its task and its training."""
+
+    PANEL: ClassVar = "Training"
+    PANELS: ClassVar = {
+        "Data": ("train", "dev", "dev_fraction"),
+        "Checkpoints": ("vocab", "new_head"),
+    }
+
+    train: str
+    """``--train FILE``: Labelled examples to train on."""
+    dev: str | None = None
+    """``--dev FILE``: Labelled examples to measure on."""
+    dev_fraction: float = 0.1
+    """Share of --train to measure on where --dev is not given."""
+    max_seq_length: int | None = None
+    """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
+    seeds: int = field(default=1, metadata={"min": 1})
+    """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
+    search: bool = False
+    """``--search``: Try the paper's learning rates, batch sizes and epochs, and keep the best."""
+    time_limit: float | None = None
+    """``--time-limit MINUTES``: Start no trial of --search that would end after this time."""
+    vocab: str | None = None
+    """``--vocab MODEL``: Take this model's vocabulary, where MODEL is a size such as mini."""
+    new_head: bool = False
+    """``--new-head``: Reinitialise the head even if MODEL already has one."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dev_fraction < 1:
+            raise UsageError(
+                f"--dev-fraction is {self.dev_fraction}; expected a share between 0 and 1"
+            )
+        if self.search and self.seeds > 1:
+            raise UsageError(
+                "give --search and --seeds one after the other: search first, then seeds"
+            )
+        if self.time_limit is not None and not (self.search and self.time_limit > 0):
+            raise UsageError(
+                f"--time-limit is {self.time_limit:g}; expected minutes above 0, and only with "
+                "--search"
+            )
+
+
+@takes(
+    *MOST_USED,
+    given=FinetuneFlags,
+    read=ReadOptions,
+    options=task_flags(),
+    arguments=TrainingArguments,
 )
-TaskArgument = Annotated[
-    str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
-]
-TrainOption = Annotated[
-    str, typer.Option("--train", metavar="FILE", help="Labelled examples to train on.")
-]
-DevOption = Annotated[
-    str | None,
-    typer.Option("--dev", metavar="FILE", help="Labelled examples to measure on."),
-]
-DevFractionOption = Annotated[
-    float,
-    typer.Option(
-        "--dev-fraction",
-        help="Share of --train to measure on where --dev is not given.",
-        rich_help_panel="Data",
-    ),
-]
-LengthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-seq-length",
-        help="Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks.",
-    ),
-]
-SeedsOption = Annotated[
-    int,
-    typer.Option(
-        "--seeds",
-        metavar="N",
-        min=1,
-        help="Train N models with the seeds from --seed on, and keep the best.",
-        rich_help_panel="Training",
-    ),
-]
-SearchOption = Annotated[
-    bool,
-    typer.Option(
-        "--search",
-        help="Try the paper's learning rates, batch sizes and epochs, and keep the best.",
-        rich_help_panel="Training",
-    ),
-]
-TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(
-        "--time-limit",
-        metavar="MINUTES",
-        help="Start no trial of --search that would end after this many minutes.",
-        rich_help_panel="Training",
-    ),
-]
-VocabOption = Annotated[
-    str | None,
-    typer.Option(
-        "--vocab",
-        metavar="MODEL",
-        help="Take this model's vocabulary, where MODEL is a size such as mini.",
-        rich_help_panel="Checkpoints",
-    ),
-]
-NewHeadOption = Annotated[
-    bool,
-    typer.Option(
-        "--new-head",
-        help="Reinitialise the head even if MODEL already has one.",
-        rich_help_panel="Checkpoints",
-    ),
-]
-
-
-@takes(*MOST_USED, read=ReadOptions, options=task_flags(), arguments=TrainingArguments)
 def finetune(
-    task: TaskArgument,
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
+    ],
     model: flags.ModelArgument,
     *,
-    train: TrainOption,
-    out: flags.RunOption,
-    dev: DevOption = None,
-    dev_fraction: DevFractionOption = 0.1,
-    max_seq_length: LengthOption = None,
-    seeds: SeedsOption = 1,
-    search: SearchOption = False,
-    time_limit: TimeLimitOption = None,
-    vocab: VocabOption = None,
-    resume: flags.ResumeOption = False,
-    new_head: NewHeadOption = False,
-    skip_bad_rows: flags.SkipBadRowsOption = False,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
-    json: flags.JsonOption = False,
+    given: FinetuneFlags,
     read: ReadOptions,
     options: TaskOptions,
     arguments: TrainingArguments,
@@ -130,8 +92,6 @@ def finetune(
 
     tidybert checks the data first, and keeps the weights that do best on dev.
     """
-    _check_trials(dev_fraction, search, seeds, time_limit)
-
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_trials
     from tidybert.finetuning import check_run, is_finished
@@ -139,43 +99,43 @@ def finetune(
     from tidybert.tasks.registry import task_class
 
     chosen = task_class(task, options)
-    if resume and is_finished(out):
-        note(f"the run in {out} is finished: there is nothing to resume")
+    if given.resume and is_finished(given.out):
+        note(f"the run in {given.out} is finished: there is nothing to resume")
         return
-    check_run(out, resume)
-    length = chosen.default_max_seq_length if max_seq_length is None else max_seq_length
-    examples = labelled = read_labelled(chosen, train, read, skip_bad_rows)
-    if dev is not None:
+    check_run(given.out, given.resume)
+    length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
+    examples = labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows)
+    if given.dev is not None:
         job = chosen.from_examples(examples, options)
-        held_out = read_labelled(job, dev, read, skip_bad_rows)
+        held_out = read_labelled(job, given.dev, read, given.skip_bad_rows)
     else:
-        examples, held_out = chosen.hold_out(labelled, dev_fraction, arguments.seed)
+        examples, held_out = chosen.hold_out(labelled, given.dev_fraction, arguments.seed)
         job = chosen.from_examples(examples, options)
         note(
             f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on"
         )
 
-    def train_run(given: TrainingArguments, run: Path, resumed: bool) -> "FinetunedModel":
-        with shown_training(job.metric, given.train_batch_size) as callbacks:
+    def train_run(varied: TrainingArguments, run: Path, resumed: bool) -> "FinetunedModel":
+        with shown_training(job.metric, varied.train_batch_size) as callbacks:
             return train_model(
                 job,
                 model,
                 examples,
                 held_out,
-                given,
+                varied,
                 max_seq_length=length,
                 settings={**asdict(read), **asdict(options)},
-                vocab=vocab,
+                vocab=given.vocab,
                 run=run,
                 resume=resumed,
-                new_head=new_head,
-                device=device,
-                allow_pickle=allow_pickle,
+                new_head=given.new_head,
+                device=given.device,
+                allow_pickle=given.allow_pickle,
                 callbacks=callbacks,
             )
 
-    if not search and seeds == 1:
-        _show(train_run(arguments, out, resume), out, as_json=json)
+    if not given.search and given.seeds == 1:
+        _show(train_run(arguments, given.out, given.resume), given.out, as_json=given.json)
         return
 
     from tidybert.finetuning import run_trials, shared_settings
@@ -183,49 +143,36 @@ def finetune(
     trials = run_trials(
         train_run,
         arguments,
-        _variants(arguments, model, vocab, seeds, search),
+        _variants(arguments, model, given),
         shared=shared_settings(
             model,
-            vocab,
+            given.vocab,
             labelled,
-            None if dev is None else held_out,
+            None if given.dev is None else held_out,
             task=task,
-            dev_fraction=dev_fraction if dev is None else None,
+            dev_fraction=given.dev_fraction if given.dev is None else None,
             max_seq_length=length,
-            new_head=new_head,
-            search=search,
+            new_head=given.new_head,
+            search=given.search,
             **asdict(options),
             **asdict(arguments),
         ),
         metric=job.metric,
-        run=out,
-        time_limit=None if time_limit is None else 60 * time_limit,
+        run=given.out,
+        time_limit=None if given.time_limit is None else 60 * given.time_limit,
         note=note,
     )
-    print_trials(trials, job, str(out), as_json=json)
+    print_trials(trials, job, str(given.out), as_json=given.json)
 
 
-def _check_trials(dev_fraction: float, search: bool, seeds: int, time_limit: float | None) -> None:
-    if not 0 < dev_fraction < 1:
-        raise UsageError(f"--dev-fraction is {dev_fraction}; expected a share between 0 and 1")
-    if search and seeds > 1:
-        raise UsageError("give --search and --seeds one after the other: search first, then seeds")
-    if time_limit is not None and not (search and time_limit > 0):
-        raise UsageError(
-            f"--time-limit is {time_limit:g}; expected minutes above 0, and only with --search"
-        )
-
-
-def _variants(
-    arguments: TrainingArguments, model: str, vocab: str | None, seeds: int, search: bool
-) -> Any:
+def _variants(arguments: TrainingArguments, model: str, given: FinetuneFlags) -> Any:
     """The arguments that the trials differ in."""
     from tidybert.finetuning import check_search, model_sources, search_variants, seed_variants
 
-    if not search:
-        return seed_variants(arguments, seeds)
+    if not given.search:
+        return seed_variants(arguments, given.seeds)
     check_search(arguments)
-    return search_variants(model_sources(model, vocab)[0])
+    return search_variants(model_sources(model, given.vocab)[0])
 
 
 def _show(finished: "FinetunedModel", out: Path, *, as_json: bool) -> None:

@@ -1,7 +1,8 @@
 """Flags made from the dataclasses that hold them, and ``--help`` that shows them in panels.
 
 ``@takes(read=ReadOptions)`` gives a command one flag for each field of ReadOptions, with the text
-below the field as its help, and hands the command the built object as ``read``.
+below the field as its help, and hands the command the built object as ``read``.  A text may begin
+with the flag and its metavar, as in ``--train FILE``; without them a flag has its field's name.
 
 A dataclass names the panel of its flags in ``PANEL``, and fields of other panels in ``PANELS``.
 """
@@ -12,7 +13,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache, wraps
 from typing import Annotated, Any, Final
 
@@ -88,59 +89,73 @@ def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callab
 
 def _parameters(group: type) -> list[inspect.Parameter]:
     types = typing.get_type_hints(group)
-    helps = field_helps(group)
+    of_name = {each.name: each for each in fields(group)}
     parameters = []
-    for each in fields(group):
-        # A column's name or number comes from the shell as text either way.
-        kind = str | None if types[each.name] == (str | int | None) else types[each.name]
-        flag = "--" + each.name.replace("_", "-")
-        names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]
-        option = typer.Option(
-            *names,
-            help=helps[each.name],
-            show_default=each.default is not None,
-            rich_help_panel=panel_of(group, each.name),
-        )
-        parameters.append(
-            inspect.Parameter(
-                each.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=each.default,
-                annotation=Annotated[kind, option],
+    # A class's own flags first, then those that it shares with other commands.
+    for owner in group.__mro__:
+        for name, text in _texts(owner).items():
+            if (each := of_name.pop(name, None)) is None:
+                continue
+            # A column's name or number comes from the shell as text either way.
+            kind = str | None if types[name] == (str | int | None) else types[name]
+            flag, metavar = _declared(text) or (_default_flag(name, kind), None)
+            option = typer.Option(
+                flag,
+                help=_plain(text),
+                metavar=metavar,
+                min=each.metadata.get("min"),
+                max=each.metadata.get("max"),
+                show_default=each.default is not None,
+                rich_help_panel=panel_of(owner, name),
             )
-        )
+            parameters.append(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=inspect.Parameter.empty if each.default is MISSING else each.default,
+                    annotation=Annotated[kind, option],
+                )
+            )
     return parameters
 
 
-def panel_of(group: type, field: str) -> str | None:
-    """The section of the help that shows a field's flag; None: the last one."""
-    others: dict[str, tuple[str, ...]] = getattr(group, "PANELS", {})
+def _default_flag(name: str, kind: Any) -> str:
+    flag = name.replace("_", "-")
+    return f"--{flag}/--no-{flag}" if kind in (bool, bool | None) else f"--{flag}"
+
+
+def panel_of(owner: type, field: str) -> str | None:
+    """The section of the help that shows the flag of a class's field; None: the last one."""
+    others: dict[str, tuple[str, ...]] = getattr(owner, "PANELS", {})
     found = [title for title, names in others.items() if field in names]
-    return found[0] if found else getattr(group, "PANEL", None)
+    return found[0] if found else getattr(owner, "PANEL", None)
+
+
+def field_helps(group: type) -> dict[str, str]:
+    """The help of each field of a dataclass."""
+    return {
+        name: _plain(text)
+        for base in reversed(group.__mro__)
+        for name, text in _texts(base).items()
+    }
 
 
 @cache
-def field_helps(group: type) -> dict[str, str]:
-    """The text below each field of a dataclass; the field before lends it to one without."""
-    helps: dict[str, str] = {}
-    for base in reversed(group.__mro__):
-        # A class without fields of its own may have been made by a program.
-        if "__annotations__" in vars(base):
-            helps |= _own_helps(base)
-    return helps
-
-
-def _own_helps(group: type) -> dict[str, str]:
-    helps: dict[str, str] = {}
+def _texts(group: type) -> dict[str, str]:
+    """The text below each field of a class; the field before lends it to one without."""
+    texts: dict[str, str] = {}
     waiting: list[str] = []
+    if not vars(group).get("__annotations__"):
+        # A class without fields of its own may have been made by a program.
+        return texts
     for statement in _statements(group):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             waiting.append(statement.target.id)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            text = _plain(str(statement.value.value))
-            helps.update(dict.fromkeys(waiting, text))
+            text = " ".join(str(statement.value.value).split())
+            texts.update(dict.fromkeys(waiting, text))
             waiting = []
-    return helps
+    return texts
 
 
 def _statements(group: type) -> list[ast.stmt]:
@@ -161,7 +176,13 @@ def _parsed(module: str) -> ast.Module:
     return ast.parse(inspect.getsource(sys.modules[module]))
 
 
+def _declared(text: str) -> tuple[str, str | None] | None:
+    """The flag and the metavar that a text begins with: ``--train FILE``."""
+    found = re.match(r"``(--[^ `]+) ?([^`]*)``: ", text)
+    return (found[1], found[2] or None) if found else None
+
+
 def _plain(text: str) -> str:
     """Without the flag's name and marks of code; code that begins it keeps its small letter."""
-    text = re.sub(r"^``--[^`]*``: ", "", " ".join(text.split()))
+    text = re.sub(r"^``--[^`]*``: ", "", text)
     return (text[:1].upper() + text[1:]).replace("``", "")

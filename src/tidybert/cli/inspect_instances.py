@@ -1,5 +1,6 @@
 """``tidybert inspect``: a pre-training instance in words, as training reads it."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -23,26 +24,25 @@ MEANINGS: Final = {
 }
 
 
-@takes(options=InstanceOptions, masking=MaskingOptions)
+@dataclass(frozen=True, kw_only=True)
+class InspectFlags(flags.JsonFlag):
+    index: int = field(default=0, metadata={"min": 0})
+    """``--index N``: Number of the instance, from 0."""
+    epoch: int = field(default=0, metadata={"min": 0})
+    """``--epoch N``: Number of the epoch, from 0."""
+    part: str = "train"
+    """Part of the corpus: train or held-out."""
+    seed: int = 42
+    """Random seed for the instances and their masks."""
+
+
+@takes(given=InspectFlags, options=InstanceOptions, masking=MaskingOptions)
 def inspect(
     corpus: Annotated[
         str, typer.Argument(metavar="CORPUS", help="Directory that build-corpus wrote.")
     ],
     *,
-    index: Annotated[
-        int,
-        typer.Option("--index", metavar="N", min=0, help="Number of the instance, from 0."),
-    ] = 0,
-    epoch: Annotated[
-        int, typer.Option("--epoch", metavar="N", min=0, help="Number of the epoch, from 0.")
-    ] = 0,
-    part: Annotated[
-        str, typer.Option("--part", help="Part of the corpus: train or held-out.")
-    ] = "train",
-    seed: Annotated[
-        int, typer.Option("--seed", help="Random seed for the instances and their masks.")
-    ] = 42,
-    json: flags.JsonOption = False,
+    given: InspectFlags,
     options: InstanceOptions,
     masking: MaskingOptions,
 ) -> None:
@@ -51,7 +51,8 @@ def inspect(
     Training makes instances as it goes. The same seed, epoch and options give the same instance
     here.
     """
-    check_seed(seed)
+    part, epoch, index = given.part, given.epoch, given.index
+    check_seed(given.seed)
     if part not in PARTS:
         raise UsageError(f"--part {part}: expected {' or '.join(PARTS)}")
 
@@ -59,11 +60,14 @@ def inspect(
     from tidybert.pretraining.instances import PretrainingInstances
 
     instances = PretrainingInstances(
-        TokenCorpus(corpus, "train" if part == "train" else "held-out"), options, masking, seed
+        TokenCorpus(corpus, "train" if part == "train" else "held-out"),
+        options,
+        masking,
+        given.seed,
     )
     shown = describe(instances, instances.position(epoch, index))
     shown = {"corpus": corpus, "part": part, "epoch": epoch, "index": index, **shown}
-    if json:
+    if given.json:
         print_json(shown)
     else:
         _print(shown)

@@ -1,6 +1,7 @@
 """``tidybert next-sentence``: whether B follows A, for two sentences or a file of pairs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,13 @@ from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
 
-@takes(read=ReadOptions)
+@dataclass(frozen=True, kw_only=True)
+class NextSentenceFlags(flags.LongestLengthFlag, flags.ExamplesFlags, flags.JsonFlag):
+    file: str | None = None
+    """``--file FILE``: Pairs instead of A and B, each answered by a JSON line; - reads stdin."""
+
+
+@takes(given=NextSentenceFlags, read=ReadOptions)
 def next_sentence(
     model: Annotated[
         str,
@@ -24,19 +31,7 @@ def next_sentence(
         str | None, typer.Argument(metavar="B", help="The sentence that may follow.")
     ] = None,
     *,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="Pairs instead of A and B, each answered by a JSON line; - reads standard input.",
-        ),
-    ] = None,
-    max_seq_length: flags.LongestLengthOption = None,
-    skip_bad_rows: flags.SkipBadRowsOption = False,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
-    json: flags.JsonOption = False,
+    given: NextSentenceFlags,
     read: ReadOptions,
 ) -> None:
     """Print the probability that sentence B follows sentence A in a text.
@@ -48,21 +43,24 @@ def next_sentence(
     from tidybert.files.text_files import read_examples
     from tidybert.inference.next_sentence import NextSentencePredictor
 
-    if (first is None) != (second is None) or (first is None) == (file is None):
+    if (first is None) != (second is None) or (first is None) == (given.file is None):
         raise UsageError("expected two sentences, A and B, or --file with pairs")
     predictor = NextSentencePredictor(
-        model, max_seq_length=max_seq_length, device=device, allow_pickle=allow_pickle
+        model,
+        max_seq_length=given.max_seq_length,
+        device=given.device,
+        allow_pickle=given.allow_pickle,
     )
     report = ReadReport()
-    if file is not None:
+    if given.file is not None:
         examples = read_examples(
-            file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report
+            given.file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
         )
     else:
         examples = iter([TextExample(first or "", second, None, 1)])
-    as_json = json or file is not None
+    as_json = given.json or given.file is not None
     answered, truncated = print_answers(
-        predictor.predict_stream, examples, file or "", print_json if as_json else _print
+        predictor.predict_stream, examples, given.file or "", print_json if as_json else _print
     )
     cut = f"pairs were cut to {predictor.max_seq_length} tokens"
     note_reading(report, truncated, answered, cut)

@@ -6,10 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
-
-import typer
+from typing import Any, TextIO
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -18,26 +17,20 @@ from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
 
-@takes(read=ReadOptions)
+@dataclass(frozen=True, kw_only=True)
+class PredictFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
+    out: Path | None = None
+    """``--out FILE``: New file to write. If not set: stdout."""
+    official_format: bool = False
+    """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
+
+
+@takes(given=PredictFlags, read=ReadOptions)
 def predict(
     run: flags.RunArgument,
     file: flags.TextsArgument = "-",
     *,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="New file to write. If not set: stdout."),
-    ] = None,
-    max_seq_length: flags.TrainedLengthOption = None,
-    skip_bad_rows: flags.SkipBadRowsOption = False,
-    official_format: Annotated[
-        bool,
-        typer.Option(
-            "--official-format",
-            help="answer: write one JSON object of ids and answers, as SQuAD's script reads it.",
-        ),
-    ] = False,
-    device: flags.DeviceOption = "auto",
-    allow_pickle: flags.AllowPickleOption = False,
+    given: PredictFlags,
     read: ReadOptions,
 ) -> None:
     """Answer each text with one JSON line, in the order given, in constant memory.
@@ -48,21 +41,26 @@ def predict(
     from tidybert.files.read_report import ReadReport
     from tidybert.inference.predictor import Predictor
 
-    _check_out(out)
+    _check_out(given.out)
     predictor = Predictor(
-        run, device=device, max_seq_length=max_seq_length, allow_pickle=allow_pickle
+        run,
+        device=given.device,
+        max_seq_length=given.max_seq_length,
+        allow_pickle=given.allow_pickle,
     )
     task = predictor.task
-    if official_format and task.name != "answer":
+    if given.official_format and task.name != "answer":
         raise UsageError(
             f"--official-format is for answers to questions, but {run} was trained to {task.name}"
         )
     report = ReadReport()
-    examples = task.read(file, read, need_label=False, skip_bad_rows=skip_bad_rows, report=report)
-    with _output(out) as stream:
-        write = _official(stream) if official_format else _json_lines(stream)
+    examples = task.read(
+        file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+    )
+    with _output(given.out) as stream:
+        write = _official(stream) if given.official_format else _json_lines(stream)
         answered, truncated = print_answers(predictor.predict_stream, examples, file, write, stream)
-        if official_format:
+        if given.official_format:
             stream.write("}\n")
     note_reading(report, truncated, answered, f"examples {task.truncation}")
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
@@ -30,21 +31,24 @@ _MEANINGS: Final = {
 
 
 MOST_USED: Final = (
-    "data",
-    "out",
-    "recipe",
-    "objective",
-    "max_steps",
-    "tokens_per_step",
-    "max_seq_length",
-    "learning_rate",
-    "seed",
-    "resume",
-)
+    "data", "out", "recipe", "objective", "max_steps", "tokens_per_step", "max_seq_length",
+    "learning_rate", "seed", "resume",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainFlags(flags.RunFlags, flags.DeviceFlag, flags.JsonFlag):
+    PANEL: ClassVar = "Checkpoints"
+
+    data: Path
+    """``--data DIR``: Corpus that build-corpus wrote."""
+    tensorboard: bool = False
+    """``--tensorboard``: Write figures for TensorBoard into RUN."""
 
 
 @takes(
     *MOST_USED,
+    given=PretrainFlags,
     instances=InstanceOptions,
     masking=MaskingOptions,
     arguments=PretrainingArguments,
@@ -57,21 +61,7 @@ def pretrain(
         ),
     ],
     *,
-    data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Corpus that build-corpus wrote.")
-    ],
-    out: flags.RunOption,
-    resume: flags.ResumeOption = False,
-    tensorboard: Annotated[
-        bool,
-        typer.Option(
-            "--tensorboard",
-            help="Write figures for TensorBoard into RUN.",
-            rich_help_panel="Checkpoints",
-        ),
-    ] = False,
-    device: flags.DeviceOption = "auto",
-    json: flags.JsonOption = False,
+    given: PretrainFlags,
     instances: InstanceOptions,
     masking: MaskingOptions,
     arguments: PretrainingArguments,
@@ -84,29 +74,30 @@ def pretrain(
     from tidybert.training.distributed import processes
     from tidybert.training.run_directory import is_finished
 
-    if resume and is_finished(out):
+    out = given.out
+    if given.resume and is_finished(out):
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     with (
-        _tensorboard(out, tensorboard) as tell,
-        processes(device) as group,
+        _tensorboard(out, given.tensorboard) as tell,
+        processes(given.device) as group,
         _shown(out, tell) as callbacks,
     ):
         result = run_pretraining(
             model,
-            data,
+            given.data,
             out,
             arguments,
             instances=instances,
             masking=masking,
-            resume=resume,
-            device=device,
+            resume=given.resume,
+            device=given.device,
             processes=group,
             callbacks=callbacks,
         )
         is_first = group.is_first
     if is_first:
-        _show(result, out, is_drawn=_draw_curves(out), as_json=json)
+        _show(result, out, is_drawn=_draw_curves(out), as_json=given.json)
 
 
 def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bool) -> None:

@@ -4,15 +4,15 @@ import shlex
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from tidybert.atomic_files import atomic_write_bytes
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 from tidybert.errors import UsageError
 from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
@@ -29,31 +29,33 @@ NUM_TRAIN_EPOCHS: Final = 4
 TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuickstartFlags(flags.JsonFlag):
+    out: Path = Path("tidybert-quickstart")
+    """``--out DIR``: New directory for the model."""
+    seed: int = 42
+    """Random seed for head weights, example order and dropout."""
+    resume: bool = False
+    """``--resume``: Go on with a quickstart that was stopped."""
+
+
+@takes(given=QuickstartFlags)
 def quickstart(
     *,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="New directory for the model.")
-    ] = Path("tidybert-quickstart"),
-    seed: Annotated[
-        int,
-        typer.Option("--seed", help="Random seed for head weights, example order and dropout."),
-    ] = 42,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a quickstart that was stopped.")
-    ] = False,
-    json: flags.JsonOption = False,
+    given: QuickstartFlags,
 ) -> None:
     """Fine-tune minilm on bundled support tickets, measure it, and answer new tickets.
 
     Takes a minute or two on two cores, and needs no file and no network.
     """
-    if not resume:
+    out = given.out
+    if not given.resume:
         _check_new(out)
     arguments = TrainingArguments(
         num_train_epochs=NUM_TRAIN_EPOCHS,
         train_batch_size=TRAIN_BATCH_SIZE,
         learning_rate=LEARNING_RATE,
-        seed=seed,
+        seed=given.seed,
     )
     find_model(MODEL)  # whether it is installed is told before anything slow
     _say("tidybert quickstart: learn to send support tickets to the team that has to act")
@@ -80,14 +82,14 @@ def quickstart(
     )
     with shown_training(task.metric, arguments.train_batch_size) as callbacks:
         finished = finetune(
-            task, MODEL, train, dev, arguments, run=out, resume=resume, callbacks=callbacks
+            task, MODEL, train, dev, arguments, run=out, resume=given.resume, callbacks=callbacks
         )
     result = finished.result
     _copy_tickets(out / "tickets")
 
     predictor = Predictor(out)
     answered = list(zip(predictor.predict_stream(new), new, strict=True))
-    if json:
+    if given.json:
         print_json(
             {
                 **result.metrics,

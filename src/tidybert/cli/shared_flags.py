@@ -1,10 +1,8 @@
-"""Flags and arguments that several commands share, each declared once.
+"""Flags and arguments that several commands share, each declared once."""
 
-The panel of a flag is the section of ``--help`` that shows it, where a command has sections.
-"""
-
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -24,56 +22,66 @@ CorpusArgument = Annotated[
     ),
 ]
 
-RunOption = Annotated[
-    Path, typer.Option("--out", metavar="RUN", help="New directory for the trained model.")
-]
-NewDirectoryOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="New directory to write.")
-]
-HeldOutOption = Annotated[
-    float, typer.Option("--held-out", help="Share of the documents kept apart to measure on.")
-]
-SkipBadRowsOption = Annotated[
-    bool,
-    typer.Option(
-        "--skip-bad-rows",
-        help="Skip rows that cannot be read, and report which.",
-        rich_help_panel="Data",
-    ),
-]
-_MAX_SEQ_LENGTH = "Most tokens of a text; a longer one is cut. "
-TrainedLengthOption = Annotated[
-    int | None,
-    typer.Option("--max-seq-length", help=_MAX_SEQ_LENGTH + "If not set, as in training."),
-]
-LongestLengthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-seq-length", help=_MAX_SEQ_LENGTH + "If not set, as many as the model allows."
-    ),
-]
-ResumeOption = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Go on from the last checkpoint in RUN.",
-        rich_help_panel="Checkpoints",
-    ),
-]
-DeviceOption = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="Device to compute on: auto, cpu, cuda or cuda:N.",
-        rich_help_panel="Device",
-    ),
-]
-AllowPickleOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-pickle",
-        help="Also read weights from a pickle; nothing else in it is loaded.",
-        rich_help_panel="Checkpoints",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+@dataclass(frozen=True, kw_only=True)
+class JsonFlag:
+    json: bool = False
+    """``--json``: Print one JSON object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutFlag:
+    held_out: float = 0.005
+    """Share of the documents kept apart to measure on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewDirectoryFlag:
+    out: Path
+    """``--out DIR``: New directory to write."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    PANEL: ClassVar = "Checkpoints"
+
+    out: Path
+    """``--out RUN``: New directory for the trained model."""
+    resume: bool = False
+    """``--resume``: Go on from the last checkpoint in RUN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFlag:
+    PANEL: ClassVar = "Device"
+
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickleFlag:
+    PANEL: ClassVar = "Checkpoints"
+
+    allow_pickle: bool = False
+    """``--allow-pickle``: Also read weights from a pickle; nothing else in it is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplesFlags(PickleFlag, DeviceFlag):
+    PANEL: ClassVar = "Data"
+
+    skip_bad_rows: bool = False
+    """``--skip-bad-rows``: Skip rows that cannot be read, and report which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedLengthFlag:
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongestLengthFlag:
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""

@@ -1,9 +1,8 @@
 """``tidybert train-vocab``: a WordPiece vocabulary from a corpus, measured on held-out text."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -24,37 +23,26 @@ if TYPE_CHECKING:
     from tidybert.tokenization.learning.word_counts import WordCounts
 
 
-@takes(read=CorpusOptions)
+@dataclass(frozen=True, kw_only=True)
+class TrainVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.JsonFlag):
+    size: int = 30522
+    """Tokens of the vocabulary, special tokens included."""
+    cased: bool = False
+    """``--cased/--uncased``: Keep capitals, or lowercase the text."""
+    strip_accents: bool | None = None
+    """``--strip-accents/--keep-accents``: Turn é into e, or keep it. If not set: as --cased or
+    --uncased implies."""
+    character_coverage: float = 0.99999
+    """Share of the text whose characters get a piece; the rarest get none."""
+    compare: str | None = None
+    """``--compare MODEL``: Also measure this model's vocabulary."""
+
+
+@takes(given=TrainVocabFlags, read=CorpusOptions)
 def train_vocab(
     corpus: flags.CorpusArgument,
     *,
-    out: flags.NewDirectoryOption,
-    size: Annotated[
-        int, typer.Option("--size", help="Tokens of the vocabulary, special tokens included.")
-    ] = 30522,
-    cased: Annotated[
-        bool, typer.Option("--cased/--uncased", help="Keep capitals, or lowercase the text.")
-    ] = False,
-    strip_accents: Annotated[
-        bool | None,
-        typer.Option(
-            "--strip-accents/--keep-accents",
-            help="Turn é into e, or keep it. If not set: as --cased or --uncased implies.",
-        ),
-    ] = None,
-    character_coverage: Annotated[
-        float,
-        typer.Option(
-            "--character-coverage",
-            help="Share of the text whose characters get a piece; the rarest get none.",
-        ),
-    ] = 0.99999,
-    held_out: flags.HeldOutOption = 0.005,
-    compare: Annotated[
-        str | None,
-        typer.Option("--compare", metavar="MODEL", help="Also measure this model's vocabulary."),
-    ] = None,
-    json: flags.JsonOption = False,
+    given: TrainVocabFlags,
     read: CorpusOptions,
 ) -> None:
     """Learn a WordPiece vocabulary from a corpus of any size and write a tokenizer directory.
@@ -67,21 +55,22 @@ def train_vocab(
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 
-    check_new(out)
-    check_training(size, character_coverage)
-    held = HeldOut(held_out)
-    other = None if compare is None else BertTokenizer.from_pretrained(compare)
-    counts, report = count_words(corpus, read, BasicTokenizer(not cased, strip_accents), held)
+    check_new(given.out)
+    check_training(given.size, given.character_coverage)
+    held = HeldOut(given.held_out)
+    other = None if given.compare is None else BertTokenizer.from_pretrained(given.compare)
+    case, accents = not given.cased, given.strip_accents
+    counts, report = count_words(corpus, read, BasicTokenizer(case, accents), held)
     note(f"learning from {len(counts.words):,} different words, {counts.num_words:,} in all")
-    learnt = train_vocabulary(counts, size, character_coverage=character_coverage)
-    tokenizer = BertTokenizer(learnt.vocabulary, not cased, strip_accents=strip_accents)
-    with atomic_directory(out) as directory:
+    learnt = train_vocabulary(counts, given.size, character_coverage=given.character_coverage)
+    tokenizer = BertTokenizer(learnt.vocabulary, case, strip_accents=accents)
+    with atomic_directory(given.out) as directory:
         tokenizer.save(directory)
-    note(*_notes(learnt, counts, size))
+    note(*_notes(learnt, counts, given.size))
 
-    fit = measured(str(out), tokenizer, held)
-    compared = None if other is None else measured(str(compare), other, held)
-    if not json:
+    fit = measured(str(given.out), tokenizer, held)
+    compared = None if other is None else measured(str(given.compare), other, held)
+    if not given.json:
         print_fits([fit] if compared is None else [fit, compared])
         return
     print_json(

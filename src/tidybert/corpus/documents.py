@@ -38,7 +38,8 @@ class CorpusOptions:
     encoding: str = "utf-8"
     """``--encoding``: Encoding of text and JSON lines."""
     skip_bad_rows: bool = False
-    """``--skip-bad-rows``: Skip lines that cannot be read, and report how many and which."""
+    """``--skip-bad-rows/--no-skip-bad-rows``: Skip lines that cannot be read, and report how many
+    and which."""
 
 
 @dataclass
