@@ -30,11 +30,11 @@ class ReadOptions:
     """``--label``: Column of the class or score. If not set: guessed from common names.
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
     label_separator: str | None = None
-    """``--label-separator``: With --multi-label, the characters between a text's labels, such as ;
-    or semicolon. If not set: comma. JSON and Parquet may hold a list instead."""
+    """``--label-separator``: With --multi-label, the characters between a text's labels, such as
+    semicolon. If not set: comma. JSON and Parquet may hold lists."""
     format: str | None = None
-    """``--format``: One of csv, tsv, jsonl, json, parquet, text (a text a line), label-text (label,
-    space, text), swag, codah or conll. If not set: by suffix or first line."""
+    """``--format``: ``csv``, tsv, jsonl, json, parquet, text (one a line), label-text (label,
+    space, text), swag, codah or conll. If not set: by suffix or content."""
     header: bool | None = None
     """``--header/--no-header``: Read column names from the first row of csv or tsv, or not. If not
     set: tidybert looks for the columns there."""

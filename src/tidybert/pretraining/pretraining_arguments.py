@@ -80,8 +80,8 @@ class PretrainingArguments:
     optimizer: str | None = None
     """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
     micro_batch: str | int | None = None
-    """Split a step into parts of at most this many tokens and sum their gradients; auto: as many as
-    a CUDA device holds. If not set: 4,096 on CPU, 32,768 on CUDA."""
+    """Most tokens at once, to bound memory; auto: as many as CUDA holds. If not set: 4,096 on CPU,
+    32,768 on CUDA."""
     learning_rate: float | None = None
     """Highest learning rate of the schedule."""
     warmup_steps: int | None = None

@@ -47,7 +47,7 @@ class WindowOptions(TaskOptions):
     """For tasks that read a long text in windows."""
 
     doc_stride: int | None = None
-    """Tokens from the beginning of one window over a long text to that of the next, as in Google's
+    """Tokens from the start of one window over a long text to the start of the next, as in Google's
     code."""
 
     def __post_init__(self) -> None:

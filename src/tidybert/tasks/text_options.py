@@ -12,8 +12,8 @@ class TextOptions(WindowOptions):
     """For every task on texts."""
 
     long: str | None = None
-    """classify, regress: what becomes of a text longer than --max-seq-length: truncate keeps its
-    beginning, head-tail its beginning and its end, windows reads it all and averages."""
+    """``classify``, regress: cut a text that is too long: truncate keeps its start, head-tail its
+    start and end; windows reads it all and averages."""
 
     def __post_init__(self) -> None:
         self.check_one_of("long", "truncate", "head-tail", "windows")
@@ -25,7 +25,7 @@ class MultiLabelOptions(TextOptions):
     """For classes of which a text has any number."""
 
     multi_label: bool | None = None
-    """classify: any number of classes a text, each with its own threshold."""
+    """``classify``: give a text any number of classes, each with its own threshold."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ClassOptions(MultiLabelOptions):
     chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label"}
 
     class_weight: str | None = None
-    """classify: balanced, so that rare classes weigh more in the loss."""
+    """``classify``: balanced gives rare classes more weight in the loss."""
 
     def __post_init__(self) -> None:
         self.check_one_of("class_weight", "balanced")

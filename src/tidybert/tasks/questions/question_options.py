@@ -10,14 +10,14 @@ class QuestionOptions(WindowOptions):
     """None is the default of QuestionAnswering."""
 
     max_query_length: int | None = None
-    """answer: tokens that a question is cut to."""
+    """``answer``: most tokens of a question; a longer one is cut."""
     max_answer_length: int | None = None
-    """answer: tokens of the longest answer that is considered."""
+    """``answer``: most tokens of an answer."""
     n_best_size: int | None = None
-    """answer: how many answers to give to each question."""
+    """``answer``: number of answers to give for each question."""
     null_score_diff_threshold: float | None = None
-    """answer: by how much "no answer" must be the likelier to be given; fitted on dev where not
-    set."""
+    """``answer``: give "no answer" where its score is higher than the best answer's by this. If not
+    set: fitted on dev."""
 
     def __post_init__(self) -> None:
         self.check_above_0("max_query_length", "max_answer_length", "n_best_size")
