@@ -1,4 +1,4 @@
-"""The command ``tidybert``: its commands, and errors as a message and an exit status.
+"""The program ``tidybert``: its commands, and each error as a message and an exit status.
 
 To add a command, import its file and register its function below.
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
@@ -32,7 +32,7 @@ from tidybert.cli.flags import PanelCommand
 from tidybert.cli.output import note
 from tidybert.errors import TidyBertError
 
-# Plain help: rich would add a third of a second to --help.
+# Rich help would take a third of a second longer.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("quickstart")(quickstart.quickstart)
 app.command("finetune", cls=PanelCommand)(finetune.finetune)
@@ -50,7 +50,7 @@ app.command("extend-vocab")(extend_vocab.extend_vocab)
 app.command("models")(models.models)
 app.command("download")(models.download)
 
-# What typer raises for an unknown command or flag; it exports only this child.
+# typer raises this for an unknown command or flag, but exports only its child.
 _WrongUsage: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 INTERRUPTED: Final = 130
 
@@ -73,13 +73,16 @@ def tidybert(
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show an error's traceback; at any place in the line.")
+        bool,
+        typer.Option(
+            "--debug", help="Show an error's traceback; this flag may stand anywhere in the line."
+        ),
     ] = False,
 ) -> None:
     """BERT, whole: labelled text in, a trusted model out.
 
     MODEL is the name of installed weights (minilm), a size with random weights (mini), or a
-    directory; see tidybert models. Results go to stdout, notes and progress to stderr.
+    directory; see tidybert models. Results go to stdout, notes and progress go to stderr.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -88,7 +91,7 @@ def tidybert(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line, without the program's name, and return its exit status.
 
-    A mistake of the user's is a message on stderr; one of our own is raised.
+    A user's mistake becomes a message on stderr; a bug is raised.
     """
     given = list(arguments)
     end = given.index("--") if "--" in given else len(given)

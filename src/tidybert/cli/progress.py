@@ -1,11 +1,10 @@
-"""Training as a person at the terminal follows it: a bar for the steps, a line an evaluation."""
+"""Fine-tuning at the terminal: a bar for the steps, and a line for each evaluation."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tidybert.cli.output import note, training_progress
+from tidybert.cli.output import clock, note, training_progress
 from tidybert.errors import in_shell
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
     """Callbacks for ``finetune`` that show its progress on stderr while the block runs.
 
-    ``metric`` is the one of the dev metrics that each evaluation's line tells.  The lines hold the
-    bar's figures too, for where stderr is no terminal and has no bar.
+    Each evaluation's line shows ``metric`` on dev.  It repeats the bar's figures, because not every
+    stderr has a bar.
     """
     from tidybert.finetuning import Callbacks
 
@@ -40,11 +39,10 @@ def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
         def metrics(step: int, values: dict[str, Any]) -> None:
             assert last is not None
             rate = examples / seconds
-            left = math.ceil((last.num_steps - step) * train_batch_size / rate)
+            left = (last.num_steps - step) * train_batch_size / rate
             note(
                 f"step {step} of {last.num_steps}: loss {last.loss:.4f}, {metric} "
-                f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {left // 60}:{left % 60:02} "
-                "left"
+                f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
         yield Callbacks(note=note, spell=in_shell, step=step, metrics=metrics)

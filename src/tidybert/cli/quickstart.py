@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
 
 MODEL: Final = "minilm"
-# Of rates from 1e-4 to 3e-4 and batches of 16 and 32, the best on dev over the seeds 1, 2 and 42.
+# The best on dev over seeds 1, 2 and 42, of rates from 1e-4 to 3e-4 and batches of 16 and 32.
 LEARNING_RATE: Final = 1e-4
 TRAIN_BATCH_SIZE: Final = 16
 NUM_TRAIN_EPOCHS: Final = 4
@@ -57,7 +57,7 @@ def quickstart(
         learning_rate=LEARNING_RATE,
         seed=given.seed,
     )
-    find_model(MODEL)  # whether it is installed is told before anything slow
+    find_model(MODEL)  # raises before anything slow if it is not installed
     _say("tidybert quickstart: learn to send support tickets to the team that has to act")
 
     from tidybert.cli.progress import shown_training
@@ -72,13 +72,14 @@ def quickstart(
     task = Classification(names)
     _say(
         f"1. The data. An internet provider's customers wrote {len(train)} tickets to learn from "
-        f"and {len(dev)} to measure on; each is labelled with its team, for instance"
+        f"and {len(dev)} to measure on. Each has its team as label, for instance"
     )
     for name in names:
         note(f"   {name}: {min((one.text for one in train if one.label == name), key=len)}")
     _say(
-        f"2. Training. {MODEL}, an encoder that has read much English, goes over the tickets "
-        f"{NUM_TRAIN_EPOCHS} times. Each time it is measured on dev, and the best weights are kept."
+        f"2. Training. {MODEL}, an encoder that has read much English, reads the tickets "
+        f"{NUM_TRAIN_EPOCHS} times. tidybert measures it on dev each time, and keeps the best "
+        "weights."
     )
     with shown_training(task.metric, arguments.train_batch_size) as callbacks:
         finished = finetune(
@@ -102,8 +103,8 @@ def quickstart(
         return
     _say(
         f"3. The result, after {result.seconds:.0f} s of training, on the {len(dev)} dev tickets. "
-        "None was learned from; they only chose the best weights. A row of the last table is a "
-        "team, and its columns say where the team's tickets were sent."
+        "The model did not learn from them; they only chose the best weights. Each row of the last "
+        "table is a team, and its columns count where the model sent that team's tickets."
     )
     print_metrics(finished.task, finished.result.metrics)
     _say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
@@ -139,7 +140,7 @@ def _bundled(name: str) -> "resources.abc.Traversable":
 
 
 def _copy_tickets(folder: Path) -> None:
-    """Put the tickets beside the model, as an example of a file to train on and to try things."""
+    """Copy the tickets to a folder beside the model, as files to train on and to try."""
     folder.mkdir(exist_ok=True)
     for name in TICKETS:
         atomic_write_bytes(folder / name, _bundled(name).read_bytes())
@@ -162,7 +163,7 @@ def _next_commands(out: Path) -> list[tuple[str, str]]:
 
 
 def _program() -> str:
-    """What to type for this program: its name, or its path where the shell would not find it."""
+    """The word to type for this program: its name, or its path if the shell cannot find it."""
     this = Path(sys.argv[0])
     if this.name != "tidybert":
         return f"{shlex.quote(sys.executable)} -m tidybert"
@@ -172,5 +173,5 @@ def _program() -> str:
 
 
 def _say(text: str) -> None:
-    """A paragraph that says what happens, set off from the lines before it."""
+    """Print a paragraph on stderr, after a blank line."""
     note("\n" + textwrap.fill(text, MAX_WIDTH, subsequent_indent="   ", break_on_hyphens=False))

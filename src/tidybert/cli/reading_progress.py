@@ -1,13 +1,12 @@
-"""How far the reading of a corpus is, at the terminal: a bar, or a line now and then."""
+"""How much of a corpus is read, at the terminal: a bar, or a line now and then."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidybert.cli.output import MAX_WIDTH, note
+from tidybert.cli.output import MAX_WIDTH, clock, note
 
 if TYPE_CHECKING:
     from tidybert.corpus.documents import CorpusReport, Document
@@ -18,7 +17,7 @@ BAR_SECONDS: Final = 0.2
 
 @dataclass(frozen=True)
 class Share:
-    """``read`` of ``total`` bytes are read, ``new`` of them by this process; and other figures."""
+    """``read`` of ``total`` bytes are read, ``new`` of them by this process."""
 
     read: int
     total: int
@@ -27,14 +26,14 @@ class Share:
 
 
 Show = Callable[[Callable[[float], Share]], None]
-"""Is given what tells the share after so many seconds, and asks for it only now and then."""
+"""Takes a function from the seconds passed to the share, and calls it only now and then."""
 
 
 @contextmanager
 def shown_share(title: str) -> Iterator[Show]:
     """Gives a function that shows on stderr how much of a corpus is read, and the time left.
 
-    Where stderr is no terminal, that is a line every half minute.
+    Where stderr is not a terminal, it shows a line every half minute.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -62,8 +61,8 @@ def shown_share(title: str) -> Iterator[Show]:
             share = look(now - begun)
             figures = share.figures
             if share.new:
-                left = math.ceil((share.total - share.read) * (now - begun) / share.new)
-                figures += f", {left // 60}:{left % 60:02} left"
+                left = (share.total - share.read) * (now - begun) / share.new
+                figures += f", {clock(left)} left"
             bar.update(shown, completed=share.read, total=share.total, figures=figures)
             if not console.is_terminal:
                 note(f"{share.read / share.total:.0%} read: {figures}")
@@ -75,7 +74,7 @@ def shown_share(title: str) -> Iterator[Show]:
 def shown_reading(
     report: "CorpusReport",
 ) -> "Iterator[Callable[[Iterable[Document]], Iterator[Document]]]":
-    """Gives a function that hands documents on, and shows on stderr how far their reading is."""
+    """Gives a function that hands documents on, and shows on stderr how many are read."""
 
     def look(seconds: float) -> Share:
         millions, read = report.num_characters / 1e6, report.bytes_read()

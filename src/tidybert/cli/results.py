@@ -1,4 +1,4 @@
-"""How a model's scores are shown: the metrics, each class's, and which classes are confused."""
+"""Output of a model's scores: its metrics, those of each class, and the confusions."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
-    """Print a task's metrics on stdout as a table; for classes a line each, and the confusions.
+    """Print a task's metrics on stdout as a table; for classes, also a line each and confusions.
 
-    ``metrics`` are as the task's ``metrics`` gives them; those of an empty mapping (nothing was
-    measured) print nothing.
+    Empty ``metrics``, where nothing was measured, print nothing.
     """
     shown = {key: text for key, text in task.meanings.items() if key in metrics}
     if not shown:
@@ -107,7 +106,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
     if trials.num_failed:
         note(
             f"{trials.num_failed} of {len(trials.trials)} trials failed: mean and deviation are of "
-            f"the others, and {run}/trials.json says why"
+            f"the others; {run}/trials.json says why"
         )
     if trials.num_untried:
         note(f"{trials.num_untried} more were not tried: --time-limit left no time for them")
@@ -123,7 +122,7 @@ def _remark(trial: "Trial") -> str:
 
 
 def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
-    """A line a class; with its threshold where each class has one of its own."""
+    """Print a line for each class, with its threshold if classes have their own."""
     scores = ["precision", "recall", "f1"]
     if any("average_precision" in each for each in per_label.values()):
         scores.append("average_precision")

@@ -2,8 +2,8 @@
 
 Both sides open one directory: the MODEL with a classifier of random weights.  transformers runs as
 its users run it: a loop of batches, each padded to its longest text.  It is timed twice, on the
-texts in the order given and on the texts sorted by length, which leaves it nearly nothing to pad.
-Speeds are taken in one process, peak memory in one process a side::
+texts in the order given and on the texts sorted by length, which leave almost nothing to pad.
+Speeds are measured in one process, peak memory in a process for each side::
 
     python -m tidybert.timing.inference_speed ours '{"directory": …, "examples": …}'
 """
@@ -47,14 +47,14 @@ def bench_inference(
     threads: int | None = None,
     report: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Texts a second on each order of the texts, and MiB; each round times every side once.
+    """Texts a second in both orders of the texts, and peak MiB; a round times every side once.
 
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
     texts_per_second_in_order, texts_per_second_by_length and peak_mib (of a process that opens the
     model and runs the texts once).  ``threads`` are PyTorch's; None leaves its choice.
 
-    Raises TidyBertError where the sides' logits differ by more than LOGITS_TOLERANCE, for then they
-    have not done the same work, and what opening the MODEL raises.
+    Raises TidyBertError where the sides' logits differ by more than LOGITS_TOLERANCE, because they
+    have not done the same work, and errors of opening MODEL.
     """
     with tempfile.TemporaryDirectory() as folder, _threads(threads) as used_threads:
         directory = Path(folder) / "model"
@@ -105,7 +105,7 @@ def bench_inference(
 def _prepare(
     model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
 ) -> tuple[list[int], int]:
-    """Save the MODEL with a new head; the examples' numbers of tokens, and how many were cut."""
+    """Save MODEL with a new head; give the examples' numbers of tokens, and how many were cut."""
     from tidybert.checkpoints.metadata import ModelMetadata
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.model_saving import save_model_directory
@@ -116,7 +116,7 @@ def _prepare(
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network, _ = origin.build(task.build_model, new_head=True)
-        # Logits as far apart as a trained head's, so that LOGITS_TOLERANCE is small beside them.
+        # Logits spread like a trained head's, so that LOGITS_TOLERANCE is small in comparison.
         nn.init.normal_(network.classifier.weight)
     save_model_directory(
         directory,
@@ -142,7 +142,7 @@ def _open_ours(directory: Path, max_seq_length: int) -> Run:
     predictor = Predictor(directory, device="cpu", max_seq_length=max_seq_length)
 
     def run(examples: Sequence[TextExample]) -> Logits:
-        # A copy has an empty cache: no text was seen before.
+        # A copy has an empty cache, as if it had seen no text.
         tokenizer = copy.copy(predictor.tokenizer)
         features = predictor.task.features(examples, tokenizer, max_seq_length)
         return np.concatenate(run_features(predictor.task, predictor.model, features))
@@ -182,7 +182,7 @@ def _open_transformers(directory: Path, max_seq_length: int) -> Run:
 def _difference(logits: dict[str, Logits]) -> float:
     """The largest difference between two sides' logits of the same texts; 0 for one side."""
     ours = logits["ours"]
-    # Python's max would pass over a NaN, and a comparison with it is false.
+    # Python's max would ignore a NaN, and a comparison with NaN is false.
     largest = float(np.max([np.abs(ours - other).max() for other in logits.values()]))
     if not largest <= LOGITS_TOLERANCE:
         raise TidyBertError(
@@ -194,7 +194,7 @@ def _difference(logits: dict[str, Logits]) -> float:
 
 @contextmanager
 def _threads(number: int | None) -> Iterator[int]:
-    """Within it PyTorch has so many threads; gives their number."""
+    """Give PyTorch this many threads for the block, or its choice; yields their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:
@@ -204,7 +204,7 @@ def _threads(number: int | None) -> Iterator[int]:
 
 
 def _run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
-    """In a process of its own: open the model and run the texts once."""
+    """Open the model and run the texts once, in a process of its own."""
     texts = json.loads(Path(work["examples"]).read_text())
     examples = [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(texts, 1)]
     logits = _open(side, Path(work["directory"]), work["max_seq_length"])(examples)

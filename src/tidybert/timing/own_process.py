@@ -1,4 +1,4 @@
-"""A measurement in a process of its own, whose peak memory is then its own.
+"""Measurements in processes of their own, so that each has its own peak memory.
 
 The module that measures ends with ``answer(function)``, and ``run_apart`` starts it with
 ``python -m``.
@@ -16,11 +16,11 @@ from tidybert.errors import TidyBertError
 
 
 def run_apart(module: str, side: str, work: Mapping[str, Any], threads: int | None) -> Any:
-    """What the function that ``module`` answers with makes of (side, work), with "peak_mib" added.
+    """Call the function that ``module`` answers with on (side, work), and add "peak_mib".
 
-    Raises TidyBertError with the end of what the process said on stderr where it fails.
+    Raises TidyBertError with the end of the process's stderr where it fails.
     """
-    # A thread that spins while it waits takes the core from the one it waits for.
+    # A waiting thread that spins takes the core from the thread that it waits for.
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
@@ -34,15 +34,15 @@ def run_apart(module: str, side: str, work: Mapping[str, Any], threads: int | No
 def answer(function: Callable[[str, dict[str, Any]], Mapping[str, Any]]) -> None:
     """Run in the process that was started: print ``function(side, work)`` as one line of JSON."""
     with open(os.dup(1), "w") as stream:  # noqa: PTH123
-        # What transformers prints to stdout must not stand in the answer's way.
+        # transformers also prints to stdout, where only the answer may be.
         os.dup2(2, 1)
         result = function(sys.argv[1], json.loads(sys.argv[2]))
         print(json.dumps({**result, "peak_mib": round(peak_mib())}), file=stream)
 
 
 def peak_mib() -> float:
-    """The most resident memory that this process has had, in MiB."""
-    # On Linux ru_maxrss begins at what the parent held, VmHWM at nothing.
+    """The largest resident memory of this process so far, in MiB."""
+    # On Linux ru_maxrss includes the parent's memory at the start; VmHWM does not.
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     for line in lines:

@@ -1,7 +1,7 @@
-"""Time the tokeniser beside Hugging Face's, both on one thread, in one run, on the same lines.
+"""Time the tokeniser and Hugging Face's, both on one thread, in one run, on the same lines.
 
-Ours is timed in three states: cold (a tokenizer that has seen nothing), running (it has seen other
-lines, as it has in the midst of a corpus), and warm (on the same lines again).
+Ours is timed in three states: cold (it has seen nothing), running (it has seen other lines, as in
+the middle of a corpus), and warm (it has seen the same lines).
 """
 
 import copy
@@ -18,7 +18,7 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
 STATES: Final = ("cold", "running", "warm")
-"""What the tokenizer has seen before: nothing, other lines, the same lines."""
+"""The tokenizer has seen nothing, other lines, or the same lines before."""
 _TIMED_SHARE: Final = 4
 
 
@@ -27,7 +27,7 @@ def bench_tokenization(
 ) -> dict[str, Any]:
     """Megabytes of UTF-8 a second, ids only: medians of ``repeats`` rounds that take turns.
 
-    The last quarter of the lines is timed; those before it are what a running tokenizer has seen.
+    The last quarter of the lines is timed; a running tokenizer has seen the lines before it.
     ``against`` is None, or "transformers": the tokenizers library that its BertTokenizer runs on,
     on one thread, by encode_batch_fast, its fastest way.  ``lines_differing`` counts the lines
     whose ids are not the same on both sides.
@@ -83,8 +83,8 @@ def _timed(call: Callable[[], Any], seconds: list[float]) -> Any:
 
 def _reference(tokenizer: BertTokenizer) -> Any:
     """Hugging Face's fast tokeniser with our vocabulary and settings, on one thread."""
-    # Both are read when the library first works: the first turns its threads off, the second
-    # leaves one to what would start them all the same.
+    # The library reads both when it first works: the first turns its threads off, the second leaves
+    # one to any part that would start them anyway.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
