@@ -22,7 +22,7 @@ from tidybert.finetuning import (
     save,
 )
 from tidybert.inference import Predictor
-from tidybert.tasks.classification import Classification
+from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
@@ -118,7 +118,7 @@ def test_the_model_saved_is_the_best_not_the_last(
 ) -> None:
     # Four evaluations, and one of the calibrated answers of what was kept.
     scores = iter([0.1, 0.9, 0.3, 0.2, 0.95])
-    monkeypatch.setattr(Classification, "metrics", lambda *_: {"accuracy": next(scores)})
+    monkeypatch.setattr(ClassAnswers, "metrics", lambda *_: {"accuracy": next(scores)})
 
     finished = toy(run=tmp_path / "run", save_total_limit=9)
 

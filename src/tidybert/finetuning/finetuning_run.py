@@ -1,6 +1,6 @@
-"""From labelled examples to a trained model, and to a finished RUN on disk.
+"""From labelled examples to a trained model and a finished RUN: config, build, train, save.
 
-The shell and the scikit-learn estimators both end up here.  config, then build, then train.
+The shell and the scikit-learn estimators both call ``finetune``.
 """
 
 import json
@@ -38,9 +38,9 @@ from tidybert.training.training_arguments import TrainingArguments
 
 @dataclass(frozen=True)
 class FinetunedModel:
-    """What fine-tuning made: a model in evaluation mode, and how it came about.
+    """A fine-tuned model, in evaluation mode, and the result of its training.
 
-    ``collapsed`` is the one answer that it gives to all of dev, where that has several.
+    ``collapsed`` is the one answer that it gives to all of dev although several are right.
     """
 
     task: AnyTask
@@ -54,7 +54,7 @@ class FinetunedModel:
 
 @dataclass(frozen=True)
 class Callbacks(Notes):
-    """Who is told what: lines of text, what the data are like, each step, each evaluation."""
+    """Functions that get lines of text, the report on the data, each step, and each evaluation."""
 
     data: Callable[[DataReport], None] = lambda _report: None
     step: Callable[[StepReport], None] | None = None
@@ -111,9 +111,12 @@ def finetune(
         callbacks.tell(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     else:
         network, has_head = _build(task, origin, new_head, allow_pickle, callbacks.tell)
-    train_features, dev_features = _features(task, tokenizer, max_seq_length, train, dev, callbacks)
+    train_features = task.features(train, tokenizer, max_seq_length)
+    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
+    data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
+    _check_data(data, task, callbacks)
     if example_weights is not None:
-        _weigh(train_features, example_weights, len(train))
+        _weigh(data, example_weights)
     if not has_head:
         task.start(network, train_features)
     to_device(network, device)
@@ -125,7 +128,7 @@ def finetune(
         evaluate=(lambda each: _answers(task, each, dev_features, dev).metrics()) if dev else None,
         metric=task.metric,
         run=run,
-        fingerprint=_fingerprint(task, network, train_features, dev_features, arguments),
+        fingerprint=_fingerprint(task, network, data, arguments),
         report=callbacks.step,
         report_metrics=callbacks.metrics,
         note=callbacks.tell,
@@ -184,32 +187,22 @@ def _build(
     return network, has_head
 
 
-def _features(
-    task: AnyTask,
-    tokenizer: BertTokenizer,
-    max_seq_length: int,
-    train: Sequence[Any],
-    dev: Sequence[Any] | None,
-    callbacks: Callbacks,
-) -> tuple[list[Features], list[Features]]:
-    """The checked and labelled features of train and dev.  Raises DataError."""
-    train_features = task.features(train, tokenizer, max_seq_length)
-    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
-    checked = task.check(TrainingData(train, dev, train_features, dev_features, max_seq_length))
-    checked.raise_on_errors()
-    for line in checked.lines(callbacks.spell):
+def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) -> None:
+    """Check the data, say what was found, and label their features.  Raises DataError."""
+    report = task.check(data)
+    report.raise_on_errors()
+    for line in report.lines(callbacks.spell):
         callbacks.tell(line)
-    callbacks.data(checked)
-    task.add_labels(train_features, train)
-    task.add_labels(dev_features, dev or ())
-    return train_features, dev_features
+    callbacks.data(report)
+    task.add_labels(data.train_features, data.train)
+    task.add_labels(data.dev_features, data.held_out)
 
 
-def _weigh(features: Sequence[Features], weights: Sequence[float], num_examples: int) -> None:
-    """Multiply each feature's weight by its example's.  Raises ValueError."""
-    if len(weights) != num_examples:
-        raise ValueError(f"{len(weights)} weights were given for {num_examples} examples")
-    for one in features:
+def _weigh(data: TrainingData[Any], weights: Sequence[float]) -> None:
+    """Multiply each training feature's weight by its example's.  Raises ValueError."""
+    if len(weights) != len(data.train):
+        raise ValueError(f"{len(weights)} weights were given for {len(data.train)} examples")
+    for one in data.train_features:
         one.weight *= float(weights[one.example])
 
 
@@ -220,7 +213,7 @@ def _answers(
 
 
 def collapsed_to(answers: Answers[Any, Any]) -> str | None:
-    """The answer that every example is given, as a report shows it, where several are right."""
+    """The one answer that the model gives to all examples although several are right, or None."""
     judgements = answers.judgements()
     first = next(judgements)
     is_one_right = True
@@ -278,37 +271,32 @@ def _labels_of_head(
 ) -> tuple[str, ...] | None:
     """The labels, in their order, of a head that was trained for this task and its labels.
 
-    () where the task has no labels, None where there is no such head.  Says what it found of a head
-    for the task.
+    () where the task has no labels, None where MODEL has no head that fits.  Notes what it found.
     """
     try:
         found = read_finished(origin)
     except (ConfigError, WeightsError):
-        # A head that nobody can name is none to go on with; the encoder's files are checked later.
+        # A head without a name cannot be trained further; the encoder's files are checked later.
         return None
     if found.task != task.name:
         return None
     names, needed = found.label_names or (), task.label_names or ()
     if len(names) != len(needed) or set(names) != set(needed):
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        note(f"{origin}: its head has other labels ({shown}): a new one is drawn")
+        note(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
         return None
     note(
-        f"{origin}: its head is trained further, as the task is the same; {param('new_head')} "
-        "draws one"
+        f"{origin}: its head is trained further because the task is the same; {param('new_head')} "
+        "initialises a new one"
     )
     return tuple(names)
 
 
 def _fingerprint(
-    task: AnyTask,
-    model: nn.Module,
-    train: Sequence[Features],
-    dev: Sequence[Features],
-    arguments: TrainingArguments,
+    task: AnyTask, model: nn.Module, data: TrainingData[Any], arguments: TrainingArguments
 ) -> str:
-    def data() -> Iterator[bytes]:
-        for features in (train, dev):
+    def pieces() -> Iterator[bytes]:
+        for _, _, features in data.parts():
             yield f"{len(features)} examples".encode()
             for one in features:
                 yield one.input_ids.tobytes()
@@ -316,4 +304,4 @@ def _fingerprint(
                 yield repr(rest).encode()
 
     settings = json.dumps([task.name, task.label_names, deciding(arguments.to_dict())])
-    return fingerprint(settings, model, data())
+    return fingerprint(settings, model, pieces())

@@ -1,0 +1,112 @@
+"""trials.json: the trials that have ended, and the settings that all of them share."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.atomic_files import atomic_write_json, file_sha256
+from tidybert.catalog import find_model, is_size
+from tidybert.errors import TrainingError, UsageError, param
+from tidybert.training.fingerprint import deciding
+
+# Recorded by a hash of the content, wherever it lies.
+_CONTENTS: Final = ("model", "vocab", "train", "dev")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of one run.
+
+    varied: the arguments in which it differs from the others.  collapsed: the one answer that it
+    gives to everything, if it does.  error: why it failed and has no metrics, if it did.
+    """
+
+    name: str
+    varied: dict[str, Any]
+    metrics: dict[str, Any]
+    seconds: float
+    collapsed: str | None = None
+    error: str | None = None
+
+
+def shared_settings(
+    model: str | Path,
+    vocab: str | Path | None,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
+    **given: Any,
+) -> dict[str, Any]:
+    """The settings that all trials of a RUN share, by the names of the arguments, as JSON.
+
+    Args:
+        model, vocab: MODELs, recorded by a hash of their files; a size is recorded by its name.
+        train, dev: the examples as they were read, recorded by a hash.
+        given: all other settings; those that change no result are left out.
+
+    Raises ModelNotFoundError.
+    """
+    return {
+        **deciding(given, but=("tokens_per_batch",)),
+        "model": str(model) if is_size(model) else _hash_of_files(model),
+        "vocab": None if vocab is None else _hash_of_files(vocab),
+        "train": _hash_of(map(repr, train)),
+        "dev": None if dev is None else _hash_of(map(repr, dev)),
+    }
+
+
+def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
+    """The trials that have ended, none where there is no file.
+
+    Raises TrainingError for a file that cannot be read, and UsageError for other settings.
+    """
+    if not path.exists():
+        return []
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, list):
+            raise ValueError("it does not have the settings of its trials")
+        before = dict(content["shared"])
+        trials = [Trial(**each) for each in content["trials"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}; give a new {param('out')}") from error
+    other = [
+        _difference(name, before.get(name), value)
+        for name, value in shared.items()
+        if before.get(name) != value
+    ]
+    if other:
+        raise UsageError(
+            f"{param('resume')}: the trials in {path} were run with other settings: "
+            f"{', '.join(other)}; go on with the same, or give a new {param('out')}"
+        )
+    return trials
+
+
+def write_trials(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:
+    """Write the settings that all trials share, and the trials."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"shared": dict(shared), "trials": [asdict(each) for each in trials]}
+    atomic_write_json(path, content)
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    shown = name.upper() if name in ("task", "model") else param(name)
+    if name in _CONTENTS:
+        return f"{shown} (other content)"
+    was, given = ("not given" if each is None or each is False else each for each in (before, now))
+    return f"{shown} ({was} before, {given} now)"
+
+
+def _hash_of_files(model: str | Path) -> str:
+    files = sorted(path for path in find_model(model).iterdir() if path.is_file())
+    return _hash_of(f"{file_sha256(path)}  {path.name}" for path in files)
+
+
+def _hash_of(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(f"{line}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()
