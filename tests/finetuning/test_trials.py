@@ -230,7 +230,7 @@ def test_trials_of_unknown_settings_are_refused(tmp_path: Path) -> None:
     arguments, training = TrainingArguments(seed=5), FakeTraining()
     (tmp_path / "trials.json").write_text('[{"name": "seed-5"}]')
 
-    with pytest.raises(TrainingError, match=r"does not tell the settings .* give a new out"):
+    with pytest.raises(TrainingError, match=r"does not have the settings .* give a new out"):
         try_all(training, arguments, seed_variants(arguments, 1), run=tmp_path)
 
     assert training.seen == []
