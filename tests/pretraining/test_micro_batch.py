@@ -128,7 +128,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
         callbacks=PretrainingCallbacks(note=notes.append),
     )
 
-    assert "micro_batch='auto': 4,096, for the device is cpu" in map(in_python, notes)
+    assert "micro_batch='auto': 4,096, because the device is cpu" in map(in_python, notes)
     written = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert written["micro_batch"] == "auto"
 

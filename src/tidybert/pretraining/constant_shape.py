@@ -66,7 +66,7 @@ class BatchShape:
 def shape_for(
     lengths: Array, predictions: Array, longest: int, num_tokens: int, micro_batch_tokens: int
 ) -> BatchShape:
-    """The shape in which steps of so many tokens have the least padding.
+    """The shape that gives steps of ``num_tokens`` tokens the least padding.
 
     Args:
         lengths, predictions: of some of the sequences that there will be.

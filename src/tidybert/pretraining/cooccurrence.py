@@ -1,4 +1,4 @@
-"""Vectors of a corpus's tokens from what stands near them, counted and not trained.
+"""Vectors of a corpus's tokens, counted from nearby tokens and not trained.
 
 Positive pointwise mutual information of a token with those up to four places away, and its largest
 singular vectors (Levy, Goldberg and Dagan 2015, "Improving distributional similarity with lessons
@@ -44,7 +44,7 @@ class TokenVectors:
 
 
 def token_vectors(corpus: TokenCorpus, width: int, *, seed: int = 0) -> TokenVectors:
-    """Count what stands near each token, and decompose.
+    """Count the tokens near each token, and decompose the counts.
 
     At most 34 million tokens are read, evenly spread over the corpus.  The contexts are the most
     frequent tokens: half of a vocabulary of 8,192, and of another as many as the bound on memory
@@ -84,10 +84,10 @@ def _selected(corpus: TokenCorpus) -> list[Ids]:
 
 
 def _nearby(pieces: list[Ids], size: int, contexts: Array) -> npt.NDArray[np.float32]:
-    """(V, C): how often a context stands near a token, by 1 / distance, within a piece."""
+    """(V, C): how often a context is near a token, weighted by 1 / distance, within a piece."""
     column = np.full(size + 1, -1, np.int64)
     column[contexts] = np.arange(len(contexts))
-    # Between pieces stands what is neither token nor context.
+    # An id that is neither token nor context separates the pieces.
     border = np.full(_REACH, size, np.int32)
     ids = np.concatenate([part for piece in pieces for part in (piece, border)])
     found = np.zeros(size * len(contexts), np.float32)

@@ -16,7 +16,7 @@ OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
 
 @dataclass(frozen=True)
 class InstanceOptions:
-    """What an instance is made of.  Raises UsageError for a value that cannot be used."""
+    """The kind and length of instances.  Raises UsageError for a value that cannot be used."""
 
     PANEL: ClassVar = "Task"
 

@@ -1,10 +1,10 @@
-"""Pre-training instances, made while training from a corpus of token shards; none lie on disk.
+"""Pre-training instances, made from token shards while training and never stored on disk.
 
-Pairs, lengths and what is put back are those of create_pretraining_data.py.  What differs is where
-they come from.  There, all documents are cut in one pass, and the instances are shuffled and
-written, ten times over with other draws.  Here an epoch is a plan that nobody makes as a whole:
+Pairs and lengths follow create_pretraining_data.py, which also puts unused text back.  That program
+cuts all documents in one pass, shuffles the instances and writes them, ten times with other draws.
+Here an epoch is never made as a whole:
 
-- The documents are visited in groups, in an order permuted anew in each epoch (``groups``).  Any
+- The documents are visited in groups, in another order in each epoch (``groups``).  Any
   group is cut without the others, in some hundredth of a second, and its instances are shuffled.
 - All draws are hashes of the seed, the epoch and the token that an instance begins with
   (``random_streams``).
@@ -103,7 +103,7 @@ class PretrainingBatch:
     next_sentence_label: Array | None
 
     def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
-        """It as batches of so many of its instances each, one after the other."""
+        """Split into consecutive batches of ``sizes`` instances."""
         ends = np.cumsum([0, *sizes])
         rows = np.concatenate([[0], np.cumsum(self.lengths)])[ends]
         places = np.searchsorted(self.masked_lm_positions, rows)
@@ -133,8 +133,8 @@ class PretrainingInstances:
         places, position = instances.take(position, 256)
         batch = instances.build(places[rank::num_processes])
 
-    Raises DataError for a corpus of a single document where B is to come from another one, and for
-    one of nothing but documents of one token where two segments are to be put in order.
+    Raises DataError for a single document where B must come from another one, and for documents
+    of one token each where two segments must be put in order.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class PretrainingInstances:
         return places.num_text_tokens() + self.options.num_special
 
     def most_predictions(self, lengths: Array) -> Array:
-        """(n,): the most tokens that are masked in sequences of so many."""
+        """(n,): the most masked tokens in sequences of these lengths."""
         return self._masking.budgets(lengths)
 
     def build(self, places: Places) -> PretrainingBatch:

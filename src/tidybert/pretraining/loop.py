@@ -48,7 +48,7 @@ Take = Callable[[int, Any], StepBatches]
 
 @dataclass(frozen=True)
 class PretrainingReport:
-    """What a step did.
+    """The result of one step.
 
     losses, accuracies: means over the step's predictions, by objective.  updated: whether the loss
     and the gradient were finite.  mfu: the share of the devices' peak that the step reached, None
@@ -367,10 +367,10 @@ class Pretrainer:
             raise TrainingError(
                 f"the loss or the gradient was not finite in {self._bad_in_a_row} steps in a row, "
                 f"up to step {done.step} of {self.num_steps} (loss {done.loss}, gradient norm "
-                f"{done.gradient_norm}); the weights are as they were before. Where the batches "
-                f"stand in the data is in {self.run / BAD_STEPS_FILE}. Resume from the last "
-                f"checkpoint, or begin again with a lower {param('learning_rate')} or more "
-                f"{param('warmup_steps')}"
+                f"{done.gradient_norm}); the weights are as they were before. "
+                f"{self.run / BAD_STEPS_FILE} has the places of the batches in the data. Resume "
+                f"from the last checkpoint, or begin again with a lower {param('learning_rate')} "
+                f"or more {param('warmup_steps')}"
             )
 
     def _interrupted(self, signal_number: int) -> TrainingInterrupted:

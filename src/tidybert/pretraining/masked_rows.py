@@ -79,9 +79,9 @@ def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
 
 
 def longest_batch(num_tokens: int, longest: int, num_predictions: int, is_pair: bool) -> MaskedRows:
-    """As many sequences of the longest kind as so many tokens hold, and all that they predict.
+    """A batch of the longest sequences with all their predictions, in ``num_tokens`` tokens.
 
-    The ids are 0, for what a batch costs follows from its shape.
+    The ids are 0, because the cost of a batch depends only on its shape.
     """
     count = max(1, num_tokens // longest)
     positions = np.arange(num_predictions) % longest

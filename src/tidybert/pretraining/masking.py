@@ -1,10 +1,10 @@
-"""Which tokens of a batch are to be predicted, and what stands in their places.
+"""Choosing the tokens to predict, and replacing them.
 
 Follows create_masked_lm_predictions of create_pretraining_data.py (paper 3.1, task 1), with whole
 words as in its later version, and spans as in SpanBERT (Joshi et al. 2020, section 3.1).  Masks are
-drawn anew for each instance of each epoch, for a whole batch at once.
+drawn for each instance of each epoch, for a whole batch at once.
 
-[CLS] and [SEP] are never predicted; [UNK] is, for it stands for a word.  The random tokens come
+[CLS] and [SEP] are never predicted; [UNK] is, because it replaces a word.  The random tokens come
 from the whole vocabulary, special tokens with it, as in the original.
 """
 
@@ -44,7 +44,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class _Units:
-    """What is chosen from: (U,) tokens or words, in the batch's order.
+    """The (U,) tokens or words to choose from, in the batch's order.
 
     sequence: of each unit.  row: of its first token, and place, the same within the sequence.
     size: its number of tokens.
@@ -73,7 +73,7 @@ class Masking:
         )
 
     def budgets(self, lengths: Array) -> Array:
-        """(B,): the most predictions of sequences of so many tokens."""
+        """(B,): the most predictions in sequences of these lengths."""
         wanted = np.rint(lengths * self.options.predicted_share).astype(np.int64)
         budgets: Array = np.clip(wanted, 1, self._num_predictions)
         return budgets

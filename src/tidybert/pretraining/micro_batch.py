@@ -1,4 +1,4 @@
-"""How many tokens a micro-batch has, and what to do where they are too many for the memory.
+"""The tokens of a micro-batch, and advice where they need too much memory.
 
 ``auto`` finds the largest by trying: forward and backward of a batch, twice as large while it fits,
 half as large while it does not.  Each process tries alone, before the model is shared, so that none
@@ -22,7 +22,7 @@ from tidybert.training.distributed import Processes
 from tidybert.training.precision import autocast, is_mixed
 
 _MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
-# What a batch may need beyond the one that was tried: other shapes, a fragmented memory.
+# Later batches may need more than the tried one: other shapes, fragmented memory.
 _MARGIN: Final = 1.25
 # Values that a parameter has besides itself and its gradient: Adam's moments, and with several
 # processes the buffer in which gradients travel.
@@ -39,7 +39,7 @@ def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: t
     if given is None or not on_cuda:
         if given is not None:
             plan.note(
-                f"{param('micro_batch', 'auto')}: {default:,}, for the device is {device.type}"
+                f"{param('micro_batch', 'auto')}: {default:,}, because the device is {device.type}"
             )
         return default
     if arguments.sharding == "full" and processes.size > 1:
@@ -57,7 +57,7 @@ def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: t
         lambda tokens: longest_batch(tokens, longest, num_predictions, plan.instances.pairs),
         start=default,
         least=least,
-        # A process has no more of a step, but for the last sequence.
+        # A step gives a process no more than this, plus a last sequence.
         most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
         mixed=is_mixed(arguments.precision, device),
         processes=processes,

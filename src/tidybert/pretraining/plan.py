@@ -1,4 +1,4 @@
-"""What a pre-training run trains on and how: the parts of the run read it from one object."""
+"""A pre-training run as one object: its corpus, its options and its processes."""
 
 import json
 from collections.abc import Callable

@@ -48,7 +48,7 @@ MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 class PretrainingArguments:
     """Arguments of pre-training; the same names as flags, here and in arguments.json.
 
-    What is None is set by the recipe.
+    The recipe sets every argument that is None.
     """
 
     PANEL: ClassVar = "Training"

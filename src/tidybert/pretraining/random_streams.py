@@ -25,7 +25,7 @@ _ROUNDS: Final = 8
 
 
 class Purpose(IntEnum):
-    """What a number is drawn for: a word of its key, so that no two uses share a stream."""
+    """The use of a number: a word of its key, so that no two uses share a stream."""
 
     DOCUMENT_ORDER = 1
     TARGET_LENGTH = 2
@@ -102,7 +102,7 @@ def heads(counts: npt.NDArray[np.int64], *words: int | npt.NDArray[Any]) -> npt.
 
 
 def permuted(places: npt.NDArray[np.int64], size: int, *key: int) -> npt.NDArray[np.int64]:
-    """What stands at ``places`` of a permutation of 0 … size - 1 that is never made as a whole.
+    """The values at ``places`` of a permutation of 0 … size - 1 that is never made as a whole.
 
     A Feistel network permutes the next power of four; what falls outside is permuted again until it
     falls inside (Black and Rogaway 2002), which takes fewer than four rounds on average.

@@ -1,4 +1,4 @@
-"""Documents cut into the segments of their instances, as create_pretraining_data.py does.
+"""Cutting documents into the segments of instances, following create_pretraining_data.py.
 
 A chunk is as many consecutive sentences as reach the target length, and is what an instance begins
 with.  A document is gone through from its first sentence to its last, each chunk beginning where
@@ -50,7 +50,7 @@ class Segments:
 
     Segment A is the tokens from ``begin`` to ``middle``.  Segment B is those from ``middle`` to
     ``end``; but where ``label`` is RANDOM_NEXT it is from another document, and ``end - middle`` is
-    how many tokens it aims at.  Where ``label`` is SWAPPED the two stand in the other order.
+    how many tokens it aims at.  Where ``label`` is SWAPPED the two are in the other order.
     ``document``: which of the D documents they are from.
     """
 
@@ -123,8 +123,8 @@ def _sentence_order(documents: Documents) -> Iterator[_Step]:
 def _full(documents: Documents) -> Iterator[_Step]:
     """Single segments: DOC-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2).
 
-    As many whole sentences as fit the target, at least one, never of two documents.  Of a sentence
-    that is longer than the room, the rest begins the next segment.
+    As many whole sentences as fit the target, at least one, never of two documents.  The rest of a
+    sentence that is longer than the room begins the next segment.
     """
     bounds = documents.bounds
     left = np.arange(len(documents.first))
@@ -150,7 +150,7 @@ def _reaching(documents: Documents, left: Array, place: Array, target: Array) ->
 
 
 def _between(first: Array, after: Array, draws: Bits) -> Array:
-    """Places strictly between the two, all alike likely; ``after`` where there is none."""
+    """Places strictly between the two, all equally likely; ``after`` if none exists."""
     return first + 1 + below(draws, np.maximum(after - first - 1, 0))
 
 

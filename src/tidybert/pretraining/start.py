@@ -1,4 +1,4 @@
-"""What a run begins with: a size's random weights, the corpus's own, or a MODEL's."""
+"""The first weights of a run: random, counted from the corpus, or a MODEL's."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 
-# Of word and position embeddings that begin with something; docs/pretraining.md has what it brings.
+# Standard deviation of counted embeddings; docs/pretraining.md has the measured gain.
 _CORPUS_START_STD: Final = 0.05
 
 
@@ -41,16 +41,16 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
 
 
 def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
-    """Overwrite what need not be learned: words alike, their frequencies, neighbours.
+    """Overwrite what the corpus already shows: like words, their frequencies, and neighbours.
 
-    The network is on the CPU.
+    The network must be on the CPU.
     """
     embeddings = network.bert.embeddings.word_embeddings.weight
     found = token_vectors(plan.corpus, embeddings.shape[1], seed=plan.arguments.seed)
     scale = _CORPUS_START_STD / network.config.initializer_range
     seen = torch.from_numpy(found.counts > 0)
     with torch.no_grad():
-        # What was not seen stays random, of the same size.
+        # Unseen words keep random vectors of the same size.
         embeddings *= scale
         embeddings[seen] = _CORPUS_START_STD * torch.from_numpy(found.vectors)[seen]
         frequencies = torch.from_numpy(found.counts + 1.0)

@@ -83,7 +83,7 @@ class PhasedStream:
 
 
 class InstanceStream:
-    """Steps of so many tokens from a corpus's instances, each process its share.
+    """Steps of ``tokens_per_step`` tokens of a corpus's instances, and each process's share.
 
     Args:
         tokens_per_step: of all processes together; a step has as many sequences as fit, one at
@@ -92,7 +92,7 @@ class InstanceStream:
         rank, num_processes: whose share; the steps are the same for any number of processes.
         constant_shape: fill all batches up to one shape, ``shape``.
 
-    All processes have equally many batches, for where the model is sharded they run in step.
+    All processes have the same number of batches, because a sharded model runs them together.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class InstanceStream:
         self.shape = self._shape() if constant_shape else None
 
     def take(self, position: Position, tokens: int | None = None) -> StepBatches:
-        """The step that begins at a position; ``tokens`` stands for ``tokens_per_step``."""
+        """The step that begins at a position; ``tokens`` replaces ``tokens_per_step``."""
         places, after = self._places(position, tokens or self.tokens_per_step)
         lengths = self.instances.lengths(places)
         shares = self._shares(lengths)

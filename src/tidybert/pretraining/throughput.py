@@ -1,4 +1,4 @@
-"""How much work a token is, and how much of a device's peak a run reaches."""
+"""The work of a token, and the share of the devices' peak that a run reaches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def flops_per_token(config: BertConfig, sequence_length: float, masked_share: fl
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """What a CUDA device can do in bfloat16 a second; None where it is not known, or a CPU."""
+    """What a CUDA device can do in bfloat16 a second; None for others, and for a CPU."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -61,7 +61,7 @@ class Utilization:
         return tokens_per_second * self.flops[step >= self.switch] / (self.peak * self.num_devices)
 
     def of_run(self, num_steps: int, num_tokens: int, seconds: float) -> float:
-        """The share in a run of so many steps."""
+        """The share in a whole run."""
         is_long = 1 - self.switch / num_steps
         per_token = (1 - is_long) * self.flops[0] + is_long * self.flops[-1]
         return per_token * num_tokens / seconds / (self.peak * self.num_devices)

@@ -1,4 +1,4 @@
-"""Write checkpoints in a thread of their own, so that steps go on meanwhile."""
+"""A thread that writes checkpoints while steps go on."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from tidybert.training.sharding import whole
 class BackgroundWriter:
     """Runs writes in their order; an error of one is raised by a later call, or by ``wait``.
 
-    What follows a write that failed is not written, since it may rely on that.  Two at most are not
-    done yet, as each holds a copy of the weights.
+    After a failed write the later ones are left out, because they may rely on it.  At most two are
+    waiting, because each holds a copy of the weights.
     """
 
     def __init__(self) -> None:
@@ -21,13 +21,13 @@ class BackgroundWriter:
         self._pending: deque[Future[object]] = deque()
 
     def start(self, write: Callable[[], object]) -> None:
-        """Write once what was begun before is done."""
+        """Write after all earlier writes."""
         self._take(1)
         before = self._pending[-1] if self._pending else None
         self._pending.append(self._pool.submit(_write_after, before, write))
 
     def wait(self) -> None:
-        """Until all is written; raises what the write raised."""
+        """Wait until all is written; raises what a write raised."""
         self._take(0)
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class BackgroundWriter:
             self._pool.shutdown()
 
     def _take(self, most: int) -> None:
-        """Until so many are not done yet."""
+        """Wait until at most this many are pending."""
         while len(self._pending) > most:
             self._pending.popleft().result()
 

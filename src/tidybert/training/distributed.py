@@ -1,4 +1,4 @@
-"""The processes of a run that torchrun started, or the one that there is without it."""
+"""The processes of a run: those that torchrun started, or a single one."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from tidybert.training.sharding import shard, sync_gradients
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's number, and how many there are; ``local_rank`` is its device's on its host."""
+    """This process's number, the number of processes, and this one's number on its host."""
 
     rank: int = 0
     size: int = 1
@@ -23,7 +23,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes files and tells of progress."""
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def own_device(self, device: str) -> str:
@@ -44,7 +44,7 @@ class Processes:
         return dict(zip(counts, map(int, summed.tolist()), strict=True))
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether it is true of any process."""
+        """Whether the flag is set in any process."""
         if self.size == 1:
             return flag
         return bool(self.sum(torch.tensor(float(flag), device=device)).item())

@@ -12,7 +12,7 @@ from tidybert.errors import TidyBertError
 
 @dataclass
 class StopRequest:
-    """``signal_number`` is 0 until a signal has come."""
+    """``signal_number`` is 0 until a signal comes."""
 
     signal_number: int = 0
 

@@ -9,7 +9,7 @@ from tidybert.model_files import METRICS_FILE
 
 
 class MetricsLog:
-    """Appends to a file of the RUN, or keeps nothing where there is no RUN."""
+    """Appends to a file of the RUN, or nowhere without a RUN."""
 
     def __init__(self, run: Path | None, file: str = METRICS_FILE) -> None:
         self.path = None if run is None else run / file

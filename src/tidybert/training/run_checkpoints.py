@@ -1,10 +1,9 @@
-"""Checkpoints of a run: all that it takes to go on with the same bits.
+"""Checkpoints of a run: all that a run needs to go on with the same bits.
 
 A checkpoint is a directory checkpoints/step-N of the RUN: model.safetensors (our names),
 optimizer.safetensors (Adam's two moments and step counts) and training_state.json, which has the
 hashes of both.  The schedule, the order of the data and the random numbers follow from the seed and
-the step, so the step is all that is kept of them.  Each directory is written aside, synced and
-renamed.
+the step, so a checkpoint keeps only the step.  Each directory is written aside, synced and renamed.
 """
 
 import json
@@ -34,10 +33,9 @@ from tidybert.training.sharding import placed_like
 class TrainingState:
     """Where a run is.
 
-    ``fingerprint`` is of the arguments and the data; a resumed run's must be equal.
-    ``best_metrics`` are those of ``best_step`` on dev, None before the first evaluation.
-    ``progress`` is what else a run must know, where the step does not tell it: its place in an
-    endless stream of instances, and what it has counted.
+    fingerprint: a hash of arguments and data; a resumed run must have the same.  best_metrics: the
+    metrics of ``best_step`` on dev, None before the first evaluation.  progress: what does not
+    follow from the step, such as the place in a stream of instances, and counts.
     """
 
     fingerprint: str
@@ -64,7 +62,7 @@ def _step_of(directory: Path) -> int:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds; ``moments`` are as ``optimizer_tensors`` gives them."""
+    """The content of a checkpoint; ``moments`` come from ``optimizer_tensors``."""
 
     state: TrainingState
     weights: Mapping[str, Tensor]
@@ -90,34 +88,33 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
         advice = (
             f"make room, then {param('resume')} goes on from {left}"
             if left
-            else "there is none before"
+            else "no earlier checkpoint exists"
         )
         raise TrainingError(f"{target} cannot be written: {error}; {advice}") from error
     earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
     kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
     for path in step_directories(run):
-        # A later one was passed over as damaged, and must not stand before this one.
+        # A later one is damaged, and a resumed run must not prefer it to this one.
         if path not in kept:
             shutil.rmtree(path)
     return target
 
 
 def remove_unfinished(run: Path) -> None:
-    """Remove what a kill has left of a checkpoint; one process does it, before any reads."""
+    """Remove half-written checkpoints; one process calls it, before any process reads."""
     remove_partials(checkpoints_directory(run))
 
 
 def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
-    """The last valid checkpoint, None where there is none.
+    """The last valid checkpoint, or None; and a line for each one that cannot be read.
 
-    Also returns a line for each that was passed over because it cannot be read.  Raises
-    TrainingError where the checkpoint is of other arguments, data or weights.
+    Raises TrainingError for a checkpoint of other arguments, data or first weights.
     """
     passed_over = []
     for directory in reversed(step_directories(run)):
         try:
             content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
-            # Without hashes, as checkpoints once were, a file counts if it can be read.
+            # Older checkpoints have no hashes; their files count if they can be read.
             for name, expected in content.pop("sha256", {}).items():
                 if file_sha256(directory / name) != expected:
                     raise ValueError(f"{name} is not what was written")
@@ -159,7 +156,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     tensors = {}
     names: dict[Tensor, str] = {each: name for name, each in model.named_parameters()}
     for parameter, entries in optimizer.state.items():
-        # Of a sharded model the parameters must be the shards, which the optimizer knows.
+        # The parameters of a sharded model must be the shards, which the optimizer knows.
         assert parameter in names, "the optimizer holds moments of a parameter that is not here"
         for key, value in entries.items():
             tensors[f"{names[parameter]}/{key}"] = value

@@ -1,4 +1,4 @@
-"""A RUN as a directory: whether it may be written to, is finished, and with what it was begun."""
+"""A RUN as a directory: whether it may be written, whether it is finished, and its arguments."""
 
 import os
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from tidybert.training.run_checkpoints import step_directories
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a RUN has been trained to its end, and its model saved whole."""
+    """Whether a RUN was trained to its end and its model is complete on disk."""
     directory = ModelDirectory(run)
     if directory.metadata is None:
         return False
     try:
         directory.verify()
     except WeightsError:
-        # A kill between the files of the model; the last checkpoint still has it.
+        # A kill came between the files of the model; the last checkpoint still has it.
         return False
     return True
 

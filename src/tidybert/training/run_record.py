@@ -69,7 +69,7 @@ class RunRecord:
         return self.state.step >= self.num_steps
 
     def is_due(self, every: int) -> bool:
-        """Whether what is done every so many steps, and at the end, is due after this one."""
+        """Whether work of every ``every`` steps, and of the last one, is due now."""
         return self.is_over or self.state.step % every == 0
 
     def resume(self, load: Callable[[Checkpoint], None]) -> None:

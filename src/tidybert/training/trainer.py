@@ -55,7 +55,7 @@ Evaluate = Callable[[nn.Module], dict[str, float]]
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a step did, for whoever shows progress."""
+    """The result of one step, for a display of progress."""
 
     step: int
     num_steps: int
@@ -91,10 +91,10 @@ class Trainer:
         evaluate: see Evaluate; without it the last weights are the best.
         metric: the key of ``evaluate``'s result that decides, the higher the better.
         run: directory for checkpoints and metrics.jsonl; None keeps everything in memory.
-        fingerprint: of all that a resumed run must share with the one it goes on with.
+        fingerprint: a hash of all that a resumed run must share with this one.
         report: called after each step.
         report_metrics: called after each evaluation with the step and its metrics.
-        note: called with lines of text about how the training is done.
+        note: called with lines of text about the training.
     """
 
     def __init__(
