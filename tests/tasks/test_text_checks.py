@@ -16,9 +16,9 @@ from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.text_task import LabelKind, TextTask
+from tidybert.tasks.text_task import TextTask
 
-TASKS: dict[LabelKind, TextTask] = {
+TASKS: dict[TextTask] = {
     "class": Classification(["x", "y"]),
     "set": MultiLabelClassification(["x", "y"]),
     "score": Regression(),
@@ -37,7 +37,7 @@ def features_of(lengths: Sequence[int]) -> list[Features]:
 def check(
     train: Sequence[TextExample],
     dev: Sequence[TextExample] | None = None,
-    kind: LabelKind = "class",
+    kind: str = "class",
 ) -> DataReport:
     train_features, dev_features = (features_of([10] * len(part)) for part in (train, dev or ()))
     return TASKS[kind].check(TrainingData(train, dev, train_features, dev_features, 128))

@@ -71,6 +71,7 @@ def embed(
     from tidybert.inference.vector_formats import Layout, format_of
 
     _check(given)
+    read_examples.formats.check(file, read.format)
     embedder = Embedder(
         model,
         pooling="mean" if given.pooling == "token" else given.pooling,

@@ -10,7 +10,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import read_labelled
+from tidybert.cli.labelled_files import check_format, read_labelled
 from tidybert.cli.output import note, print_json
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
@@ -43,6 +43,7 @@ def evaluate(
         from tidybert.reporting.writing import check_report_directory
 
         check_report_directory(given.report)
+    check_format(run, file, read)
     predictor = Predictor(
         run,
         device=given.device,

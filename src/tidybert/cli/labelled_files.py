@@ -26,6 +26,17 @@ def read_labelled(
     return examples
 
 
+def check_format(run: str, path: str, options: ReadOptions) -> None:
+    """Refuse a --format that the task of RUN does not read, before its model is loaded."""
+    if options.format is not None:
+        from tidybert.checkpoints.model_directory import ModelDirectory
+        from tidybert.inference.loading import read_finished
+        from tidybert.tasks.registry import task_for
+
+        task = task_for(read_finished(ModelDirectory.open(run)))
+        task.read.formats.check(path, options.format)
+
+
 def print_answers(
     answer: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
     examples: Iterator[Any],

@@ -45,6 +45,8 @@ def next_sentence(
 
     if (first is None) != (second is None) or (first is None) == (given.file is None):
         raise UsageError("expected two sentences, A and B, or --file with pairs")
+    if given.file is not None:
+        read_examples.formats.check(given.file, read.format)
     predictor = NextSentencePredictor(
         model,
         max_seq_length=given.max_seq_length,

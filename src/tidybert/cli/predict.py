@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import note_reading, print_answers
+from tidybert.cli.labelled_files import check_format, note_reading, print_answers
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -42,6 +42,7 @@ def predict(
     from tidybert.inference.predictor import Predictor
 
     _check_out(given.out)
+    check_format(run, file, read)
     predictor = Predictor(
         run,
         device=given.device,

@@ -1,10 +1,11 @@
 """ExampleReader: from a path and options to a stream of one kind of example."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from tidybert.files.file_formats import FileFormats
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import Problem, ReadReport, good_rows
 
@@ -17,10 +18,18 @@ class ExampleReader(Generic[E]):
 
     Args:
         rows: yields the file's examples, and a Problem for each bad row.  It gets the options, a
-            ReadReport that has the path, ``need_label``, and the details of a call.
+            ReadReport that has the path, ``need_label``, and the details.
+        formats: the formats that it reads.
+        details: arguments of ``rows`` that every call passes on, beside its own.
     """
 
     rows: Callable[..., Iterator[E | Problem]]
+    formats: FileFormats
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_details(self, **details: Any) -> Self:
+        """The same reader, which passes these details on."""
+        return replace(self, details={**self.details, **details})
 
     def __call__(
         self,
@@ -44,5 +53,7 @@ class ExampleReader(Generic[E]):
         """
         report = ReadReport() if report is None else report
         report.path = str(path)
-        rows = self.rows(options or ReadOptions(), report, need_label=need_label, **details)
+        options = options or ReadOptions()
+        self.formats.check(report.path, options.format)
+        rows = self.rows(options, report, need_label=need_label, **self.details, **details)
         yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)

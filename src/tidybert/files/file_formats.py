@@ -30,10 +30,10 @@ class FileFormats:
     def of(self, path: str, options: ReadOptions) -> str:
         """The format that the options or the suffix give; "" for standard input without one.
 
-        Raises DataError for a folder, UsageError for another format and an unknown suffix.
+        Raises DataError for a folder, and UsageError for an unknown suffix; the options' format is
+        one that ``check`` passed.
         """
         if options.format is not None:
-            self.check(path, options.format)
             return options.format
         if path == "-":
             return ""
@@ -46,9 +46,9 @@ class FileFormats:
             )
         return self.suffixes[suffix]
 
-    def check(self, path: str, name: str) -> None:
-        """Raise UsageError for the name of another format."""
-        if name not in self.names:
+    def check(self, path: str, name: str | None) -> None:
+        """Raise UsageError for the name of another format; None passes."""
+        if name is not None and name not in self.names:
             close = difflib.get_close_matches(name, self.names, n=1)
             raise UsageError(
                 f"{path}: {param('format', name)}: {self.content} are read from {self._listed()}"

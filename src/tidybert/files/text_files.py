@@ -5,17 +5,17 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tidybert.errors import UsageError, param
 from tidybert.files.columns import ROLES
 from tidybert.files.delimited_rows import delimited_rows
+from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.label_sets import labels_of
 from tidybert.files.labels import canonical_label, finite_number
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.table_cells import (
     MISSING,
@@ -42,46 +42,18 @@ SUFFIXES: Final = {
 FORMATS: Final = FileFormats("texts", (*dict.fromkeys(SUFFIXES.values()), "label-text"), SUFFIXES)
 
 
-def read_examples(
-    path: str | Path,
-    options: ReadOptions | None = None,
+def _examples(
+    options: ReadOptions,
+    report: ReadReport,
     *,
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
-    skip_bad_rows: bool = False,
-    report: ReadReport | None = None,
-) -> Iterator[TextExample]:
-    """Read a file, or standard input for "-", as a stream of examples in the file's order.
-
-    ``need_label`` makes a row without a label a bad row, and ``scores`` one whose label is not
-    a finite number, so that ``float(example.label)`` is safe.  ``multi_label`` reads any number of
-    labels, see ``label_sets``, into ``example.labels``.  Without ``skip_bad_rows`` nothing is
-    yielded after the first bad row; the rest of the file is read to count them all, except on
-    standard input, which may never end.  ``report`` is filled on the way; the columns and what was
-    guessed are in it from the first example on.
-
-    Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
-
-    Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and line,
-    and UsageError for options that do not fit the file's format.
-    """
-    options = options or ReadOptions()
-    report = ReadReport() if report is None else report
-    report.path = str(path)
+) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
             f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
         )
-    examples = _examples(
-        options, report, need_label=need_label, scores=scores, multi_label=multi_label
-    )
-    yield from good_rows(examples, report, skip_bad_rows=skip_bad_rows)
-
-
-def _examples(
-    options: ReadOptions, report: ReadReport, *, need_label: bool, scores: bool, multi_label: bool
-) -> Iterator[TextExample | Problem]:
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
     for values in _rows(options, report, need_label=need_label):
@@ -160,3 +132,13 @@ def _example(
             "0)",
         )
     return TextExample(text, pair, label, row)
+
+
+read_examples = ExampleReader(_examples, FORMATS)
+"""Reads texts.
+
+The detail ``scores`` makes a row whose label is not a finite number a bad row, so that
+``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``label_sets``,
+into ``example.labels``.  Standard input without a format is JSON lines where its first byte is
+``{``, else plain lines.
+"""

@@ -26,6 +26,7 @@ from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.labels import label_names
 from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.multi_label_scores import (
     DEFAULT_THRESHOLD,
@@ -55,7 +56,7 @@ class MultiLabelClassification(TextTask):
     """
 
     name = "multi-label"
-    label_kind = "set"
+    read = read_examples.with_details(multi_label=True)
     # It needs no threshold, and thresholds are tuned only when training has ended.
     metric = "macro_average_precision"
     problem_type = "multi_label_classification"

@@ -20,6 +20,7 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError
 from tidybert.files.labels import finite_number
 from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Indices, Judgement, Outputs
@@ -33,7 +34,8 @@ class Regression(TextTask):
     """Mean squared error; the output is in the units of the labels."""
 
     name = "regress"
-    label_kind = "score"
+    stratified = False
+    read = read_examples.with_details(scores=True)
     metric = "pearson"
     problem_type = "regression"
     meanings: ClassVar[Mapping[str, str]] = {

@@ -4,9 +4,8 @@ A new task is a subclass; docs/tasks.md has a complete one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self
 
 import torch
@@ -21,8 +20,7 @@ from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import ConfigError, param
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.example_reader import ExampleReader
 from tidybert.tasks.answers import Answers, E, Outputs
 from tidybert.tasks.task_options import TaskOptions
 
@@ -43,8 +41,6 @@ class Task(ABC, Generic[E]):
     """transformers' name of the loss."""
     meanings: ClassVar[Mapping[str, str]]
     """A few words about each metric, in the order of the table that shows them."""
-    reader: ClassVar[Callable[..., Iterator[Any]]]
-    """Reads a file; called as ``read`` is."""
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     """Its own flags; ``registry`` names it too."""
     unit: ClassVar[Unit] = "feature"
@@ -56,32 +52,10 @@ class Task(ABC, Generic[E]):
     """The metric that picks the best checkpoint, the higher the better."""
     label_names: tuple[str, ...] | None = None
     """The classes in the order of their ids, or None."""
+    read: ExampleReader[Any]
+    """Reads a file as a stream of examples; an instance reads labels as those it has learned."""
 
     # --- from files and options to the task
-
-    @classmethod
-    def read(
-        cls,
-        path: str | Path,
-        options: ReadOptions | None = None,
-        *,
-        need_label: bool,
-        skip_bad_rows: bool = False,
-        report: ReadReport | None = None,
-        **details: Any,
-    ) -> Iterator[E]:
-        """The examples of a file, as a stream; see its ``reader``.
-
-        Called on a task and not on its class, it may read labels as those that were learned.
-        """
-        return cls.reader(
-            path,
-            options,
-            need_label=need_label,
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-            **details,
-        )
 
     @classmethod
     @abstractmethod

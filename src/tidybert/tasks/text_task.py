@@ -1,10 +1,9 @@
 """The base of the tasks on single texts and pairs: reading, splitting, features, checks."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +21,12 @@ from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import param
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task import Task
 from tidybert.tasks.text_checks import check_classes, label_of
 from tidybert.tasks.text_options import TextOptions
-
-LabelKind = Literal["class", "set", "score"]
 
 # transformers gives two classes these names.
 _UNNAMED: tuple[str, ...] = ("LABEL_0", "LABEL_1")
@@ -44,11 +39,11 @@ class TextTask(Task[TextExample]):
         long_texts: how to read texts that are too long; None cuts off their end.
     """
 
-    reader = staticmethod(read_examples)
+    read = read_examples
     architecture = "BertForSequenceClassification"
     options_class = TextOptions
-    label_kind: ClassVar[LabelKind] = "class"
-    """The label of a text: one class, any number of them, or a number."""
+    stratified: ClassVar[bool] = True
+    """Whether ``split`` holds out a share of each class."""
 
     def __init__(self, long_texts: LongTexts | None = None) -> None:
         self.long_texts = long_texts or LongTexts()
@@ -57,27 +52,6 @@ class TextTask(Task[TextExample]):
     def truncation(self) -> str:
         where = {"head-tail": " in the middle", "windows": " in their first text"}
         return f"were cut{where.get(self.long_texts.mode, '')} to {param('max_seq_length')}"
-
-    @classmethod
-    def read(
-        cls,
-        path: str | Path,
-        options: ReadOptions | None = None,
-        *,
-        need_label: bool,
-        skip_bad_rows: bool = False,
-        report: ReadReport | None = None,
-        **details: Any,
-    ) -> Iterator[TextExample]:
-        return super().read(
-            path,
-            options,
-            need_label=need_label,
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-            scores=cls.label_kind == "score",
-            multi_label=cls.label_kind == "set",
-        )
 
     @classmethod
     def from_texts(
@@ -97,7 +71,7 @@ class TextTask(Task[TextExample]):
     def split(
         cls, examples: Sequence[TextExample], fraction: float, seed: int
     ) -> tuple[Indices, Indices]:
-        if cls.label_kind == "score":
+        if not cls.stratified:
             return super().split(examples, fraction, seed)
         labels = [one.label or "" for one in examples]
         texts = [cls.identity(one) for one in examples]

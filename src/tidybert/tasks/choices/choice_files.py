@@ -125,7 +125,7 @@ def _rows(
         if options.format is None:
             report.guess_format(_format_of(head, path), "the first line")
         else:
-            report.format = FORMATS.of(path, options)
+            report.format = options.format
         refuse_flags(options, report, *ROLES, "label_separator", "header")
         if report.format == "jsonl":
             refuse_flags(options, report, "delimiter", "quoting")
@@ -254,4 +254,4 @@ def _number(cell: str) -> object:
     return cell.strip() if number is None else number
 
 
-read_choices = ExampleReader(_rows)
+read_choices = ExampleReader(_rows, FORMATS)

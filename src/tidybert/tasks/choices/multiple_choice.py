@@ -47,7 +47,7 @@ class MultipleChoice(Task[ChoiceExample]):
     name = "choose"
     metric = "accuracy"
     architecture = "BertForMultipleChoice"
-    reader = read_choices
+    read = read_choices
     unit = "sequence"
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples whose right choice is chosen",

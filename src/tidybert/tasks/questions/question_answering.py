@@ -56,7 +56,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
     name = "answer"
     architecture = "BertForQuestionAnswering"
-    reader = read_questions
+    read = read_questions
     options_class = QuestionOptions
     unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {

@@ -237,4 +237,4 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
     )
 
 
-read_questions = ExampleReader(_rows)
+read_questions = ExampleReader(_rows, FORMATS)

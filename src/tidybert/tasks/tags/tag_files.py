@@ -215,4 +215,4 @@ def _with_kind(
             yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))
 
 
-read_tagged = ExampleReader(_rows)
+read_tagged = ExampleReader(_rows, FORMATS)

@@ -1,7 +1,7 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,7 +48,7 @@ class Tagging(Task[TaggedExample]):
 
     name = "tag"
     architecture = "BertForTokenClassification"
-    reader = read_tagged
+    read = read_tagged
     options_class = WindowOptions
     unit = "token"
     meanings: ClassVar[Mapping[str, str]] = {
@@ -71,7 +71,7 @@ class Tagging(Task[TaggedExample]):
         self.temperature = temperature
         self.doc_stride = doc_stride
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
-        self.read = partial(self.read, of_entities=self.of_entities)  # type: ignore[method-assign]
+        self.read = self.read.with_details(of_entities=self.of_entities)
 
     @classmethod
     def from_texts(
