@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
-from tidybert.errors import DataError, in_python, param
-from tidybert.files.columns import suggest
+from tidybert.errors import DataError, in_python, param, suggestion
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, problem_lines
 from tidybert.files.records import line_records, parquet_names, parquet_rows
@@ -229,4 +228,4 @@ def _row(
 
 def _no_column(column: str, names: Sequence[str], kind: str) -> str:
     seen = ", ".join(repr(name[:40]) for name in names[:20]) or "none at all"
-    return f"no {kind} {column!r} among {seen}{suggest(column, names)}; give {param('column')}"
+    return f"no {kind} {column!r} among {seen}{suggestion(column, names)}; give {param('column')}"

@@ -4,13 +4,13 @@ A data row never counts as a header: a first row names the columns only where th
 or where the names asked for (or, with no flags at all, well-known names) are in it.
 """
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from tidybert.errors import DataError, UsageError, param
-from tidybert.files.read_options import ReadOptions
+from tidybert.errors import DataError, UsageError, param, suggestion
+from tidybert.files.read_options import ROLES, ReadOptions
+from tidybert.files.read_report import ReadReport
 
 PAIR_NAMES: Final = (
     ("sentence1", "sentence2"),
@@ -21,40 +21,34 @@ PAIR_NAMES: Final = (
     ("text1", "text2"),
     ("#1 string", "#2 string"),
 )
-TEXT_NAMES: Final = ("text", "message", "content", "review", "document")
-LABEL_NAMES: Final = (
-    "label",
-    "labels",
-    "category",
-    "class",
-    "target",
-    "score",
-    "intent",
-    "sentiment",
-    "quality",
+TEXT_NAMES: Final = frozenset(("text", "message", "content", "review", "document")).union(
+    *PAIR_NAMES
 )
-KNOWN_NAMES: Final = frozenset(
-    (*TEXT_NAMES, *LABEL_NAMES, *(name for pair in PAIR_NAMES for name in pair))
+LABEL_NAMES: Final = frozenset(
+    ("label", "labels", "category", "class", "target", "score", "intent", "sentiment", "quality")
 )
-ROLES: Final = ("text", "text_pair", "label")
+
+# The columns of a file: their names, or without a header their number.
+Seen = Sequence[str] | int
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Positions, from 0, of the columns to read, and the roles whose column was guessed.
+    """Where a row holds each role; a role without a column is absent.
 
-    Several label columns, one a label, are in ``labels``, and ``label`` is None.
+    Args:
+        places: positions from 0 in rows of cells, keys in objects; several for labels that have a
+            column each.
+        names: the names of the same columns; their numbers in a file without a header.
     """
 
-    text: int
-    text_pair: int | None
-    label: int | None
-    guessed: tuple[str, ...] = ()
-    labels: tuple[int, ...] = ()
+    places: Mapping[str, Sequence[Any]]
+    names: Mapping[str, Sequence[str]]
 
     def last(self) -> int:
-        """The position of the rightmost column."""
-        return max(self.text, self.text_pair or 0, self.label or 0, *self.labels)
+        """The position of the rightmost column of rows of cells."""
+        positions: list[int] = [place for each in self.places.values() for place in each]
+        return max(positions)
 
 
 def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool, path: str) -> bool:
@@ -64,13 +58,12 @@ def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool,
     """
     if options.header is not None:
         return options.header
-    roles = ROLES if need_label else ROLES[:2]
-    given = [value for role in roles[:2] if (value := getattr(options, role)) is not None]
+    given = [value for value in (options.text, options.text_pair) if value is not None]
     if need_label and options.label is not None:
         given += label_parts(options.label)
-    if not given or any(not is_number(value) for value in given):
+    if not given or not all(map(is_number, given)):
         return True
-    known = [cell for cell in first_row if _plain(cell) in KNOWN_NAMES]
+    known = [cell for cell in first_row if _plain(cell) in TEXT_NAMES | LABEL_NAMES]
     if known:
         raise DataError(
             f"{path}:1: the columns are given by number and the first row holds "
@@ -81,64 +74,76 @@ def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool,
 
 
 def find_columns(
-    options: ReadOptions, names: Sequence[str] | None, width: int, *, need_label: bool, path: str
+    seen: Seen,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    need_label: bool,
+    first_object: int = 0,
 ) -> Columns:
     """Find the columns asked for, and guess those not given where only one guess is possible.
 
-    ``names`` are the columns' names, None without a header; ``width`` is their number.  Raises
-    DataError with the columns seen where one is missing, named twice or cannot be guessed.
+    Args:
+        report: gets the columns, and which of them were guessed.
+        first_object: for JSON, the line of the object whose keys ``seen`` are.  A key that is
+            given may be absent from this one.
+
+    Raises DataError with the columns seen where one is missing or cannot be guessed, and UsageError
+    where one is named twice.
     """
-    found: dict[str, int] = {}
-    labels: list[int] = []
+    path = report.path
+    names: Sequence[str] = () if isinstance(seen, int) else seen
+    places: dict[str, list[Any]] = {}
     for role in ROLES:
         wanted = getattr(options, role)
         if wanted is None:
             continue
         # A name in the header wins over a list of names, as it does over a number.
-        position = _position(wanted, names, width)
-        parts = [wanted] if position is not None or role != "label" else label_parts(wanted)
-        positions = [_position(part, names, width) for part in parts]
-        if None in positions:
-            if role != "label" or need_label:
-                part = parts[positions.index(None)]
-                raise DataError(_not_found(role, part, names, width, path))
-        elif len(parts) > 1:
-            labels = [position for position in positions if position is not None]
-        elif position is not None:
-            found[role] = position
-    guesses = guess_columns(options, names or (), [*found.values(), *labels])
-    found |= guesses
-    missing = [role for role in ("text", "label") if role not in found]
-    if "text" in missing or (need_label and missing and not labels):
-        raise DataError(_cannot_tell(missing[0], names, width, path))
-    if len({*found.values(), *labels}) < len(found) + len(labels):
-        flags = " and ".join(param(r) for r in ROLES if r in found or (labels and r == "label"))
-        raise UsageError(f"{path}: {flags} must name different columns")
-    return Columns(
-        text=found["text"],
-        text_pair=found.get("text_pair"),
-        label=found.get("label"),
-        guessed=tuple(role for role in ROLES if role in guesses),
-        labels=tuple(labels),
-    )
+        is_list = role == "label" and wanted not in names
+        parts = label_parts(wanted) if is_list else [wanted]
+        found: list[Any] = parts if first_object else [_position(part, seen) for part in parts]
+        if None not in found:
+            places[role] = found
+        elif role != "label" or need_label:
+            raise DataError(_not_found(role, parts[found.index(None)], seen, path))
+    guesses = _guesses(options, names, [place for each in places.values() for place in each])
+    for role, at in guesses.items():
+        places[role] = [names[at] if first_object else at]
+    for role in ("text", "label") if need_label else ("text",):
+        if role not in places:
+            raise DataError(_cannot_tell(role, seen, path, first_object))
+    chosen = [place for each in places.values() for place in each]
+    if len(set(chosen)) < len(chosen):
+        flags = " and ".join(param(role) for role in ROLES if role in places)
+        noun = "keys" if first_object else "columns"
+        raise UsageError(f"{path}: {flags} must name different {noun}")
+    named: dict[str, list[str]] = {
+        role: [names[at] if names and isinstance(at, int) else str(at) for at in places[role]]
+        for role in ROLES
+        if role in places
+    }
+    report.columns |= {role: ",".join(each) for role, each in named.items()}
+    report.guessed += [role for role in ROLES if role in guesses]
+    if options.label is not None and "label" not in places:
+        report.notes.append(f"no column {param('label', options.label)}; read without labels")
+    return Columns(places, named)
 
 
-def guess_columns(
-    options: ReadOptions, names: Sequence[str], taken: Sequence[int]
+def _guesses(
+    options: ReadOptions, names: Sequence[str], taken: Sequence[int | str]
 ) -> dict[str, int]:
     """Positions of the roles that no flag gives, where the names allow one reading only.
 
-    ``taken`` are the positions that flags gave to other roles.
+    ``taken`` are the positions or names that flags gave to other roles.
     """
-    plain = ["" if at in taken else _plain(name) for at, name in enumerate(names)]
+    plain = ["" if at in taken or name in taken else _plain(name) for at, name in enumerate(names)]
     guess: dict[str, int] = {}
     if options.text is None:
         pairs = [pair for pair in PAIR_NAMES if all(plain.count(name) == 1 for name in pair)]
-        in_pairs = {name for pair in pairs for name in pair}
-        alone = {*TEXT_NAMES, *(name for pair in PAIR_NAMES for name in pair)} - in_pairs
+        alone = TEXT_NAMES.difference(*pairs)
         singles = [at for at, name in enumerate(plain) if name in alone]
         if len(pairs) == 1 and not singles and options.text_pair is None:
-            guess = {role: plain.index(pairs[0][at]) for at, role in enumerate(ROLES[:2])}
+            guess = {"text": plain.index(pairs[0][0]), "text_pair": plain.index(pairs[0][1])}
         elif not pairs and len(singles) == 1:
             guess = {"text": singles[0]}
     if options.label is None:
@@ -168,64 +173,55 @@ def label_parts(wanted: str | int) -> list[str | int]:
     return list(parts)
 
 
-def describe_columns(names: Sequence[str] | None, width: int) -> str:
+def describe_columns(seen: Seen) -> str:
     """The columns seen, for a message."""
-    if names is None:
-        return f"The first row has {width} columns, numbered 0 to {width - 1}"
-    if not names:
+    if isinstance(seen, int):
+        return f"The first row has {seen} columns, numbered 0 to {seen - 1}"
+    if not seen:
         return "No columns are seen"
-    shown = [f"{at} {name[:40]!r}" for at, name in enumerate(names[:20])]
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    shown = [f"{at} {name[:40]!r}" for at, name in enumerate(seen[:20])]
+    more = f" and {len(seen) - 20} more" if len(seen) > 20 else ""
     return f"Columns seen: {', '.join(shown)}{more}"
-
-
-def suggest(wanted: str | int, names: Sequence[str]) -> str:
-    """A near name as the end of a message, or nothing."""
-    close = difflib.get_close_matches(str(wanted), names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _plain(name: str) -> str:
     return name.strip().casefold()
 
 
-def _position(wanted: str | int, names: Sequence[str] | None, width: int) -> int | None:
-    if isinstance(wanted, str) and names is not None:
-        places = [at for at, name in enumerate(names) if name == wanted]
-        if len(places) == 1:
-            return places[0]
-        if places:
-            return None
-    if is_number(wanted) and int(wanted) < width:
-        return int(wanted)
-    return None
+def _position(wanted: str | int, seen: Seen) -> int | None:
+    names, width = ((), seen) if isinstance(seen, int) else (seen, len(seen))
+    places = [at for at, name in enumerate(names) if name == wanted]
+    if places:
+        return places[0] if len(places) == 1 else None
+    return int(wanted) if is_number(wanted) and int(wanted) < width else None
 
 
-def _not_found(
-    role: str, wanted: str | int, names: Sequence[str] | None, width: int, path: str
-) -> str:
-    head = f"{path}: {param(role)} {wanted!r}: "
-    seen = describe_columns(names, width)
-    if names is not None and list(names).count(str(wanted)) > 1:
-        return f"{head}several columns have this name; give one by its number. {seen}"
+def _not_found(role: str, wanted: str | int, seen: Seen, path: str) -> str:
+    head, columns = f"{path}: {param(role)} {wanted!r}: ", describe_columns(seen)
+    if not isinstance(seen, int) and list(seen).count(str(wanted)) > 1:
+        return f"{head}several columns have this name; give one by its number. {columns}"
     if is_number(wanted):
-        return f"{head}there is no such column; the first column is 0. {seen}"
-    if names is None:
-        return f"{head}without a header, columns are given by number. {seen}"
-    near = suggest(wanted, names) or "."
+        return f"{head}there is no such column; the first column is 0. {columns}"
+    if isinstance(seen, int):
+        return f"{head}without a header, columns are given by number. {columns}"
+    near = suggestion(str(wanted), seen) or "."
     return (
-        f"{head}there is no such column{near} {seen}. Where the first row is data, give "
+        f"{head}there is no such column{near} {columns}. Where the first row is data, give "
         f"{param('header', False)} and columns by number, the first being 0"
     )
 
 
-def _cannot_tell(role: str, names: Sequence[str] | None, width: int, path: str) -> str:
-    what = "text" if role == "text" else "label"
-    repeated = sorted({name for name in names or () if list(names or ()).count(name) > 1})
+def _cannot_tell(role: str, seen: Seen, path: str, first_object: int) -> str:
+    if first_object:
+        return (
+            f"{path}:{first_object}: cannot tell which key holds the {role}. "
+            f"{describe_columns(seen)}. Give {param(role)} KEY"
+        )
+    names = [] if isinstance(seen, int) else list(seen)
+    repeated = sorted({name for name in names if names.count(name) > 1})
     several = f"; several are named {', '.join(map(repr, repeated))}" if repeated else ""
+    data = f"; where the first row is data, {param('header', False)}" if names else ""
     return (
-        f"{path}: cannot tell which column holds the {what}{several}. "
-        f"{describe_columns(names, width)}. Give {param(role)} COLUMN, a name or a number counted "
-        "from 0"
-        + (f"; where the first row is data, {param('header', False)}" if names is not None else "")
+        f"{path}: cannot tell which column holds the {role}{several}. {describe_columns(seen)}. "
+        f"Give {param(role)} COLUMN, a name or a number counted from 0{data}"
     )

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.columns import ROLES
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
 
 TABLE_FLAGS = ("header", "delimiter", "quoting")

@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 
 from tidybert.errors import UsageError, param
 
+ROLES: Final = ("text", "text_pair", "label")
 DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
 
@@ -49,11 +50,11 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
-        for flag in ("text", "text_pair", "label"):
-            value = getattr(self, flag)
+        for role in ROLES:
+            value = getattr(self, role)
             if isinstance(value, int) and value < 0:
                 raise UsageError(
-                    f"{param(flag, value)}: columns are numbered from 0, left to right"
+                    f"{param(role, value)}: columns are numbered from 0, left to right"
                 )
         if self.delimiter is not None:
             self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))

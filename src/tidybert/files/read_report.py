@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tidybert.errors import DataError, in_python, param
-from tidybert.files.columns import ROLES
+from tidybert.files.read_options import ROLES
 from tidybert.files.wording import count_of
 
 E = TypeVar("E")

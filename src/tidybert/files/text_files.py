@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidybert.errors import UsageError, param
-from tidybert.files.columns import ROLES
 from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.label_sets import labels_of
 from tidybert.files.labels import canonical_label, finite_number
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.table_cells import (

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
-from tidybert.files.columns import ROLES, describe_columns
+from tidybert.files.columns import describe_columns
 from tidybert.files.delimited_rows import CellsRow, delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import NUL_BYTE, open_bytes
@@ -187,9 +187,7 @@ def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) ->
     missing = [name for name in needed if names.count(name) != 1]
     if missing:
         what = "several columns are" if missing[0] in names else "no column is"
-        raise DataError(
-            f"{report.path}:1: {what} named {missing[0]!r}. {describe_columns(names, len(names))}"
-        )
+        raise DataError(f"{report.path}:1: {what} named {missing[0]!r}. {describe_columns(names)}")
     report.header = True
     wanted = [*needed, *(["label"] if not need_label and names.count("label") == 1 else [])]
     return {name: names.index(name) for name in wanted}

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, param
-from tidybert.files.columns import ROLES
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import open_bytes

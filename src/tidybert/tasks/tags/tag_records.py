@@ -79,11 +79,10 @@ def _with_keys(
         label = first(SPAN_KEYS if is_raw else TAG_KEYS)
     for flag, found, needed in ((param("text"), text, True), (param("label"), label, need_label)):
         if needed and found is None:
-            names = list(record)
             what = "words or the text" if flag == param("text") else "tags or the entities"
             raise DataError(
                 f"{report.path}:{number}: cannot tell which key holds the {what}. "
-                f"{describe_columns(names, len(names))}. Give {flag} KEY"
+                f"{describe_columns(list(record))}. Give {flag} KEY"
             )
     report.guessed += [
         role
