@@ -132,8 +132,8 @@ def test_huge_logits_overflow_nowhere():
     [
         (np.empty((0, 3)), [], "no example"),
         ([[0.0, 1.0]], [-100], "no example"),
-        ([[0.0, 1.0]], [2], "no index"),
-        ([[0.0, 1.0]], [-1], "no index"),
+        ([[0.0, 1.0]], [2], "not an index"),
+        ([[0.0, 1.0]], [-1], "not an index"),
         ([[0.0, np.nan]], [0], "finite"),
         ([[0.0, 1.0]], [0, 1], "shape"),
         ([0.0, 1.0], [0, 1], "shape"),
@@ -146,7 +146,7 @@ def test_what_has_no_temperature_is_refused(logits, labels, message):
 
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
-    [([], [], "no example"), ([[0.0]], [0, 0], "shape"), ([[]], [0], "no index")],
+    [([], [], "no example"), ([[0.0]], [0, 0], "shape"), ([[]], [0], "not an index")],
 )
 def test_what_has_no_ragged_temperature_is_refused(logits, labels, message):
     with pytest.raises(ValueError, match=message):
