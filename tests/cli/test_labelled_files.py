@@ -11,11 +11,14 @@ from tidybert.cli.main import run as shell
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        (["predict", "{run}", "a.csv"], "did you mean csv?"),
-        (["evaluate", "{run}", "a.csv"], "did you mean csv?"),
-        (["embed", "{run}", "a.csv"], "did you mean csv?"),
-        (["next-sentence", "{run}", "--file", "a.csv"], "did you mean csv?"),
-        (["finetune", "classify", "{run}", "--train", "a.csv", "--out", "new"], "did you mean csv"),
+        (["predict", "{run}", "a.csv"], "did you mean 'csv'?"),
+        (["evaluate", "{run}", "a.csv"], "did you mean 'csv'?"),
+        (["embed", "{run}", "a.csv"], "did you mean 'csv'?"),
+        (["next-sentence", "{run}", "--file", "a.csv"], "did you mean 'csv'?"),
+        (
+            ["finetune", "classify", "{run}", "--train", "a.csv", "--out", "new"],
+            "did you mean 'csv'",
+        ),
         (["finetune", "choose", "{run}", "--train", "a.csv", "--out", "new"], "swag, codah, jsonl"),
     ],
 )

@@ -53,19 +53,25 @@ def test_each_entry_has_its_line() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"a": [1,\n 2}', "2: not JSON: a comma or ] is expected at column 3; do so"),
-        ('{"a" 1}', '1: not JSON: "name": is expected at column 6; do so'),
-        ("[1]\n[2]", "2: not JSON: more text after the end at column 1; do so"),
-        ('[1, "x', "1: not JSON: Unterminated string starting at at column 5; do so"),
-        ("[1,", "1: not JSON: Expecting value at column 4; do so"),
-        ("", "1: not JSON: Expecting value at column 1; do so"),
+        (
+            '{"a": [1,\n 2}',
+            "2: not JSON: a comma or ] is expected at column 3; for one object",
+        ),
+        ('{"a" 1}', '1: not JSON: "name": is expected at column 6; for one object'),
+        ("[1]\n[2]", "2: not JSON: more text after the end at column 1; for one object"),
+        (
+            '[1, "x',
+            "1: not JSON: Unterminated string starting at at column 5; for one object",
+        ),
+        ("[1,", "1: not JSON: Expecting value at column 4; for one object"),
+        ("", "1: not JSON: Expecting value at column 1; for one object"),
         ("[" * 100_000, " JSON that cannot be read: maximum recursion"),
     ],
 )
 def test_what_is_no_json_is_told_with_its_line(content: str, message: str) -> None:
     with pytest.raises(DataError) as caught:  # noqa: PT012 (the block is what raises)
         stream = io.BytesIO(content.encode())
-        with json_cursor(stream, "utf-8", "f.json", "do so") as cursor:
+        with json_cursor(stream, "utf-8", "f.json") as cursor:
             if content.startswith("[["):
                 cursor.value()
             walk(cursor)
@@ -74,10 +80,10 @@ def test_what_is_no_json_is_told_with_its_line(content: str, message: str) -> No
 
 
 def test_a_byte_order_mark_is_dropped_and_a_wrong_byte_named() -> None:
-    with json_cursor(io.BytesIO('\ufeff"é"'.encode()), "utf-8", "f.json", "") as cursor:
+    with json_cursor(io.BytesIO('\ufeff"é"'.encode()), "utf-8", "f.json") as cursor:
         assert cursor.value() == "é"
     with (
         pytest.raises(DataError, match=r"f.json:2: byte 0xe9 at column 3 is not utf-8; save the"),
-        json_cursor(io.BytesIO(b'[\n "\xe9"]'), "utf-8", "f.json", ""),
+        json_cursor(io.BytesIO(b'[\n "\xe9"]'), "utf-8", "f.json"),
     ):
         pass

@@ -301,8 +301,7 @@ def test_extra_columns_without_a_header_are_noted(write):
 def test_unclosed_quote(write):
     path = write("a.csv", 'text,label\nfine,x\n"never closed,y\nlost,z\n')
     message = failure(path)
-    assert f"{path}:3: a quote that is opened" in message
-    assert "lines 3 to 4 make no row" in message
+    assert f"{path}:3: lines 3-4 cannot be parsed: a quote is never closed" in message
     assert "text follows a closing quote" in failure(write("b.csv", 'text,label\n"a"b,x\n'))
 
 
@@ -447,7 +446,7 @@ def test_options_that_cannot_be(write):
         with pytest.raises(UsageError, match=message):
             ReadOptions(**fields)
     path = write("a.jsonl", '{"text": "a", "label": "b"}\n')
-    assert "did you mean csv?" in failure(path, format="cvs")
+    assert "did you mean 'csv'?" in failure(path, format="cvs")
     assert "header has no meaning for format='jsonl'" in failure(path, header=True)
     assert "no column numbers" in failure(path, text=0)
 

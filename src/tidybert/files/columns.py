@@ -54,7 +54,7 @@ class Columns:
 def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool, path: str) -> bool:
     """Whether the first row of a delimited file names its columns.
 
-    Raises DataError where numbers alone are given and the first row looks like names all the same.
+    Raises DataError where numbers alone are given and the first row looks like names.
     """
     if options.header is not None:
         return options.header

@@ -83,11 +83,11 @@ class _Feed:
 
 def _csv_reason(error: csv.Error, first: int, last: int) -> str:
     message = str(error)
-    where = f"lines {first} to {last}" if last > first else f"line {first}"
+    where = f"lines {first}-{last}" if last > first else f"line {first}"
     if "unexpected end of data" in message or "field limit" in message:
         return (
-            f"a quote that is opened in this row is never closed, so {where} make no row; close "
-            f"it, or give {param('quoting', False)} where quotes are data"
+            f"{where} cannot be parsed: a quote is never closed; close it, or give "
+            f"{param('quoting', False)} where quotes are data"
         )
     if "new-line character" in message:
         return "a carriage return outside quotes; end lines with \\n or \\r\\n"

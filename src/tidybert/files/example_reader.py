@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from tidybert.errors import DataError, param
 from tidybert.files.file_formats import FileFormats
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport, good_rows
+from tidybert.files.read_report import KEPT_PROBLEMS, Problem, ReadReport
+from tidybert.files.wording import count_of
 
 E = TypeVar("E")
 
@@ -45,7 +47,8 @@ class ExampleReader(Generic[E]):
 
         Args:
             need_label: whether a row without a label is a bad row.
-            skip_bad_rows: leave bad rows out; see ``good_rows``.
+            skip_bad_rows: leave bad rows out.  Otherwise nothing is yielded after the first one;
+                the rest is read to count them all, except on standard input, which may never end.
             report: filled on the way.
 
         Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and
@@ -56,4 +59,21 @@ class ExampleReader(Generic[E]):
         options = options or ReadOptions()
         self.formats.check(report.path, options.format)
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
-        yield from good_rows(rows, report, skip_bad_rows=skip_bad_rows)
+        for row in rows:
+            if not isinstance(row, Problem):
+                if skip_bad_rows or not report.num_problems:
+                    report.num_examples += 1
+                    yield row
+                continue
+            report.num_problems += 1
+            if len(report.problems) < KEPT_PROBLEMS:
+                report.problems.append(row)
+            if report.path == "-" and not skip_bad_rows:
+                break
+        if report.num_problems and not (skip_bad_rows and report.num_examples):
+            head = f"{report.path}: {count_of(report.num_problems, 'row')} cannot be read:"
+            fix = f"Fix the file, or leave bad rows out with {param('skip_bad_rows')}"
+            advice = "No row is left" if skip_bad_rows else fix
+            raise DataError("\n".join([head, *report.problem_lines(), advice]))
+        if not report.num_examples:
+            raise DataError(f"{report.path}: it holds no example; is it the right file?")

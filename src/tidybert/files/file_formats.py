@@ -1,11 +1,10 @@
 """FileFormats: the formats that files of one kind come in, and how a file's own is found."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
 
@@ -48,10 +47,9 @@ class FileFormats:
     def check(self, path: str, name: str | None) -> None:
         """Raise UsageError for the name of another format; None passes."""
         if name is not None and name not in self.names:
-            close = difflib.get_close_matches(name, self.names, n=1)
             raise UsageError(
                 f"{path}: {param('format', name)}: {self.content} are read from {self._listed()}"
-                + (f"; did you mean {close[0]}?" if close else "")
+                f"{suggestion(name, self.names)}"
             )
 
     def advice(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.text_lines import NUL_BYTE, wrong_byte
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -92,11 +92,11 @@ class JsonCursor:
 
 
 @contextmanager
-def json_cursor(stream: BinaryIO, encoding: str, path: str, advice: str) -> Iterator[JsonCursor]:
+def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
     """A cursor at the beginning of a stream's text, which is held in memory.
 
     Raises DataError with the line where the bytes are of another encoding, and where the block
-    finds that the JSON is broken; ``advice`` ends the latter message.
+    finds that the JSON is broken.
     """
     raw = stream.read()
     try:
@@ -104,7 +104,7 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str, advice: str) -> Iter
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         column = error.start - (raw.rfind(b"\n", 0, error.start) + 1)
-        # Of two bytes it is seen that a file is in UTF-16.
+        # The first two bytes of a file show UTF-16.
         line = raw[error.start - column : error.start + 2]
         raise DataError(f"{path}:{number}: {wrong_byte(line, column, encoding, number)}") from error
     del raw
@@ -115,7 +115,8 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str, advice: str) -> Iter
         yield JsonCursor(text)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"{path}:{error.lineno}: not JSON: {error.msg} at column {error.colno}; {advice}"
+            f"{path}:{error.lineno}: not JSON: {error.msg} at column {error.colno}; for one object "
+            f"a line give {param('format', 'jsonl')}"
         ) from error
     except DataError:
         raise

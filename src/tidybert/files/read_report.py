@@ -1,14 +1,12 @@
 """ReadReport: how a file was read, and which of its rows could not be."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-from tidybert.errors import DataError, in_python, param
+from tidybert.errors import in_python, param
 from tidybert.files.read_options import ROLES
 from tidybert.files.wording import count_of
-
-E = TypeVar("E")
 
 SHOWN_PROBLEMS: Final = 5
 KEPT_PROBLEMS: Final = 1000
@@ -43,7 +41,7 @@ class ReadReport:
     """What else was found: blank lines, rows of another width, a first row taken for data."""
 
     def guess_format(self, name: str, judged_by: str) -> None:
-        """Note that the format is ``name``, as for instance the first line tells."""
+        """Note the format, and what showed it, such as the first line."""
         self.format = name
         self.guessed.append("format")
         self.notes.append(f"read as {param('format', name)}, judged by {judged_by}")
@@ -83,37 +81,3 @@ def problem_lines(problems: Sequence[tuple[str, Problem]], total: int) -> list[s
     lines = [f"  {path}:{problem.row}: {problem.message}" for path, problem in shown]
     more = total - len(shown)
     return [*lines, f"  and {more:,} more"] if more else lines
-
-
-def good_rows(
-    rows: Iterable[E | Problem], report: ReadReport, *, skip_bad_rows: bool
-) -> Iterator[E]:
-    """The examples among ``rows``; the bad rows go into the report, counted.
-
-    Without ``skip_bad_rows`` nothing is yielded after the first bad row; the rest is read to count
-    them all, except on standard input, which may never end.
-
-    Raises DataError at the end where there were bad rows, or no example.
-    """
-    path = report.path
-    for row in rows:
-        if not isinstance(row, Problem):
-            if skip_bad_rows or not report.num_problems:
-                report.num_examples += 1
-                yield row
-            continue
-        report.num_problems += 1
-        if len(report.problems) < KEPT_PROBLEMS:
-            report.problems.append(row)
-        if path == "-" and not skip_bad_rows:
-            break
-    if report.num_problems and not (skip_bad_rows and report.num_examples):
-        head = f"{path}: {count_of(report.num_problems, 'row')} cannot be read:"
-        advice = (
-            "No row is left"
-            if skip_bad_rows
-            else f"Fix the file, or leave bad rows out with {param('skip_bad_rows')}"
-        )
-        raise DataError("\n".join([head, *report.problem_lines(), advice]))
-    if not report.num_examples:
-        raise DataError(f"{path}: it holds no example; is it the right file?")

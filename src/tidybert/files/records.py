@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError
 from tidybert.files.json_entries import json_cursor
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
@@ -29,9 +29,8 @@ def json_records(
     if report.format == "jsonl":
         yield from line_records(decoded_lines(stream, options.encoding, report.path), report)
         return
-    advice = f"for one object a line give {param('format', 'jsonl')}"
     # The file is held in memory.
-    with json_cursor(stream, options.encoding, report.path, advice) as cursor:
+    with json_cursor(stream, options.encoding, report.path) as cursor:
         for _ in cursor.entries():
             yield _record(cursor.line, cursor.value())
         cursor.end()

@@ -11,8 +11,7 @@ from tidybert.errors import UsageError, param
 from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
-from tidybert.files.label_sets import labels_of
-from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.labels import canonical_label, finite_number, labels_of
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.records import json_records
@@ -137,7 +136,7 @@ read_examples = ExampleReader(_examples, FORMATS)
 """Reads texts.
 
 The detail ``scores`` makes a row whose label is not a finite number a bad row, so that
-``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``label_sets``,
+``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``labels_of``,
 into ``example.labels``.  Standard input without a format is JSON lines where its first byte is
 ``{``, else plain lines.
 """

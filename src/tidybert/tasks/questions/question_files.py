@@ -113,8 +113,7 @@ def _raw_questions(
     stream: BinaryIO, options: ReadOptions, report: ReadReport
 ) -> Iterator[_Raw | Problem]:
     if report.format == "json":
-        advice = f"for one object a line give {param('format', 'jsonl')}"
-        with json_cursor(stream, options.encoding, report.path, advice) as cursor:
+        with json_cursor(stream, options.encoding, report.path) as cursor:
             yield from _squad_questions(cursor, report.path)
         return
     for row in json_records(stream, options, report):

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.label_sets import labels_of
-from tidybert.files.labels import label_names
+from tidybert.files.labels import label_names, labels_of
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.files.table_cells import MISSING, LabelCells
