@@ -27,7 +27,7 @@ from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.registry import task_class, task_for
-from tidybert.tasks.text_options import ClassOptions
+from tidybert.tasks.task_options import ClassOptions
 from tidybert.tokenization import BertTokenizer
 
 NAMES = ("animal", "colour")

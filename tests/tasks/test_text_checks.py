@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
 from tidybert.files.text_examples import TextExample

@@ -21,7 +21,7 @@ from torch import nn
 from tidybert.atomic_files import atomic_write_text
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation

@@ -7,7 +7,7 @@ import numpy as np
 
 from tidybert.errors import DataError
 from tidybert.files.wording import count_of
-from tidybert.tasks.tags.tag_schemes import as_iob2, kind_of
+from tidybert.tasks.tags.tagged_sentences import as_iob2, kind_of
 
 _WORDS = 'expected sentences, each a list of words: [["Rome", "is", "old"], …]'
 _TAGS = 'expected a list of tags for each sentence of X: [["B-LOC", "O", "O"], …]'

@@ -18,7 +18,7 @@ from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.task import AnyTask
-from tidybert.tasks.text_options import TextOptions
+from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers
 
 

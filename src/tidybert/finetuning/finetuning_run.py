@@ -17,8 +17,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.model_saving import save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features

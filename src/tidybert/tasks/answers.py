@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.data.checks import E
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
 
@@ -49,17 +50,7 @@ class Judgement:
     id: str | None = None
 
 
-class Example(Protocol):
-    """The one thing that the examples of all tasks have."""
-
-    @property
-    def row(self) -> int:
-        """The 1-based line of the file."""
-        ...
-
-
 T = TypeVar("T", bound="Task[Any]")
-E = TypeVar("E", bound=Example)
 
 
 class Answers(ABC, Generic[T, E]):

@@ -22,10 +22,9 @@ from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Floats, Indices, Judgement, Outputs, only_numbers, softmax
-from tidybert.tasks.task import labels_of
-from tidybert.tasks.text_options import ClassOptions
+from tidybert.tasks.task import labels_of, refuse_unknown
+from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
-from tidybert.tasks.unknown_labels import refuse_unknown
 
 
 class Classification(TextTask):

@@ -4,6 +4,7 @@ The head is the classifier's: each output is a label's logit.  The loss of an ex
 binary cross-entropy over its labels, as in transformers.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -18,13 +19,12 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import SHOWN, DataReport, TrainingData, check_labels, listed
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, ConfigError, DataError, param
-from tidybert.files.labels import label_names
+from tidybert.files.labels import label_names, label_order
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.calibration import fit_temperature
@@ -36,10 +36,9 @@ from tidybert.metrics.multi_label_scores import (
 )
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Floats, Judgement, Outputs
-from tidybert.tasks.text_checks import check_label_sets, labels_of
-from tidybert.tasks.text_options import MultiLabelOptions
-from tidybert.tasks.text_task import TextAnswers, TextTask
-from tidybert.tasks.unknown_labels import refuse_unknown
+from tidybert.tasks.task import refuse_unknown
+from tidybert.tasks.task_options import MultiLabelOptions
+from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
 
 Matrix = npt.NDArray[np.bool_]
 
@@ -149,7 +148,31 @@ class MultiLabelClassification(TextTask):
         return BertForSequenceClassification(config, num_labels=len(self.names))
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
-        check_label_sets(report, data)
+        counts = Counter(label for one in data.train for label in labels_of(one))
+        in_dev = Counter(label for one in data.held_out for label in labels_of(one))
+        if not counts:
+            report.errors.append(
+                f"no training example has a label (is {param('label')} the right column?)"
+            )
+            return
+        bare = sum(not one.labels for one in data.train)
+        report.facts.append(
+            f"labels: {counts.total() / len(data.train):.2f} a text on average; {bare:,} texts "
+            "have none"
+        )
+        if counts.keys() == {"0", "1"}:
+            report.warnings.append(
+                f"the labels are '0' and '1'; if {param('label')} names a column that says whether "
+                "a text has a label, name one for each label, as in "
+                f"{param('label', 'toxic,insult')}, or leave {param('multi_label')} out"
+            )
+        absent = {name: counts[name] for name in sorted(counts.keys() - in_dev, key=label_order)}
+        if data.held_out and absent:
+            report.warnings.append(
+                f"labels that no dev example has: {listed(absent, SHOWN)} in training; the dev "
+                "metrics count them as missed, and their thresholds cannot be tuned"
+            )
+        check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
 
     @staticmethod
     def answer_key(example: TextExample) -> frozenset[str]:
@@ -262,3 +285,10 @@ class LabelSetAnswers(TextAnswers[MultiLabelClassification]):
 
     def _named(self, decided: Matrix) -> list[str]:
         return [self.task.names[at] for at in np.flatnonzero(decided)]
+
+
+def labels_of(example: TextExample) -> tuple[str, ...]:
+    """Its labels, of any number; DataError where it has no list of them."""
+    if example.labels is None:
+        raise DataError(f"{LINE} {example.row}: the example has no list of labels; it needs one")
+    return example.labels

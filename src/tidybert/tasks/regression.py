@@ -13,11 +13,10 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.labels import finite_number
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
@@ -25,9 +24,8 @@ from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Indices, Judgement, Outputs
 from tidybert.tasks.task import labels_of
-from tidybert.tasks.text_checks import check_scores, label_of
-from tidybert.tasks.text_options import TextOptions
-from tidybert.tasks.text_task import TextAnswers, TextTask
+from tidybert.tasks.task_options import TextOptions
+from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
 
 
 class Regression(TextTask):
@@ -68,7 +66,18 @@ class Regression(TextTask):
         return BertForSequenceClassification(config, num_labels=1)
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
-        check_scores(report, data)
+        scores = [finite_number(label_of(one)) for one in data.train]
+        if None in scores:
+            row = data.train[scores.index(None)].row
+            report.errors.append(f"the score on {LINE} {row} is not a finite number")
+            return
+        numbers = [score for score in scores if score is not None]
+        report.score_range = (min(numbers), max(numbers))
+        if min(numbers) == max(numbers):
+            report.errors.append(
+                f"every training score is {numbers[0]:g}; there is nothing to learn (is "
+                f"{param('label')} the right column?)"
+            )
 
     @staticmethod
     def answer_key(example: TextExample) -> float | None:

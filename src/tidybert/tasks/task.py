@@ -4,9 +4,9 @@ A new task is a subclass; docs/tasks.md has a complete one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Self
+from typing import Any, ClassVar, Final, Generic, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,16 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.splits import Indices, random_split
-from tidybert.errors import ConfigError, param
+from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
-from tidybert.tasks.answers import Answers, E, Outputs
+from tidybert.files.wording import count_of
+from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
+
+SHOWN_LABELS: Final = 20
 
 Unit = Literal["feature", "sequence", "token"]
 
@@ -196,3 +198,35 @@ AnyTask = Task[Any]
 def labels_of(batch: Batch, outputs: Tensor) -> Tensor:
     """The labels of the batch's features, on the outputs' device."""
     return torch.tensor([one.label for one in batch.features], device=outputs.device)
+
+
+def refuse_unknown(noun: str, labels: Iterable[tuple[str, int]], known: Collection[str]) -> None:
+    """Raise DataError where a label is not ``known``; it lists the most frequent first.
+
+    Args:
+        noun: what a label is to the user: label, tag.
+        labels: each label of each example, and the example's line.
+        known: the model's, in the order of their ids.
+    """
+    counts: dict[str, int] = {}
+    first_line: dict[str, int] = {}
+    for label, line in labels:
+        if label not in known:
+            counts[label] = counts.get(label, 0) + 1
+            first_line.setdefault(label, line)
+    if not counts:
+        return
+    listed = []
+    for label in sorted(counts, key=lambda name: -counts[name]):
+        times = "" if counts[label] == 1 else f"{counts[label]:,} times, the first "
+        listed.append(f"  {label!r}, {times}on {LINE} {first_line[label]}")
+    more = [f"  and {len(listed) - SHOWN_LABELS:,} more"] if listed[SHOWN_LABELS:] else []
+    rest = f" and {len(known) - SHOWN_LABELS:,} more" if len(known) > SHOWN_LABELS else ""
+    lines = [
+        f"{count_of(len(counts), noun)} that the model does not know:",
+        *listed[:SHOWN_LABELS],
+        *more,
+        f"It knows {len(known):,}: {', '.join(list(known)[:SHOWN_LABELS])}{rest}",
+        f"Spell the {noun}s as it does, or leave these examples out",
+    ]
+    raise DataError("\n".join(lines))

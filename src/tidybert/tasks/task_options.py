@@ -1,4 +1,4 @@
-"""The base of what a task can be given beyond its data, one field a flag; loads no torch."""
+"""What a task can be given beyond its data, one field a flag; loads no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -52,4 +52,58 @@ class WindowOptions(TaskOptions):
 
     def __post_init__(self) -> None:
         self.check_above_0("doc_stride")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class TextOptions(WindowOptions):
+    """For every task on texts."""
+
+    long: str | None = None
+    """``classify``, regress: cut a text that is too long: truncate keeps its start, head-tail its
+    start and end; windows reads it all and averages."""
+
+    def __post_init__(self) -> None:
+        self.check_one_of("long", "truncate", "head-tail", "windows")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class MultiLabelOptions(TextOptions):
+    """For classes of which a text has any number."""
+
+    multi_label: bool | None = None
+    """``classify``: give a text any number of classes, each with its own threshold."""
+
+
+@dataclass(frozen=True)
+class ClassOptions(MultiLabelOptions):
+    """For classes of which a text has one."""
+
+    chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label"}
+
+    class_weight: str | None = None
+    """``classify``: balanced gives rare classes more weight in the loss."""
+
+    def __post_init__(self) -> None:
+        self.check_one_of("class_weight", "balanced")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class QuestionOptions(WindowOptions):
+    """None is the default of QuestionAnswering."""
+
+    max_query_length: int | None = None
+    """``answer``: most tokens of a question; a longer one is cut."""
+    max_answer_length: int | None = None
+    """``answer``: most tokens of an answer."""
+    n_best_size: int | None = None
+    """``answer``: number of answers to give for each question."""
+    null_score_diff_threshold: float | None = None
+    """``answer``: give "no answer" where its score is higher than the best answer's by this. If not
+    set: fitted on dev."""
+
+    def __post_init__(self) -> None:
+        self.check_above_0("max_query_length", "max_answer_length", "n_best_size")
         super().__post_init__()

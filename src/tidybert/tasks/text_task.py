@@ -1,33 +1,43 @@
 """The base of the tasks on single texts and pairs: reading, splitting, features, checks."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.checks import (
+    DataReport,
     TrainingData,
+    check_labels,
     check_leaks,
     check_lengths,
     check_repetition,
+    lines_of,
+    short,
     warn_of_empty,
 )
-from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
-from tidybert.errors import param
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
+from tidybert.files.wording import count_of
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task import Task
-from tidybert.tasks.text_checks import check_classes, label_of
-from tidybert.tasks.text_options import TextOptions
+from tidybert.tasks.task_options import TextOptions
 
+IMBALANCE_RATIO: Final = 10.0
+LONE_ADVICE: Final = (
+    "add examples, or merge the class with another (a header read as data looks like this too)"
+)
+# "none" and "n/a" are names of classes too.
+_MISSING_LABELS: Final = ("nan", "<na>", "null")
 # transformers gives two classes these names.
 _UNNAMED: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
@@ -100,7 +110,33 @@ class TextTask(Task[TextExample]):
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
         """Add the findings in the labels, which are classes unless a task overrides this."""
-        check_classes(report, data)
+        counts = Counter(map(label_of, data.train))
+        in_dev = Counter(map(label_of, data.held_out))
+        if len(counts) == 1:
+            report.errors.append(
+                f"every training example has the label {short(next(iter(counts)))}; two classes at "
+                f"least are needed (is {param('label')} the right column?)"
+            )
+        missing = [one.row for one in data.train if label_of(one).casefold() in _MISSING_LABELS]
+        if missing:
+            report.warnings.append(
+                f"{count_of(len(missing), 'training example')} with a label such as 'nan', which "
+                f"spells a missing value ({lines_of(missing)}) and is learned as a class; leave "
+                "these rows out if it is not a class"
+            )
+        if len(in_dev) == 1:
+            report.warnings.append(
+                f"every dev example has the label {short(next(iter(in_dev)))}, so the dev metrics "
+                "tell nothing of the other classes"
+            )
+        check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
+        (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
+        if most >= IMBALANCE_RATIO * least:
+            report.warnings.append(
+                f"the classes are unbalanced: {short(common)} has {count_of(most, 'example')}, "
+                f"{short(rare)} {least:,}; judge by macro_f1, and try "
+                f"{param('class_weight', 'balanced')}"
+            )
 
     @staticmethod
     def answer_key(example: TextExample) -> Any:
@@ -155,3 +191,10 @@ class TextAnswers(Answers[T, TextExample]):
 
 def _is_empty(one: TextExample) -> bool:
     return not one.text.strip() or (one.text_pair is not None and not one.text_pair.strip())
+
+
+def label_of(example: TextExample) -> str:
+    """Its label; DataError where it has none."""
+    if example.label is None:
+        raise DataError(f"{LINE} {example.row}: the example has no label; training needs one")
+    return example.label

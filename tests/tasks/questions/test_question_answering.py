@@ -21,8 +21,8 @@ from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
-from tidybert.tasks.questions.question_options import QuestionOptions
 from tidybert.tasks.registry import task_class, task_for
+from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
 
 ANIMALS = ("cat", "dog", "cow", "hen")

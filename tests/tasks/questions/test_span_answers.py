@@ -11,9 +11,9 @@ from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.questions.span_answers import (
     MeasuredAnswers,
     RankedAnswers,
+    SpanScores,
     fit_span_temperature,
 )
-from tidybert.tasks.questions.span_scores import SpanScores
 
 CONTEXT = "Élan vital  is"
 ELAN, VITAL, IS = (0, 4), (5, 10), (12, 14)

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.errors import in_python
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tagged_sentences import TaggedExample

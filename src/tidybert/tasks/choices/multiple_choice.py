@@ -17,21 +17,22 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import (
+    DataReport,
     TrainingData,
     check_leaks,
     check_lengths,
     check_repetition,
+    lines_of,
     warn_of_empty,
 )
-from tidybert.data.data_report import DataReport
 from tidybert.data.features import BatchTokenizer, Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
 from tidybert.files.read_report import Problem
+from tidybert.files.wording import count_of
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.tasks.answers import Answers, Floats, Judgement, Outputs
-from tidybert.tasks.choices.choice_checks import check_equal_choices, check_numbers
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TaskOptions
@@ -237,3 +238,26 @@ def _is_empty(one: ChoiceExample) -> bool:
 
 def _right_choice(one: ChoiceExample) -> str | None:
     return None if one.label is None else one.choices[one.label]
+
+
+def check_numbers(report: DataReport, data: TrainingData[ChoiceExample]) -> None:
+    """Tell how many choices there are, and how often a guess is right."""
+    numbers = [len(one.choices) for one in data.train]
+    least, most = min(numbers), max(numbers)
+    report.facts.append(f"choices: {least if least == most else f'{least} to {most}'} an example")
+    told = data.dev or data.train
+    chance = sum(1 / len(one.choices) for one in told) / len(told)
+    part = "dev" if data.dev else "training"
+    report.facts.append(f"a guess is right in {chance:.1%} of the {part} examples")
+
+
+def check_equal_choices(report: DataReport, data: TrainingData[ChoiceExample]) -> None:
+    """Warn of examples that have a choice twice."""
+    for part, examples, _ in data.parts():
+        rows = [one.row for one in examples if len(set(one.choices)) < len(one.choices)]
+        if rows:
+            name = "training" if part == "train" else part
+            report.warnings.append(
+                f"{count_of(len(rows), f'{name} example')} with equal choices "
+                f"({lines_of(rows)}), which no model can tell apart; change one of them"
+            )

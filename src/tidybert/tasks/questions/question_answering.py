@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import TrainingData
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.errors import ConfigError, DataError, UsageError, param
 from tidybert.metrics.squad_scores import answer_scores
@@ -22,15 +21,16 @@ from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, only_nu
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import add_answers, question_features
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
-from tidybert.tasks.questions.question_options import QuestionOptions
 from tidybert.tasks.questions.span_answers import (
     MeasuredAnswers,
     RankedAnswers,
+    SpanScores,
+    all_span_scores,
     fit_span_temperature,
     right_texts,
 )
-from tidybert.tasks.questions.span_scores import SpanScores, all_span_scores
 from tidybert.tasks.task import Task, labels_of
+from tidybert.tasks.task_options import QuestionOptions
 
 MAX_QUERY_LENGTH: Final = 64
 MAX_ANSWER_LENGTH: Final = 30

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tidybert.data.checks import TrainingData, check_leaks, count_tokens
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData, check_leaks, count_tokens
 from tidybert.data.features import Features, first_features
 from tidybert.errors import param
 from tidybert.files.wording import count_of

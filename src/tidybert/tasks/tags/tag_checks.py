@@ -3,12 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tidybert.data.checks import TrainingData, check_labels, lines_of
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import DataReport, TrainingData, check_labels, lines_of
 from tidybert.errors import param
 from tidybert.files.wording import count_of
-from tidybert.tasks.tags.tag_schemes import marked_by
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tagged_sentences import TaggedExample, marked_by
 
 
 def check_tags(report: DataReport, data: TrainingData[TaggedExample], *, of_entities: bool) -> None:

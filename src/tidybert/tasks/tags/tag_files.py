@@ -20,8 +20,7 @@ from tidybert.files.records import json_records
 from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
 from tidybert.files.wording import count_of
 from tidybert.tasks.tags.tag_records import record_examples
-from tidybert.tasks.tags.tag_schemes import as_iob2, kind_of
-from tidybert.tasks.tags.tagged_sentences import TaggedExample, untagged
+from tidybert.tasks.tags.tagged_sentences import TaggedExample, as_iob2, kind_of, untagged
 
 SUFFIXES: Final = {
     ".conll": "conll",

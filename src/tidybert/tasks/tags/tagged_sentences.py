@@ -1,9 +1,24 @@
-"""Sentences of words with tags, and raw text split into words that keep their places."""
+"""Tagged sentences: raw text split into words, and the kind of a file's tags.
 
+Tags are entities in one of four schemes, or just a class for each word.  IOB1 (CoNLL-2003 as it was
+published) writes B- only on an entity that touches another of its type, IOB2 on every entity; IOBES
+and its twin BILOU also mark the last word and the single one.  ``as_iob2`` turns all into IOB2.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from typing import Final
 
+from tidybert.metrics.entity_scores import NO_TYPE, Entity, entities, iob2_tags
 from tidybert.tokenization.basic import BasicTokenizer
+
+Tags = Sequence[str]
+
+_PREFIXES: Final = "BIESLU"
+_LAST_AND_LONE: Final = {"IOBES": ("E", "S"), "BILOU": ("L", "U")}
+SCHEMES: Final = ("IOB2", "IOB1", *_LAST_AND_LONE)
 
 # A word's first character in the text, and the one after its last.
 Span = tuple[int, int]
@@ -64,3 +79,90 @@ def split_text(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
 @cache
 def _basic_tokenizer() -> BasicTokenizer:
     return BasicTokenizer(do_lower_case=False, strip_accents=False)
+
+
+@dataclass(frozen=True)
+class TagKind:
+    """The kind of the tags of all sentences together.
+
+    Args:
+        scheme: of SCHEMES, or None for tags that mark no entities.
+        wrong: the places (sentence, word) of tags that do not mark entities among those that do.
+        unusual: the sentences that this scheme would write otherwise, such as O I-PER in IOB2.
+    """
+
+    scheme: str | None
+    wrong: list[tuple[int, int]]
+    unusual: list[int]
+
+
+def is_entity_tag(tag: str) -> bool:
+    """Whether a tag can be read as one of entities: O, B-PER, or a bare B."""
+    return tag == "O" or (tag != "" and tag[0] in _PREFIXES and tag[1:2] in ("", "-"))
+
+
+def mark_entities(tags: Iterable[str]) -> bool:
+    """Whether the tags of all sentences, or those that a model has learned, mark entities."""
+    return all(map(is_entity_tag, tags))
+
+
+def marked_by(tags: Tags, *, of_entities: bool) -> Tags:
+    """A sentence's types of entities, each as often as it occurs, or else its tags."""
+    return [each.type for each in entities(tags)] if of_entities else tags
+
+
+def kind_of(sentences: Sequence[Tags], of_entities: bool | None = None) -> TagKind:
+    """Tell what tags are from all of them.
+
+    Whether they mark entities may be known; else they do where each is O or has a prefix, as a bare
+    B has, and where some have a prefix and a type (B-PER).  Those that are then no tags of entities
+    are wrong.  Other tags are classes of words, such as parts of speech.  The scheme is the one
+    that most sentences keep to, of equals the first of SCHEMES.
+    """
+    seen = {tag for tags in sentences for tag in tags}
+    strange = {tag for tag in seen if not is_entity_tag(tag)}
+    if of_entities is None:
+        of_entities = not strange or any(len(tag) > 2 for tag in seen - strange)
+    if not of_entities:
+        return TagKind(None, [], [])
+    wrong = [
+        (number, place)
+        for number, tags in enumerate(sentences)
+        for place, tag in enumerate(tags)
+        if tag in strange
+    ]
+    skipped = {number for number, _ in wrong}
+    breaks: dict[str, list[int]] = {scheme: [] for scheme in SCHEMES}
+    for number, tags in enumerate(sentences):
+        if number in skipped:
+            continue
+        found = entities(tags)
+        named = [f"{tag[0]}-{NO_TYPE}" if tag != "O" and len(tag) < 3 else tag for tag in tags]
+        for scheme, broken in breaks.items():
+            if _written(found, len(tags), scheme) != named:
+                broken.append(number)
+    scheme = min(SCHEMES, key=lambda name: len(breaks[name]))
+    return TagKind(scheme, wrong, breaks[scheme])
+
+
+def as_iob2(tags: Tags) -> tuple[str, ...]:
+    """The same entities in IOB2."""
+    return tuple(iob2_tags(entities(tags), len(tags)))
+
+
+def _written(found: Sequence[Entity], num_words: int, scheme: str) -> list[str]:
+    """The tags of a sentence with these entities, in their order, in any scheme."""
+    tags = iob2_tags(found, num_words)
+    if scheme == "IOB1":
+        touching = {
+            after.start
+            for before, after in pairwise(found)
+            if before.end == after.start and before.type == after.type
+        }
+        for type_name, start, _ in found:
+            tags[start] = f"{'B' if start in touching else 'I'}-{type_name}"
+    elif scheme in _LAST_AND_LONE:
+        last, lone = _LAST_AND_LONE[scheme]
+        for type_name, start, end in found:
+            tags[end - 1] = f"{lone if end - start == 1 else last}-{type_name}"
+    return tags

@@ -14,8 +14,13 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.checks import TrainingData, check_leaks, check_lengths, check_repetition
-from tidybert.data.data_report import DataReport
+from tidybert.data.checks import (
+    DataReport,
+    TrainingData,
+    check_leaks,
+    check_lengths,
+    check_repetition,
+)
 from tidybert.data.features import BatchTokenizer, Features
 from tidybert.data.splits import random_split
 from tidybert.errors import LINE, DataError
@@ -27,11 +32,15 @@ from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, Outputs,
 from tidybert.tasks.tags.tag_checks import check_tags, tell_words
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
-from tidybert.tasks.tags.tag_schemes import as_iob2, mark_entities, marked_by
-from tidybert.tasks.tags.tagged_sentences import TaggedExample, untagged
-from tidybert.tasks.task import Task
+from tidybert.tasks.tags.tagged_sentences import (
+    TaggedExample,
+    as_iob2,
+    mark_entities,
+    marked_by,
+    untagged,
+)
+from tidybert.tasks.task import Task, refuse_unknown
 from tidybert.tasks.task_options import WindowOptions
-from tidybert.tasks.unknown_labels import refuse_unknown
 
 
 class Tagging(Task[TaggedExample]):

@@ -3,7 +3,7 @@
 import pytest
 
 from tidybert.errors import DataError
-from tidybert.tasks.unknown_labels import refuse_unknown
+from tidybert.tasks.task import refuse_unknown
 
 
 def test_all_that_is_unknown_is_listed_the_most_frequent_first() -> None:
