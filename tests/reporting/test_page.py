@@ -117,7 +117,7 @@ def test_texts_and_labels_never_become_elements(classified) -> None:
     )
     clean, attacked = parsed(page_of(evaluation)), parsed(page_of(hostile))
 
-    # Long answers are folded; but for that the elements are the same.
+    # Long answers are folded and paths have parts; but for that the elements are the same.
     folded = ("details", "summary", "span")
     assert [each.tag for each in attacked.iter() if each.tag not in folded] == [
         each.tag for each in clean.iter() if each.tag not in folded
@@ -194,6 +194,13 @@ def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
     assert cut["cut short"] == "1 of 50 examples had their question cut to --max-query-length"
     assert cut["--max-seq-length"] == "384 tokens"
     assert facts(scored())["cut short"] == "none"
+
+
+def test_a_path_in_the_head_may_break_after_a_slash(classified) -> None:
+    root = parsed(page_of(classified(model="/runs/a&b//3", data="dev.tsv")))
+    parts = [each.text for each in root.iter("span") if each.get("class") == "part"]
+
+    assert parts == ["/", "runs/", "a&b/", "/", "3", "dev.tsv"]
 
 
 def test_scores_are_measured_in_full_and_shown_short(scored) -> None:

@@ -85,7 +85,7 @@ def _write_report(
     file: str,
     max_seq_length: int,
 ) -> None:
-    from tidybert.reporting.examining import evaluation_of
+    from tidybert.reporting.evaluation import evaluation_of
     from tidybert.reporting.writing import write_report
 
     note("computing the report's confidence intervals: up to a minute")

@@ -11,9 +11,8 @@ import numpy as np
 
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
 from tidybert.metrics.calibration import temperature_note
-from tidybert.reporting.confidence import calibration, coverage
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.reporting.example_groups import lengths, scores
+from tidybert.reporting.measurements import calibration, coverage, lengths, scores
 from tidybert.reporting.notable_examples import largest_errors, surest_errors, suspected, uncertain
 
 REPORT_VERSION: Final = 1

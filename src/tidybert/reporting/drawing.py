@@ -113,6 +113,10 @@ class Frame:
     width: float = 420.0
     height: float = 280.0
 
+    def picture(self, name: str, title: str, description: str, *body: Markup) -> Markup:
+        """An SVG of the frame's size; see ``picture``."""
+        return picture(name, title, description, self.width, self.height, *body)
+
     def at_x(self, value: float) -> float:
         """The place of a number on the x axis."""
         share = (value - self.x[0]) / (self.x[1] - self.x[0])

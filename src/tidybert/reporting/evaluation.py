@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.metrics.bootstrap import Intervals
-from tidybert.reporting.training_history import TrainingHistory
+from tidybert.errors import in_shell
+from tidybert.metrics.bootstrap import Intervals, bootstrap
+from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
 if TYPE_CHECKING:
-    from tidybert.tasks.answers import Judgement
+    from tidybert.tasks.answers import Answers, Judgement
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,40 @@ class Evaluation:
         """The class of each example, (N,)."""
         ids = {name: number for number, name in enumerate(self.label_names or ())}
         return np.array([ids[one.expected] for one in self.judgements], dtype=np.int64)
+
+
+def evaluation_of(
+    answers: "Answers[Any, Any]",
+    metrics: Mapping[str, Any],
+    *,
+    run: str,
+    file: str,
+    date: str,
+    max_seq_length: int,
+) -> Evaluation:
+    """Judge every example, and draw the intervals around the metrics.
+
+    Args:
+        answers: those to labelled examples.
+        metrics: all of theirs, with their counts.
+        run, file, date: as the report is to name them; ``run`` is where the training's log lies.
+        max_seq_length: tokens that a sequence may have.
+    """
+    task, probabilities = answers.task, answers.class_probabilities
+    return Evaluation(
+        task=task.name,
+        model=run,
+        data=file,
+        date=date,
+        metrics=metrics,
+        judgements=list(answers.judgements()),
+        max_seq_length=max_seq_length,
+        truncation=in_shell(task.truncation),
+        meanings=task.meanings,
+        metric=task.metric,
+        label_names=None if probabilities is None else task.label_names,
+        probabilities=probabilities,
+        temperature=task.settings().get("temperature"),
+        intervals=bootstrap(answers.metrics, len(answers.examples)),
+        training=read_training_history(Path(run)),
+    )

@@ -7,6 +7,7 @@ exactly this style and this script, so that even a mistake in escaping could not
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -17,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidybert.reporting import pictures
-from tidybert.reporting.markup import shown
+from tidybert.reporting.markup import element, shown
 
 Row = Mapping[str, Any]
 
@@ -59,18 +60,11 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "number": number,
-        "share": share,
-        "between": between,
-        "beginning": beginning,
-        "facts": facts,
-        "columns": columns,
-        "cells": cells,
-        "weakest_first": weakest_first,
-        "main_metrics": main_metrics,
-        "sha256": sha256,
-        "token_range": pictures.token_range,
-        "last_part": lambda path: Path(path).name or path,
+        each.__name__: each
+        for each in (
+            *(number, share, between, beginning, facts, columns, cells, weakest_first),
+            *(main_metrics, sha256, last_part, breakable, pictures.token_range),
+        )
     }
     made.globals["pictures"] = pictures
     return made
@@ -127,6 +121,17 @@ def facts(example: Row) -> list[str]:
 def columns(rows: Iterable[Row]) -> list[str]:
     """The keys of all rows, in the order in which they first appear."""
     return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def last_part(path: str) -> str:
+    """The name of a file or directory."""
+    return Path(path).name or path
+
+
+def breakable(path: str) -> Markup:
+    """A path that lines break after slashes; only a part that no line can hold breaks elsewhere."""
+    parts = re.findall("[^/]*/|[^/]+", path)
+    return Markup().join(element('<span class="part">{}</span>', part) for part in parts)
 
 
 def main_metrics(contents: Row) -> list[str]:

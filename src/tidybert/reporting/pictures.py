@@ -56,12 +56,10 @@ def calibration(bins: Sequence[Entry]) -> Markup:
         hover = f"{each['count']:,} examples: confidence {x:.3f}, accuracy {y:.3f}"
         radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
         dots.append(frame.dot(x, y, hover, radius))
-    return picture(
+    return frame.picture(
         "calibration",
         "Calibration curve",
         "Accuracy of the answers by their confidence; on the dashed diagonal both are equal.",
-        frame.width,
-        frame.height,
         frame.axes("confidence", "accuracy", x_text=percent, y_text=percent),
         frame.line([(0, 0), (1, 1)], "ideal"),
         frame.line([(each["confidence"], each["accuracy"]) for each in bins], "line thin"),
@@ -74,12 +72,10 @@ def coverage(points: Sequence[Entry]) -> Markup:
     line = [(each["coverage"], each["accuracy"]) for each in points]
     lowest = min(accuracy for _, accuracy in line)
     frame = Frame((0, 1), (max(0.0, min(0.9, int(lowest * 10) / 10)), 1))
-    return picture(
+    return frame.picture(
         "coverage",
         "Accuracy against coverage",
         "Accuracy of the surest answers, for each share of the examples.",
-        frame.width,
-        frame.height,
         frame.axes("share answered, surest first", "accuracy", x_text=percent, y_text=percent),
         frame.line(line),
     )
@@ -94,12 +90,10 @@ def lengths(groups: Sequence[Entry], name: str, of_scores: bool) -> Markup:
         hover = f"{token_range(each)} tokens, {each['count']:,} examples: {each['mean']:.3f}"
         bars.append(frame.bar((place + 0.12, place + 0.88), each["mean"], hover))
         bars.append(frame.whisker(place + 0.5, each["low"], each["high"]))
-    return picture(
+    return frame.picture(
         "lengths",
         f"Length against {name}",
         f"The {name} for each range of tokens, with its 95 % interval.",
-        frame.width,
-        frame.height,
         frame.axes(
             "tokens in the example",
             name,
@@ -121,12 +115,10 @@ def scatter(points: Sequence[Sequence[float]]) -> Markup:
     """Predicted scores over the true ones."""
     both = around(value for point in points for value in point)
     frame = Frame(both, both, height=420)
-    return picture(
+    return frame.picture(
         "scatter",
         "Predicted scores against true ones",
         "A dot for each example; on the dashed diagonal the prediction is right.",
-        frame.width,
-        frame.height,
         frame.axes("true score", "predicted score"),
         frame.line([(both[0], both[0]), (both[1], both[1])], "ideal"),
         *(frame.dot(x, y, None, 2.5, "dot faint") for x, y in points),
@@ -136,12 +128,10 @@ def scatter(points: Sequence[Sequence[float]]) -> Markup:
 def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
     """How many predictions are off by how much."""
     frame = Frame((edges[0], edges[-1]), (0, max(counts) * 1.05))
-    return picture(
+    return frame.picture(
         "residuals",
         "Residuals",
         "How many examples are predicted too low (left of 0) or too high, and by how much.",
-        frame.width,
-        frame.height,
         frame.axes("predicted minus true score", "examples"),
         *(
             frame.bar((low, high), count, f"{low:.3g} to {high:.3g}: {count:,} examples")
@@ -169,12 +159,10 @@ def course(
         drawn.append(frame.line(thinned(smooth_course(points))))
     if dots:
         drawn += [frame.dot(x, y, f"step {x:,}: {y:.4g}") for x, y in points]
-    return picture(
+    return frame.picture(
         f"course-{key}",
         title,
         f"{title} in {len(points):,} values up to step {last:,}.",
-        frame.width,
-        frame.height,
         frame.axes("step", title),
         *drawn,
     )

@@ -7,7 +7,7 @@ import pytest
 
 from tidybert.inference.predictor import Predictor
 from tidybert.reporting.contents import report_contents
-from tidybert.reporting.examining import evaluation_of
+from tidybert.reporting.evaluation import evaluation_of
 from tidybert.tasks.questions import span_answers
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_features import question_features
