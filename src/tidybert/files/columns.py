@@ -74,12 +74,7 @@ def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool,
 
 
 def find_columns(
-    seen: Seen,
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
-    first_object: int = 0,
+    seen: Seen, options: ReadOptions, report: ReadReport, *, need_label: bool, first_object: int = 0
 ) -> Columns:
     """Find the columns asked for, and guess those not given where only one guess is possible.
 

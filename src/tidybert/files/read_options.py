@@ -57,7 +57,17 @@ class ReadOptions:
                     f"{param(role, value)}: columns are numbered from 0, left to right"
                 )
         if self.delimiter is not None:
-            self._check_delimiter(DELIMITER_NAMES.get(self.delimiter, self.delimiter))
+            delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
+            if delimiter.isspace() and delimiter != "\t":
+                raise UsageError(
+                    f"{param('delimiter')} {delimiter!r}: texts hold spaces; for a label, white "
+                    f"space and a text on each line give {param('format', 'label-text')}"
+                )
+            if len(delimiter) != 1 or delimiter in '"\0':
+                raise UsageError(
+                    f"{param('delimiter')} {delimiter!r}: give one character other than a quote, "
+                    f"or one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
+                )
         if self.label_separator == "":
             raise UsageError(
                 f"{param('label_separator')} '': give the characters between labels, such as ;"
@@ -98,19 +108,6 @@ class ReadOptions:
             else:
                 words += [f"--{flag}", "tab" if value == "\t" else str(value)]
         return words
-
-    @staticmethod
-    def _check_delimiter(delimiter: str) -> None:
-        if delimiter.isspace() and delimiter != "\t":
-            raise UsageError(
-                f"{param('delimiter')} {delimiter!r}: texts hold spaces; for a label, white space "
-                f"and a text on each line give {param('format', 'label-text')}"
-            )
-        if len(delimiter) != 1 or delimiter in '"\0':
-            raise UsageError(
-                f"{param('delimiter')} {delimiter!r}: give one character other than a quote, or "
-                f"one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
-            )
 
 
 PUBLISHED_LAYOUTS: Final = {

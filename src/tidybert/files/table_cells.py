@@ -83,11 +83,7 @@ def delimited_values(
 
 
 def record_values(
-    rows: Iterator[Record | Problem],
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
+    rows: Iterator[Record | Problem], options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[Values | Problem]:
     """Rows of JSON: keys given are looked up in each object, others guessed from the first."""
     for role in ROLES:

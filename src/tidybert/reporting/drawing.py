@@ -4,7 +4,7 @@ Colours and widths are classes of report.css, so a picture follows the light or 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -95,8 +95,13 @@ def around(values: Iterable[float], margin: float = 0.05) -> Range:
 def short(value: float) -> str:
     """A number as an axis shows it."""
     if value and abs(value) < 1e-3:
-        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
+        return exponent(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def exponent(value: float) -> str:
+    """A small number as people write it: 1e-3, 2.5e-4, 0."""
+    return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-") if value else "0"
 
 
 def percent(value: float) -> str:
@@ -178,6 +183,11 @@ class Frame:
             '<rect class="bar" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
             *(left, top, right - left, self.at_y(self.y[0]) - top, title),
         )
+
+
+def course_of(entries: Sequence[Mapping[str, float]], key: str) -> Points:
+    """The steps at which ``key`` was logged, each with its value."""
+    return [(each["step"], each[key]) for each in entries if key in each]
 
 
 def smooth_course(points: Points) -> Points:

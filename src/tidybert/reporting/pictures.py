@@ -9,6 +9,7 @@ from markupsafe import Markup
 from tidybert.reporting.drawing import (
     Frame,
     around,
+    course_of,
     percent,
     picture,
     short,
@@ -151,7 +152,7 @@ def course(
     smoothed: bool = False,
 ) -> Markup:
     """How ``key`` went over the steps, with a dot for each value or a mean over neighbours."""
-    points = [(each["step"], each[key]) for each in entries if key in each]
+    points = course_of(entries, key)
     last = max(step for step, _ in points)
     frame = Frame((0, last), around(value for _, value in points), height=220)
     drawn = [frame.line(thinned(points), "line thin" if smoothed else "line")]

@@ -5,7 +5,7 @@ the lowest also shows the number of tokens.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from operator import itemgetter
@@ -21,6 +21,8 @@ from tidybert.reporting.drawing import (
     Points,
     Range,
     around,
+    course_of,
+    exponent,
     extremes,
     picture,
     short,
@@ -30,7 +32,7 @@ from tidybert.reporting.drawing import (
     thinned,
     ticks,
 )
-from tidybert.reporting.markup import element
+from tidybert.reporting.markup import element, shown
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
 # The part of the objective that each loss measures.
@@ -71,13 +73,13 @@ def curves_picture(history: TrainingHistory) -> Markup:
     """The picture as a file by itself, which follows the reader's light or dark mode."""
     steps, evaluations = history.steps, history.evaluations
     last = max(each["step"] for each in (*steps, *evaluations))
-    tokens = [(0.0, 0.0), *_points(steps, "num_tokens")]
+    tokens = [(0.0, 0.0), *course_of(steps, "num_tokens")]
     panels = [
-        _part(name, _points(steps, key), _points(evaluations, key), last)
+        _part(name, course_of(steps, key), course_of(evaluations, key), last)
         for key, name in _PARTS.items()
-        if _points(steps, key) or _points(evaluations, key)
+        if course_of(steps, key) or course_of(evaluations, key)
     ]
-    if rates := _points(steps, _RATE):
+    if rates := course_of(steps, _RATE):
         panels.append(_learning_rate(rates, last))
     height = _HEAD + sum(panel.frame.height for panel in panels) + _FOOT
     title = f"Pre-training up to step {last:,.0f}"
@@ -136,7 +138,7 @@ def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
         # A line needs two points.
         dots.append(frame.dot(*trained[0], f"training, step {last:,}", class_="only"))
     return _Panel(
-        frame, name, ", ".join(figures), "loss", _decimals, [_within(frame, name, lines), *dots]
+        frame, name, ", ".join(figures), "loss", shown, [_within(frame, name, lines), *dots]
     )
 
 
@@ -157,7 +159,7 @@ def _learning_rate(rates: Points, last: float) -> _Panel:
     top = max(rate for _, rate in rates) * 1.08 or 1e-3
     frame = Frame((0, last), (0, top), _WIDTH, _RATE_HEIGHT)
     drawn = [frame.line(thinned(rates), "line rate")]
-    return _Panel(frame, "learning rate", _exponent(rates[-1][1]), "", _exponent, drawn)
+    return _Panel(frame, "learning rate", exponent(rates[-1][1]), "", exponent, drawn)
 
 
 def _no_narrower(low_high: Range) -> Range:
@@ -165,16 +167,6 @@ def _no_narrower(low_high: Range) -> Range:
     low, high = low_high
     missing = max(0.0, _NARROWEST - (high - low))
     return low - missing / 2, high + missing / 2
-
-
-def _decimals(value: float) -> str:
-    """A loss, on its axis."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _exponent(rate: float) -> str:
-    """A rate as people write it: 1e-3, 2.5e-4, 0."""
-    return f"{rate:.3g}" if not rate else f"{rate:.1e}".replace(".0e", "e").replace("e-0", "e-")
 
 
 def _grid(panel: _Panel) -> Markup:
@@ -240,7 +232,3 @@ def _legend() -> Markup:
             drawn.append(element('<circle cx="{}" cy="45" r="3.5" class="dot"/>', middle))
         drawn.append(text(words, x + _SAMPLE + 7, 49))
     return Markup().join(drawn)
-
-
-def _points(entries: Sequence[Mapping[str, float]], key: str) -> Points:
-    return [(each["step"], each[key]) for each in entries if key in each]
