@@ -7,14 +7,17 @@ B on.  Too long a pair loses tokens from the end of its longer side first, as th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.tokenization.encoding import Encoding, fitting_lengths
+from tidybert.tokenization.encoding import fitting_lengths
+from tidybert.tokenization.tokenizer import BertTokenizer
+
+Ids = npt.NDArray[Any]
 
 
 @dataclass(slots=True)
@@ -56,22 +59,21 @@ def first_features(features: Sequence[Features]) -> list[Features]:
     return list({one.example: one for one in reversed(features)}.values())[::-1]
 
 
-class BatchTokenizer(Protocol):
-    """The part of a tokenizer that features use."""
-
-    cls_token_id: int
-    sep_token_id: int
-    unk_token_id: int
-
-    def encode_batch(
-        self, texts: Sequence[str], add_special_tokens: bool = True
-    ) -> Sequence[npt.NDArray[Any]]: ...
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding: ...
+def sequence(
+    tokenizer: BertTokenizer, texts: Sequence[Ids]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """The ids and the token types, (n,) each, of one text or two with their special tokens."""
+    pieces: list[Any] = [[tokenizer.cls_token_id]]
+    for ids in texts:
+        pieces += [ids, [tokenizer.sep_token_id]]
+    input_ids = np.concatenate(pieces, dtype=np.int32, casting="unsafe")
+    token_type_ids = np.zeros(len(input_ids), dtype=np.uint8)
+    token_type_ids[len(texts[0]) + 2 :] = 1
+    return input_ids, token_type_ids
 
 
 def text_features(
-    tokenizer: BatchTokenizer,
+    tokenizer: BertTokenizer,
     texts: Sequence[str],
     text_pairs: Sequence[str] | None,
     max_seq_length: int,
@@ -86,35 +88,25 @@ def text_features(
             f"{param('max_seq_length', max_seq_length)} leaves no room for text beside the "
             f"{special} special tokens: give at least {2 * special - 1}"
         )
-    room = max_seq_length - special
-    start = np.array([tokenizer.cls_token_id], dtype=np.int32)
-    end = np.array([tokenizer.sep_token_id], dtype=np.int32)
-    firsts = tokenizer.encode_batch(texts, add_special_tokens=False)
+    sides = [
+        tokenizer.encode_batch(each, add_special_tokens=False)
+        for each in (texts, text_pairs)
+        if each is not None
+    ]
     features = []
-    if text_pairs is None:
-        for number, ids in enumerate(firsts):
-            joined = np.concatenate((start, ids[:room], end), dtype=np.int32, casting="unsafe")
-            types = np.zeros(len(joined), dtype=np.uint8)
-            total = len(ids) + special
-            features.append(Features(joined, types, total, total > max_seq_length, example=number))
-        return features
-    seconds = tokenizer.encode_batch(text_pairs, add_special_tokens=False)
-    for number, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
-        keep_first, keep_second = fitting_lengths([len(first), len(second)], room)
-        joined = np.concatenate(
-            (start, first[:keep_first], end, second[:keep_second], end),
-            dtype=np.int32,
-            casting="unsafe",
+    for number, ids in enumerate(zip(*sides, strict=True)):
+        lengths = [len(each) for each in ids]
+        kept = fitting_lengths(lengths, max_seq_length - special)
+        cut = [each[:length] for each, length in zip(ids, kept, strict=True)]
+        total = sum(lengths) + special
+        features.append(
+            Features(*sequence(tokenizer, cut), total, total > max_seq_length, example=number)
         )
-        types = np.zeros(len(joined), dtype=np.uint8)
-        types[keep_first + 2 :] = 1
-        total = len(first) + len(second) + special
-        features.append(Features(joined, types, total, total > max_seq_length, example=number))
     return features
 
 
 def example_features(
-    examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+    examples: Sequence[TextExample], tokenizer: BertTokenizer, max_seq_length: int
 ) -> list[Features]:
     """Features of examples, single texts or pairs, without labels.
 

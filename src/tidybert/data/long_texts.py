@@ -13,15 +13,11 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.features import (
-    BatchTokenizer,
-    Features,
-    example_features,
-    first_features,
-)
-from tidybert.data.windows import windows_of
+from tidybert.data.features import Features, Ids, example_features, first_features, sequence
+from tidybert.data.windows import stride_in, windows_of
 from tidybert.errors import ConfigError, UsageError, param
 from tidybert.files.text_examples import TextExample
+from tidybert.tokenization import BertTokenizer
 
 MODES: Final = ("truncate", "head-tail", "windows")
 HEAD_SHARE: Final = 128 / 510
@@ -53,17 +49,10 @@ class LongTexts:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """As ``settings`` gave them; ConfigError for what it cannot have given."""
-        mode, doc_stride = settings.get("long", "truncate"), settings.get("doc_stride")
+        mode = settings.get("long", "truncate")
         if mode not in MODES:
             raise ConfigError(f"long is {mode!r:.80}; one of {', '.join(MODES)} is needed")
-        if doc_stride is not None and (type(doc_stride) is not int or doc_stride < 1):
-            raise ConfigError(f"doc_stride is {doc_stride!r:.80}; a number of tokens is needed")
-        return cls(mode, doc_stride)
-
-    @classmethod
-    def from_options(cls, mode: str | None, doc_stride: int | None) -> Self:
-        """As the flags --long and --doc-stride ask for, None where not given."""
-        return cls(mode or "truncate", doc_stride)
+        return cls(mode, stride_in(settings))
 
     def settings(self) -> dict[str, Any]:
         """The entries of tidybert.json; none where texts are truncated."""
@@ -71,12 +60,6 @@ class LongTexts:
             return {}
         stride = {} if self.doc_stride is None else {"doc_stride": self.doc_stride}
         return {"long": self.mode, **stride}
-
-    def features(
-        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
-    ) -> list[Features]:
-        """See ``long_features``."""
-        return long_features(examples, tokenizer, max_seq_length, self.mode, self.doc_stride)
 
     def facts(self, part: str, features: Sequence[Features]) -> list[str]:
         """How many texts of a part (train, dev) were cut or read in windows, as lines to tell."""
@@ -94,7 +77,7 @@ class LongTexts:
 
 def long_features(
     examples: Sequence[TextExample],
-    tokenizer: BatchTokenizer,
+    tokenizer: BertTokenizer,
     max_seq_length: int,
     mode: str = "truncate",
     doc_stride: int | None = None,
@@ -119,18 +102,47 @@ def long_features(
             "second, or truncate"
         )
     long = [number for number, one in enumerate(features) if one.truncated]
-    first_ids = _ids(tokenizer, [examples[number].text for number in long])
-    second_ids = _ids(tokenizer, [seconds[number] for number in long] if seconds else [])
-    parts = _Parts(tokenizer.cls_token_id, tokenizer.sep_token_id, max_seq_length, doc_stride)
+
+    def encoded(texts: Sequence[str]) -> Sequence[Ids]:
+        chosen = [texts[number] for number in long]
+        return tokenizer.encode_batch(chosen, add_special_tokens=False)
+
+    firsts = encoded([one.text for one in examples])
+    others = encoded(seconds) if seconds else []
     read: dict[int, list[Features]] = {}
     for at, number in enumerate(long):
+        first = firsts[at]
+        is_cut = False
         if seconds:
-            read[number] = parts.of_pair(features[number], first_ids[at], second_ids[at])
+            parts = _beside_windows(first, others[at], max_seq_length - 3, doc_stride)
+            is_cut = len(parts[0][0]) < len(first)
         elif mode == "windows":
-            read[number] = parts.windows(features[number], first_ids[at])
+            windows = windows_of(len(first), max_seq_length - 2, doc_stride)
+            parts = [[first[start:end]] for start, end in windows]
         else:
-            read[number] = [parts.ends(features[number], first_ids[at])]
+            head = max(1, round(HEAD_SHARE * (max_seq_length - 2)))
+            tail = first[len(first) - (max_seq_length - 2 - head) :]
+            parts, is_cut = [[np.concatenate((first[:head], tail))]], True
+        total, weight = features[number].num_tokens, 1 / len(parts)
+        read[number] = [
+            Features(*sequence(tokenizer, each), total, is_cut, example=number, weight=weight)
+            for each in parts
+        ]
     return [each for number, one in enumerate(features) for each in read.get(number, [one])]
+
+
+def _beside_windows(first: Ids, second: Ids, room: int, doc_stride: int | None) -> list[list[Ids]]:
+    """The first text beside each window of the second.
+
+    Half of the room, or what the second or a longer step leaves, is the first's; it is cut where it
+    is longer.
+    """
+    beside_windows = min(room // 2, room - (doc_stride or 1))
+    kept = min(len(first), max(beside_windows, room - max(1, len(second))))
+    width = room - kept
+    # One window takes no step, and may be shorter than it.
+    windows = windows_of(len(second), width, doc_stride if len(second) > width else None)
+    return [[first[:kept], second[start:end]] for start, end in windows]
 
 
 def window_counts(features: Sequence[Features]) -> npt.NDArray[np.int64]:
@@ -152,76 +164,4 @@ def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None
             f"tokens{beside}; give 1 to {room}, or "
             f"{param('max_seq_length', max_seq_length + doc_stride - room)}, so that no token is "
             "stepped over"
-        )
-
-
-Ids = npt.NDArray[Any]
-
-
-def _ids(tokenizer: BatchTokenizer, texts: Sequence[str]) -> Sequence[Ids]:
-    return tokenizer.encode_batch(texts, add_special_tokens=False)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Makes the sequences of an example that is too long from its tokens."""
-
-    cls_token_id: int
-    sep_token_id: int
-    max_seq_length: int
-    doc_stride: int | None
-
-    def ends(self, whole: Features, ids: Ids) -> Features:
-        """The beginning and the end of a text."""
-        room = self.max_seq_length - 2
-        head = max(1, round(HEAD_SHARE * room))
-        kept = np.concatenate((ids[:head], ids[len(ids) - (room - head) :]))
-        return self._sequence(whole, [kept], 1.0, is_cut=True)
-
-    def windows(self, whole: Features, ids: Ids) -> list[Features]:
-        """Windows over a text."""
-        windows = windows_of(len(ids), self.max_seq_length - 2, self.doc_stride)
-        return [
-            self._sequence(whole, [ids[start:end]], 1 / len(windows), is_cut=False)
-            for start, end in windows
-        ]
-
-    def of_pair(self, whole: Features, first: Ids, second: Ids) -> list[Features]:
-        """The first text beside each window of the second.
-
-        Half of the room, or what the second or a longer step leaves, is the first's; it is cut
-        where it is longer.
-        """
-        room = self.max_seq_length - 3
-        beside_windows = min(room // 2, room - (self.doc_stride or 1))
-        kept = min(len(first), max(beside_windows, room - max(1, len(second))))
-        width = room - kept
-        # One window takes no step, and may be shorter than it.
-        windows = windows_of(len(second), width, self.doc_stride if len(second) > width else None)
-        return [
-            self._sequence(
-                whole,
-                [first[:kept], second[start:end]],
-                1 / len(windows),
-                is_cut=kept < len(first),
-            )
-            for start, end in windows
-        ]
-
-    def _sequence(
-        self, whole: Features, texts: Sequence[Ids], weight: float, *, is_cut: bool
-    ) -> Features:
-        pieces: list[Any] = [[self.cls_token_id]]
-        for ids in texts:
-            pieces += [ids, [self.sep_token_id]]
-        input_ids = np.concatenate(pieces, dtype=np.int32, casting="unsafe")
-        token_type_ids = np.zeros(len(input_ids), dtype=np.uint8)
-        token_type_ids[len(texts[0]) + 2 :] = 1
-        return Features(
-            input_ids,
-            token_type_ids,
-            whole.num_tokens,
-            is_cut,
-            example=whole.example,
-            weight=weight,
         )

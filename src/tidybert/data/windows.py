@@ -5,18 +5,26 @@ Face's ``stride`` is the overlap, the window's room less this step.  Only the la
 shorter than its room.  Everything here is counts of tokens, whatever the tokens are.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import UsageError, param
+from tidybert.errors import ConfigError, UsageError, param
 
 DEFAULT_DOC_STRIDE: Final = 128  # run_squad.py's
 
 # A window's first token, and the token after its last.
 Window = tuple[int, int]
+
+
+def stride_in(settings: Mapping[str, Any]) -> int | None:
+    """The doc_stride among the settings of tidybert.json; ConfigError for another value."""
+    found = settings.get("doc_stride")
+    if found is None or (type(found) is int and found >= 1):
+        return found
+    raise ConfigError(f"doc_stride is {found!r:.80}; a number of tokens is needed")
 
 
 def check_windows(room: int, doc_stride: int | None) -> None:

@@ -58,7 +58,7 @@ class TextEstimator(BertEstimator):
         """The settings of ``long`` and ``doc_stride``; UsageError for unknown values."""
         with as_in_python():
             options = TextOptions(long=self.long, doc_stride=self.doc_stride)
-            return LongTexts.from_options(options.long, options.doc_stride)
+            return LongTexts(options.long or "truncate", options.doc_stride)
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
         """The model's outputs for each example, (n, C), in order."""

@@ -21,110 +21,13 @@ from tidybert.files.text_examples import TextExample
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.answers import Floats, Indices, Judgement, Outputs, only_numbers, softmax
+from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
 from tidybert.tasks.task import labels_of, refuse_unknown
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
 
 
-class Classification(TextTask):
-    """Cross-entropy over classes.
-
-    Args:
-        label_names: the classes in the order of their ids.
-        class_weights: by name, each example's weight in the loss; None weighs all alike.
-        temperature: answers divide logits by this before the softmax.
-        long_texts: how to read texts that are too long; None cuts off their end.
-
-    Raises UsageError for class weights of other names.
-    """
-
-    name = "classify"
-    metric = "accuracy"
-    problem_type = "single_label_classification"
-    options_class = ClassOptions
-    meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples that are right",
-        "macro_f1": "mean F1 of the classes, however rare",
-        "matthews": "correlation; 0 is chance, 1 is perfect",
-        "f1": "F1 of the class {positive}",
-        "log_loss": "mean of -ln(probability of the right class)",
-    }
-
-    def __init__(
-        self,
-        label_names: Sequence[str],
-        class_weights: Mapping[str, float] | None = None,
-        temperature: float = 1.0,
-        long_texts: LongTexts | None = None,
-    ) -> None:
-        super().__init__(long_texts)
-        self.label_names = tuple(label_names)
-        if class_weights is not None and set(class_weights) != set(self.names):
-            different = sorted(set(class_weights) ^ set(self.names))
-            raise UsageError(
-                f"{param('class_weight')} and the labels differ in {', '.join(different)}: give "
-                f"each of {', '.join(self.names)} a weight"
-            )
-        self._class_weights = class_weights
-        self.temperature = temperature
-
-    @classmethod
-    def from_examples(
-        cls, examples: Sequence[TextExample], options: ClassOptions = ClassOptions()
-    ) -> Self:
-        weights = None
-        if options.class_weight:
-            labels = [one.label for one in examples if one.label is not None]
-            weights = balanced_class_weights(labels)
-        long_texts = LongTexts.from_options(options.long, options.doc_stride)
-        return cls(label_names(examples), weights, long_texts=long_texts)
-
-    @classmethod
-    def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls(
-            cls.needed_names(metadata),
-            temperature=metadata.number("temperature", 1.0),
-            long_texts=LongTexts.from_settings(metadata.settings),
-        )
-
-    def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, **super().settings()}
-
-    @classmethod
-    def reads_head(cls, head: HeadDescription) -> bool:
-        is_other = head.problem_type in ("regression", "multi_label_classification")
-        is_number = head.label_names is not None and len(head.label_names) == 1
-        return super().reads_head(head) and not is_other and not is_number
-
-    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
-        return BertForSequenceClassification(config, num_labels=len(self.names))
-
-    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
-        labels = ((one.label, one.row) for one in examples if one.label is not None)
-        refuse_unknown("label", labels, self.label_ids)
-        for one in features:
-            example = examples[one.example]
-            if example.label is None:
-                raise DataError(f"{LINE} {example.row}: the example has no label")
-            one.label = self.label_ids[example.label]
-            if self._class_weights is not None:
-                one.weight *= self._class_weights[example.label]
-
-    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
-
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> "ClassAnswers":
-        return ClassAnswers(self, outputs, features, examples)
-
-    def calibrated(self, answers: "ClassAnswers") -> Self:
-        temperature = fit_temperature(answers.logits, np.array(answers.labels))
-        return type(self)(self.names, self._class_weights, temperature, self.long_texts)
-
-
-class ClassAnswers(TextAnswers[Classification]):
+class ClassAnswers(TextAnswers["Classification"]):
     """A probability for each class."""
 
     @cached_property
@@ -172,6 +75,99 @@ class ClassAnswers(TextAnswers[Classification]):
             expected_probability=float(scores[label]),
             **self.place(number),
         )
+
+
+class Classification(TextTask):
+    """Cross-entropy over classes.
+
+    Args:
+        label_names: the classes in the order of their ids.
+        class_weights: by name, each example's weight in the loss; None weighs all alike.
+        temperature: answers divide logits by this before the softmax.
+        long_texts: how to read texts that are too long; None cuts off their end.
+
+    Raises UsageError for class weights of other names.
+    """
+
+    name = "classify"
+    answers_class = ClassAnswers
+    metric = "accuracy"
+    problem_type = "single_label_classification"
+    options_class = ClassOptions
+    meanings: ClassVar[Mapping[str, str]] = {
+        "accuracy": "share of the examples that are right",
+        "macro_f1": "mean F1 of the classes, however rare",
+        "matthews": "correlation; 0 is chance, 1 is perfect",
+        "f1": "F1 of the class {positive}",
+        "log_loss": "mean of -ln(probability of the right class)",
+    }
+
+    def __init__(
+        self,
+        label_names: Sequence[str],
+        class_weights: Mapping[str, float] | None = None,
+        temperature: float = 1.0,
+        long_texts: LongTexts | None = None,
+    ) -> None:
+        super().__init__(long_texts)
+        self.label_names = tuple(label_names)
+        if class_weights is not None and set(class_weights) != set(self.names):
+            different = sorted(set(class_weights) ^ set(self.names))
+            raise UsageError(
+                f"{param('class_weight')} and the labels differ in {', '.join(different)}: give "
+                f"each of {', '.join(self.names)} a weight"
+            )
+        self._class_weights = class_weights
+        self.temperature = temperature
+
+    @classmethod
+    def from_examples(
+        cls, examples: Sequence[TextExample], options: ClassOptions = ClassOptions()
+    ) -> Self:
+        weights = None
+        if options.class_weight:
+            labels = [one.label for one in examples if one.label is not None]
+            weights = balanced_class_weights(labels)
+        long_texts = LongTexts(options.long or "truncate", options.doc_stride)
+        return cls(label_names(examples), weights, long_texts=long_texts)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        return cls(
+            cls.needed_names(metadata),
+            temperature=metadata.number("temperature", 1.0),
+            long_texts=LongTexts.from_settings(metadata.settings),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {"temperature": self.temperature, **super().settings()}
+
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        is_other = head.problem_type in ("regression", "multi_label_classification")
+        is_number = head.label_names is not None and len(head.label_names) == 1
+        return super().reads_head(head) and not is_other and not is_number
+
+    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
+        return BertForSequenceClassification(config, num_labels=len(self.names))
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        labels = ((one.label, one.row) for one in examples if one.label is not None)
+        refuse_unknown("label", labels, self.label_ids)
+        for one in features:
+            example = examples[one.example]
+            if example.label is None:
+                raise DataError(f"{LINE} {example.row}: the example has no label")
+            one.label = self.label_ids[example.label]
+            if self._class_weights is not None:
+                one.weight *= self._class_weights[example.label]
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
+
+    def calibrated(self, answers: ClassAnswers) -> Self:
+        temperature = fit_temperature(answers.logits, np.array(answers.labels))
+        return type(self)(self.names, self._class_weights, temperature, self.long_texts)
 
 
 def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:

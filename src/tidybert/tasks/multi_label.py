@@ -35,12 +35,67 @@ from tidybert.metrics.multi_label_scores import (
     multi_label_metrics,
 )
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.answers import Floats, Judgement, Outputs
+from tidybert.tasks.answers import Floats, Judgement
 from tidybert.tasks.task import refuse_unknown
 from tidybert.tasks.task_options import MultiLabelOptions
 from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
 
 Matrix = npt.NDArray[np.bool_]
+
+
+class LabelSetAnswers(TextAnswers["MultiLabelClassification"]):
+    """A probability for each label, and whether it is given."""
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """(N, C)."""
+        return self.task.probabilities(self.logits)
+
+    @cached_property
+    def decisions(self) -> Matrix:
+        """(N, C)."""
+        return self.task.decisions(self.probabilities)
+
+    @cached_property
+    def truth(self) -> Matrix:
+        """(N, C)."""
+        return self.task.truth(self.labels)
+
+    @cached_property
+    def _scorer(self) -> MultiLabelScorer:
+        return MultiLabelScorer(self.truth, self.decisions, self.probabilities)
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        """Those of ``multi_label_metrics``; per_label has each threshold, None where not tuned."""
+        if chosen is not None:
+            return self._scorer(chosen)
+        found = multi_label_metrics(self.truth, self.decisions, self.task.names, self.probabilities)
+        for name, each in found["per_label"].items():
+            each["threshold"] = self.task.thresholds.get(name)
+        return found
+
+    def prediction(self, number: int) -> dict[str, Any]:
+        scores = self.probabilities[number].tolist()
+        return {
+            "labels": self._named(self.decisions[number]),
+            "scores": dict(zip(self.task.names, scores, strict=True)),
+        }
+
+    def judgement(self, number: int) -> Judgement:
+        """An answer is right where all its labels are; its probability is the product of theirs."""
+        truth, decided = self.truth[number], self.decisions[number]
+        probabilities = self.probabilities[number]
+        return Judgement(
+            expected=", ".join(self._named(truth)) or "(none)",
+            predicted=", ".join(self._named(decided)) or "(none)",
+            correct=float((truth == decided).all()),
+            confidence=float(np.where(decided, probabilities, 1 - probabilities).prod()),
+            expected_probability=float(np.where(truth, probabilities, 1 - probabilities).prod()),
+            **self.place(number),
+        )
+
+    def _named(self, decided: Matrix) -> list[str]:
+        return [self.task.names[at] for at in np.flatnonzero(decided)]
 
 
 class MultiLabelClassification(TextTask):
@@ -55,6 +110,7 @@ class MultiLabelClassification(TextTask):
     """
 
     name = "multi-label"
+    answers_class = LabelSetAnswers
     read = read_examples.with_details(multi_label=True)
     # It needs no threshold, and thresholds are tuned only when training has ended.
     metric = "macro_average_precision"
@@ -111,7 +167,7 @@ class MultiLabelClassification(TextTask):
     def from_examples(
         cls, examples: Sequence[TextExample], options: MultiLabelOptions = MultiLabelOptions()
     ) -> Self:
-        long_texts = LongTexts.from_options(options.long, options.doc_stride)
+        long_texts = LongTexts(options.long or "truncate", options.doc_stride)
         return cls(label_names(examples), long_texts=long_texts)
 
     @classmethod
@@ -195,12 +251,7 @@ class MultiLabelClassification(TextTask):
         )
         return losses.mean(1)
 
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> "LabelSetAnswers":
-        return LabelSetAnswers(self, outputs, features, examples)
-
-    def calibrated(self, answers: "LabelSetAnswers") -> Self:
+    def calibrated(self, answers: LabelSetAnswers) -> Self:
         """One temperature of all decisions, and then the thresholds of the best F1.
 
         Labels of too few examples keep 0.5.
@@ -230,61 +281,6 @@ class MultiLabelClassification(TextTask):
         """(B, C): whether each probability, (B, C), reaches the threshold of its label."""
         thresholds = [self.thresholds.get(name, DEFAULT_THRESHOLD) for name in self.names]
         return probabilities >= np.array(thresholds)
-
-
-class LabelSetAnswers(TextAnswers[MultiLabelClassification]):
-    """A probability for each label, and whether it is given."""
-
-    @cached_property
-    def probabilities(self) -> Floats:
-        """(N, C)."""
-        return self.task.probabilities(self.logits)
-
-    @cached_property
-    def decisions(self) -> Matrix:
-        """(N, C)."""
-        return self.task.decisions(self.probabilities)
-
-    @cached_property
-    def truth(self) -> Matrix:
-        """(N, C)."""
-        return self.task.truth(self.labels)
-
-    @cached_property
-    def _scorer(self) -> MultiLabelScorer:
-        return MultiLabelScorer(self.truth, self.decisions, self.probabilities)
-
-    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
-        """Those of ``multi_label_metrics``; per_label has each threshold, None where not tuned."""
-        if chosen is not None:
-            return self._scorer(chosen)
-        found = multi_label_metrics(self.truth, self.decisions, self.task.names, self.probabilities)
-        for name, each in found["per_label"].items():
-            each["threshold"] = self.task.thresholds.get(name)
-        return found
-
-    def prediction(self, number: int) -> dict[str, Any]:
-        scores = self.probabilities[number].tolist()
-        return {
-            "labels": self._named(self.decisions[number]),
-            "scores": dict(zip(self.task.names, scores, strict=True)),
-        }
-
-    def judgement(self, number: int) -> Judgement:
-        """An answer is right where all its labels are; its probability is the product of theirs."""
-        truth, decided = self.truth[number], self.decisions[number]
-        probabilities = self.probabilities[number]
-        return Judgement(
-            expected=", ".join(self._named(truth)) or "(none)",
-            predicted=", ".join(self._named(decided)) or "(none)",
-            correct=float((truth == decided).all()),
-            confidence=float(np.where(decided, probabilities, 1 - probabilities).prod()),
-            expected_probability=float(np.where(truth, probabilities, 1 - probabilities).prod()),
-            **self.place(number),
-        )
-
-    def _named(self, decided: Matrix) -> list[str]:
-        return [self.task.names[at] for at in np.flatnonzero(decided)]
 
 
 def labels_of(example: TextExample) -> tuple[str, ...]:

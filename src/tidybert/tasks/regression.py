@@ -22,16 +22,48 @@ from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
-from tidybert.tasks.answers import Indices, Judgement, Outputs
+from tidybert.tasks.answers import Indices, Judgement
 from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
+
+
+class ScoreAnswers(TextAnswers["Regression"]):
+    """A number."""
+
+    @cached_property
+    def values(self) -> npt.NDArray[np.float32]:
+        """(N,)."""
+        return self.logits[:, 0]
+
+    @cached_property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """(N,) the right ones."""
+        return np.array(self.labels)
+
+    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
+        which = slice(None) if chosen is None else chosen
+        return regression_metrics(self.scores[which], self.values[which])
+
+    def prediction(self, number: int) -> dict[str, Any]:
+        return {"value": float(self.values[number])}
+
+    def judgement(self, number: int) -> Judgement:
+        return Judgement(
+            expected=repr(self.labels[number]),
+            predicted=repr(float(self.values[number])),
+            correct=None,
+            confidence=None,
+            expected_probability=None,
+            **self.place(number),
+        )
 
 
 class Regression(TextTask):
     """Mean squared error; the output is in the units of the labels."""
 
     name = "regress"
+    answers_class = ScoreAnswers
     stratified = False
     read = read_examples.with_details(scores=True)
     metric = "pearson"
@@ -46,7 +78,7 @@ class Regression(TextTask):
     def from_examples(
         cls, examples: Sequence[TextExample], options: TextOptions = TextOptions()
     ) -> Self:
-        return cls(LongTexts.from_options(options.long, options.doc_stride))
+        return cls(LongTexts(options.long or "truncate", options.doc_stride))
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
@@ -103,39 +135,3 @@ class Regression(TextTask):
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         return (outputs[:, 0] - labels_of(batch, outputs)).square()
-
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> "ScoreAnswers":
-        return ScoreAnswers(self, outputs, features, examples)
-
-
-class ScoreAnswers(TextAnswers[Regression]):
-    """A number."""
-
-    @cached_property
-    def values(self) -> npt.NDArray[np.float32]:
-        """(N,)."""
-        return self.logits[:, 0]
-
-    @cached_property
-    def scores(self) -> npt.NDArray[np.float64]:
-        """(N,) the right ones."""
-        return np.array(self.labels)
-
-    def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
-        which = slice(None) if chosen is None else chosen
-        return regression_metrics(self.scores[which], self.values[which])
-
-    def prediction(self, number: int) -> dict[str, Any]:
-        return {"value": float(self.values[number])}
-
-    def judgement(self, number: int) -> Judgement:
-        return Judgement(
-            expected=repr(self.labels[number]),
-            predicted=repr(float(self.values[number])),
-            correct=None,
-            confidence=None,
-            expected_probability=None,
-            **self.place(number),
-        )

@@ -16,13 +16,14 @@ from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
-from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.features import Features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.wording import count_of
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
+from tidybert.tokenization import BertTokenizer
 
 SHOWN_LABELS: Final = 20
 
@@ -43,6 +44,8 @@ class Task(ABC, Generic[E]):
     """transformers' name of the loss."""
     meanings: ClassVar[Mapping[str, str]]
     """A few words about each metric, in the order of the table that shows them."""
+    answers_class: ClassVar[type[Answers[Any, Any]]]
+    """Its answers; a task may override ``answers`` instead."""
     options_class: ClassVar[type[TaskOptions]] = TaskOptions
     """Its own flags; ``registry`` names it too."""
     unit: ClassVar[Unit] = "feature"
@@ -114,7 +117,7 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def features(
-        self, examples: Sequence[E], tokenizer: BatchTokenizer, max_seq_length: int
+        self, examples: Sequence[E], tokenizer: BertTokenizer, max_seq_length: int
     ) -> list[Features]:
         """One Features an example, or one a window, in the examples' order, without labels."""
 
@@ -162,11 +165,11 @@ class Task(ABC, Generic[E]):
 
     # --- its answers
 
-    @abstractmethod
     def answers(
         self, outputs: Outputs, features: Sequence[Features], examples: Sequence[E]
     ) -> Answers[Any, E]:
         """The answers that the outputs give to the examples."""
+        return self.answers_class(self, outputs, features, examples)
 
     def calibrated(self, answers: Any) -> Self:
         """The same task with temperature and thresholds fitted to its answers on labelled data."""

@@ -1,6 +1,5 @@
 """The base of the tasks on single texts and pairs: reading, splitting, features, checks."""
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,16 +20,17 @@ from tidybert.data.checks import (
     short,
     warn_of_empty,
 )
-from tidybert.data.features import BatchTokenizer, Features
-from tidybert.data.long_texts import LongTexts
+from tidybert.data.features import Features
+from tidybert.data.long_texts import LongTexts, long_features
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.files.wording import count_of
-from tidybert.tasks.answers import Answers, Outputs
+from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TextOptions
+from tidybert.tokenization import BertTokenizer
 
 IMBALANCE_RATIO: Final = 10.0
 LONE_ADVICE: Final = (
@@ -95,9 +95,10 @@ class TextTask(Task[TextExample]):
         return self.long_texts.settings()
 
     def features(
-        self, examples: Sequence[TextExample], tokenizer: BatchTokenizer, max_seq_length: int
+        self, examples: Sequence[TextExample], tokenizer: BertTokenizer, max_seq_length: int
     ) -> list[Features]:
-        return self.long_texts.features(examples, tokenizer, max_seq_length)
+        long = self.long_texts
+        return long_features(examples, tokenizer, max_seq_length, long.mode, long.doc_stride)
 
     def examine(self, data: TrainingData[TextExample], report: DataReport) -> None:
         self.examine_labels(data, report)
@@ -142,11 +143,6 @@ class TextTask(Task[TextExample]):
     def answer_key(example: TextExample) -> Any:
         """An example's label, equal where two labels mean the same; hashable."""
         return label_of(example)
-
-    @abstractmethod
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TextExample]
-    ) -> "TextAnswers[Any]": ...
 
 
 T = TypeVar("T", bound=TextTask)

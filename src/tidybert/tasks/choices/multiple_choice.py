@@ -5,6 +5,7 @@ is over the choices of an example, however many it has.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -25,147 +26,21 @@ from tidybert.data.checks import (
     lines_of,
     warn_of_empty,
 )
-from tidybert.data.features import BatchTokenizer, Features, text_features
+from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
 from tidybert.files.read_report import Problem
 from tidybert.files.wording import count_of
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
-from tidybert.tasks.answers import Answers, Floats, Judgement, Outputs
+from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TaskOptions
+from tidybert.tokenization import BertTokenizer
 
 
-class MultipleChoice(Task[ChoiceExample]):
-    """Cross-entropy over the choices of each example.
-
-    Args:
-        temperature: answers divide logits by this before the softmax.
-    """
-
-    name = "choose"
-    metric = "accuracy"
-    architecture = "BertForMultipleChoice"
-    read = read_choices
-    unit = "sequence"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples whose right choice is chosen",
-        "log_loss": "mean of -ln(probability of the right choice)",
-    }
-
-    def __init__(self, temperature: float = 1.0) -> None:
-        self.temperature = temperature
-
-    @classmethod
-    def from_texts(
-        cls, texts: Sequence[str], text_pairs: Sequence[Sequence[str]] | None
-    ) -> list[ChoiceExample]:
-        """Contexts, and the list of each one's choices."""
-        if text_pairs is None:
-            raise DataError("only contexts were given; give the choices of each as a second list")
-        examples = []
-        for row, (context, choices) in enumerate(zip(texts, text_pairs, strict=True), start=1):
-            if isinstance(choices, str):
-                raise DataError(f"the choices of context {row} are one text; give a list of texts")
-            made = choice_example(row, context, "", choices, None, need_label=False)
-            if isinstance(made, Problem):
-                raise DataError(f"context {row}: {made.message}")
-            examples.append(made)
-        return examples
-
-    @classmethod
-    def identity(cls, example: ChoiceExample) -> Hashable:
-        """The choices in whatever order."""
-        return example.context, example.start, frozenset(example.choices)
-
-    @classmethod
-    def split(
-        cls, examples: Sequence[ChoiceExample], fraction: float, seed: int
-    ) -> tuple[Indices, Indices]:
-        """No context is on both sides, unless all examples share one, such as an instruction."""
-        contexts = [one.context for one in examples]
-        if len(set(contexts)) == 1:
-            return super().split(examples, fraction, seed)
-        return random_split(len(examples), fraction, seed, texts=contexts)
-
-    @classmethod
-    def from_examples(
-        cls, examples: Sequence[ChoiceExample], options: TaskOptions = TaskOptions()
-    ) -> Self:
-        return cls()
-
-    @classmethod
-    def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls(metadata.number("temperature", 1.0))
-
-    def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature}
-
-    def build_model(self, config: BertConfig) -> BertForMultipleChoice:
-        return BertForMultipleChoice(config)
-
-    def features(
-        self, examples: Sequence[ChoiceExample], tokenizer: BatchTokenizer, max_seq_length: int
-    ) -> list[Features]:
-        """A sequence a choice; the example has as many tokens as its longest."""
-        pairs = [(one.context, choice) for one in examples for choice in one.continued()]
-        sequences = iter(
-            text_features(
-                tokenizer, [pair[0] for pair in pairs], [pair[1] for pair in pairs], max_seq_length
-            )
-        )
-        features = []
-        for number, example in enumerate(examples):
-            parts = [next(sequences) for _ in example.choices]
-            features.append(
-                Features(
-                    np.concatenate([one.input_ids for one in parts]),
-                    np.concatenate([one.token_type_ids for one in parts]),
-                    max(one.num_tokens for one in parts),
-                    any(one.truncated for one in parts),
-                    tuple(len(one.input_ids) for one in parts),
-                    number,
-                )
-            )
-        return features
-
-    def examine(self, data: TrainingData[ChoiceExample], report: DataReport) -> None:
-        check_numbers(report, data)
-        warn_of_empty(report, data, _is_empty, noun="text")
-        check_equal_choices(report, data)
-        check_repetition(
-            report, data, self.identity, _right_choice, noun="question", label="answer"
-        )
-        check_leaks(report, data, self.identity, noun="question")
-        check_lengths(report, data)
-
-    def add_labels(self, features: Sequence[Features], examples: Sequence[ChoiceExample]) -> None:
-        for one in features:
-            example = examples[one.example]
-            if example.label is None:
-                raise DataError(f"{LINE} {example.row}: the example has no answer; it needs one")
-            one.label = example.label
-
-    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        counts = [len(one.lengths) for one in batch.features]
-        starts = np.cumsum([0, *counts[:-1]])
-        right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
-        chosen = outputs[torch.tensor(right, device=outputs.device)]
-        return segment_logsumexp(outputs, counts) - chosen
-
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[ChoiceExample]
-    ) -> "ChosenAnswers":
-        return ChosenAnswers(self, outputs, features, examples)
-
-    def calibrated(self, answers: "ChosenAnswers") -> Self:
-        labels = [one.label for one in answers.features]
-        return type(self)(fit_temperature_ragged(answers.outputs, labels))
-
-
-class ChosenAnswers(Answers[MultipleChoice, ChoiceExample]):
+class ChosenAnswers(Answers["MultipleChoice", ChoiceExample]):
     """A probability for each choice."""
 
     @cached_property
@@ -220,6 +95,126 @@ class ChosenAnswers(Answers[MultipleChoice, ChoiceExample]):
             num_tokens=one.num_tokens,
             row=example.row,
         )
+
+
+@dataclass(eq=False)
+class MultipleChoice(Task[ChoiceExample]):
+    """Cross-entropy over the choices of each example."""
+
+    temperature: float = 1.0
+    """Answers divide logits by this before the softmax."""
+
+    name = "choose"
+    answers_class = ChosenAnswers
+    metric = "accuracy"
+    architecture = "BertForMultipleChoice"
+    read = read_choices
+    unit = "sequence"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "accuracy": "share of the examples whose right choice is chosen",
+        "log_loss": "mean of -ln(probability of the right choice)",
+    }
+
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[str], text_pairs: Sequence[Sequence[str]] | None
+    ) -> list[ChoiceExample]:
+        """Contexts, and the list of each one's choices."""
+        if text_pairs is None:
+            raise DataError("only contexts were given; give the choices of each as a second list")
+        examples = []
+        for row, (context, choices) in enumerate(zip(texts, text_pairs, strict=True), start=1):
+            if isinstance(choices, str):
+                raise DataError(f"the choices of context {row} are one text; give a list of texts")
+            made = choice_example(row, context, "", choices, None, need_label=False)
+            if isinstance(made, Problem):
+                raise DataError(f"context {row}: {made.message}")
+            examples.append(made)
+        return examples
+
+    @classmethod
+    def identity(cls, example: ChoiceExample) -> Hashable:
+        """The choices in whatever order."""
+        return example.context, example.start, frozenset(example.choices)
+
+    @classmethod
+    def split(
+        cls, examples: Sequence[ChoiceExample], fraction: float, seed: int
+    ) -> tuple[Indices, Indices]:
+        """No context is on both sides, unless all examples share one, such as an instruction."""
+        contexts = [one.context for one in examples]
+        if len(set(contexts)) == 1:
+            return super().split(examples, fraction, seed)
+        return random_split(len(examples), fraction, seed, texts=contexts)
+
+    @classmethod
+    def from_examples(
+        cls, examples: Sequence[ChoiceExample], options: TaskOptions = TaskOptions()
+    ) -> Self:
+        return cls()
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        return cls(metadata.number("temperature", 1.0))
+
+    def settings(self) -> dict[str, Any]:
+        return {"temperature": self.temperature}
+
+    def build_model(self, config: BertConfig) -> BertForMultipleChoice:
+        return BertForMultipleChoice(config)
+
+    def features(
+        self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """A sequence a choice; the example has as many tokens as its longest."""
+        pairs = [(one.context, choice) for one in examples for choice in one.continued()]
+        sequences = iter(
+            text_features(
+                tokenizer, [pair[0] for pair in pairs], [pair[1] for pair in pairs], max_seq_length
+            )
+        )
+        features = []
+        for number, example in enumerate(examples):
+            parts = [next(sequences) for _ in example.choices]
+            features.append(
+                Features(
+                    np.concatenate([one.input_ids for one in parts]),
+                    np.concatenate([one.token_type_ids for one in parts]),
+                    max(one.num_tokens for one in parts),
+                    any(one.truncated for one in parts),
+                    tuple(len(one.input_ids) for one in parts),
+                    number,
+                )
+            )
+        return features
+
+    def examine(self, data: TrainingData[ChoiceExample], report: DataReport) -> None:
+        check_numbers(report, data)
+        warn_of_empty(report, data, _is_empty, noun="text")
+        check_equal_choices(report, data)
+        check_repetition(
+            report, data, self.identity, _right_choice, noun="question", label="answer"
+        )
+        check_leaks(report, data, self.identity, noun="question")
+        check_lengths(report, data)
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[ChoiceExample]) -> None:
+        for one in features:
+            example = examples[one.example]
+            if example.label is None:
+                raise DataError(f"{LINE} {example.row}: the example has no answer; it needs one")
+            one.label = example.label
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        counts = [len(one.lengths) for one in batch.features]
+        starts = np.cumsum([0, *counts[:-1]])
+        right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
+        chosen = outputs[torch.tensor(right, device=outputs.device)]
+        return segment_logsumexp(outputs, counts) - chosen
+
+    def calibrated(self, answers: ChosenAnswers) -> Self:
+        labels = [one.label for one in answers.features]
+        return type(self)(fit_temperature_ragged(answers.outputs, labels))
 
 
 def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:

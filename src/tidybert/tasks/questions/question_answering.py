@@ -1,6 +1,7 @@
 """answer: which span of a text answers a question (SQuAD, paper 4.2 and 4.3; run_squad.py)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
@@ -13,11 +14,12 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
-from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.features import Features
+from tidybert.data.windows import stride_in
 from tidybert.errors import ConfigError, DataError, UsageError, param
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
-from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, only_numbers
+from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import add_answers, question_features
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
@@ -31,190 +33,14 @@ from tidybert.tasks.questions.span_answers import (
 )
 from tidybert.tasks.task import Task, labels_of
 from tidybert.tasks.task_options import QuestionOptions
+from tidybert.tokenization import BertTokenizer
 
-MAX_QUERY_LENGTH: Final = 64
-MAX_ANSWER_LENGTH: Final = 30
-N_BEST_SIZE: Final = 20
 # They tell the temperature well enough, and each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
 NO_ANSWER: Final = "no answer"
 
 
-class QuestionAnswering(Task[QuestionExample]):
-    """Cross-entropy over the tokens that may begin and end the answer.
-
-    Args:
-        no_answers: whether the model has learned to leave questions without an answer.
-        doc_stride: tokens from window to window over a long text; None as in ``windows_of``.
-        max_query_length: tokens that a question is cut to.
-        max_answer_length: tokens of the longest answer that is considered.
-        n_best_size: how many answers to give to each question.
-        null_score_diff_threshold: a question has no answer where [CLS] scores by more than this
-            above the best answer; None is 0 until ``calibrated`` fits it.
-        temperature: answers divide logits by this before the softmax.
-    """
-
-    name = "answer"
-    architecture = "BertForQuestionAnswering"
-    read = read_questions
-    options_class = QuestionOptions
-    unit = "token"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "exact_match": "share of the answers that are right to the word",
-        "f1": "mean overlap in words with the right answer",
-        "has_ans_exact": "exact match where there is an answer",
-        "has_ans_f1": "F1 where there is an answer",
-        "no_ans_f1": "share found to have no answer, of those without",
-        "best_exact": "exact match with the best threshold for no answer",
-        "best_f1": "F1 with the best threshold for no answer",
-    }
-    default_max_seq_length = 384
-
-    def __init__(
-        self,
-        *,
-        no_answers: bool = False,
-        doc_stride: int | None = None,
-        max_query_length: int = MAX_QUERY_LENGTH,
-        max_answer_length: int = MAX_ANSWER_LENGTH,
-        n_best_size: int = N_BEST_SIZE,
-        null_score_diff_threshold: float | None = None,
-        temperature: float = 1.0,
-    ) -> None:
-        self.no_answers = no_answers
-        self.doc_stride = doc_stride
-        self.max_query_length = max_query_length
-        self.max_answer_length = max_answer_length
-        self.n_best_size = n_best_size
-        self.null_score_diff_threshold = null_score_diff_threshold
-        self.temperature = temperature
-        # An unsure model answers nothing at the threshold 0, so its F1 would not change.
-        self.metric = "best_f1" if no_answers else "f1"
-
-    @property
-    def truncation(self) -> str:
-        return f"had their question cut to {param('max_query_length')}"
-
-    @classmethod
-    def from_texts(
-        cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
-    ) -> list[QuestionExample]:
-        """Examples from questions and their texts, or from QuestionExamples, which have both."""
-        if text_pairs is None:
-            if all(isinstance(one, QuestionExample) for one in texts):
-                return list(texts)
-            raise DataError("only questions were given; give the text of each as a second list")
-        pairs = enumerate(zip(texts, text_pairs, strict=True), start=1)
-        return [QuestionExample(str(row), *pair, row=row) for row, pair in pairs]
-
-    @classmethod
-    def identity(cls, example: QuestionExample) -> str:
-        """The text: questions on one text tell of each other."""
-        return example.context
-
-    @classmethod
-    def from_examples(
-        cls, examples: Sequence[QuestionExample], options: QuestionOptions = QuestionOptions()
-    ) -> Self:
-        no_answers = any(not one.answers for one in examples)
-        if options.null_score_diff_threshold is not None and not no_answers:
-            raise UsageError(
-                f"{param('null_score_diff_threshold')} has no meaning where every training "
-                "question has an answer: leave it out, or train on questions without one too"
-            )
-        return cls(
-            no_answers=no_answers,
-            doc_stride=options.doc_stride,
-            max_query_length=options.max_query_length or MAX_QUERY_LENGTH,
-            max_answer_length=options.max_answer_length or MAX_ANSWER_LENGTH,
-            n_best_size=options.n_best_size or N_BEST_SIZE,
-            null_score_diff_threshold=options.null_score_diff_threshold,
-        )
-
-    @classmethod
-    def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        """With the defaults for what tidybert.json does not say, as of another program's model."""
-        given = metadata.settings
-        for key, kind in (("no_answers", bool), ("null_score_diff_threshold", (int, float))):
-            if key in given and not isinstance(given[key], kind):
-                raise ConfigError(f"tidybert.json: {key} is {given[key]!r:.40}")
-        stride = metadata.number("doc_stride", 1) if given.get("doc_stride") is not None else None
-        return cls(
-            no_answers=given.get("no_answers", False),
-            doc_stride=None if stride is None else int(stride),
-            max_query_length=int(metadata.number("max_query_length", MAX_QUERY_LENGTH)),
-            max_answer_length=int(metadata.number("max_answer_length", MAX_ANSWER_LENGTH)),
-            n_best_size=int(metadata.number("n_best_size", N_BEST_SIZE)),
-            null_score_diff_threshold=given.get("null_score_diff_threshold"),
-            temperature=metadata.number("temperature", 1.0),
-        )
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "no_answers": self.no_answers,
-            "doc_stride": self.doc_stride,
-            "max_query_length": self.max_query_length,
-            "max_answer_length": self.max_answer_length,
-            "n_best_size": self.n_best_size,
-            "null_score_diff_threshold": self.threshold,
-            "temperature": self.temperature,
-        }
-
-    @property
-    def threshold(self) -> float:
-        """The null_score_diff_threshold in force."""
-        given = self.null_score_diff_threshold
-        return 0.0 if given is None else given
-
-    def build_model(self, config: BertConfig) -> BertForQuestionAnswering:
-        return BertForQuestionAnswering(config)
-
-    def features(
-        self, examples: Sequence[QuestionExample], tokenizer: BatchTokenizer, max_seq_length: int
-    ) -> list[Features]:
-        return question_features(
-            examples,
-            tokenizer,
-            max_seq_length=max_seq_length,
-            max_query_length=self.max_query_length,
-            doc_stride=self.doc_stride,
-        )
-
-    def examine(self, data: TrainingData[QuestionExample], report: DataReport) -> None:
-        check_questions(
-            report,
-            data,
-            max_query_length=self.max_query_length,
-            max_answer_length=self.max_answer_length,
-        )
-
-    def add_labels(self, features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
-        add_answers(features, examples)
-
-    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
-        windows = torch.split(outputs, list(batch.rows.lengths))
-        padded = pad_sequence(list(windows), batch_first=True, padding_value=-torch.inf)
-        labels = labels_of(batch, outputs)
-        return functional.cross_entropy(padded, labels, reduction="none").mean(1)
-
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[QuestionExample]
-    ) -> "SpanAnswers":
-        return SpanAnswers(self, outputs, features, examples)
-
-    def calibrated(self, answers: "SpanAnswers") -> Self:
-        """Fits the temperature to the right answers, and the threshold to the best F1."""
-        threshold = self.null_score_diff_threshold
-        if threshold is None:
-            threshold = answers.measured.fitted_threshold()
-        step = -(-len(answers.examples) // CALIBRATION_QUESTIONS)
-        temperature = fit_span_temperature(answers.scored(step), no_answers=self.no_answers)
-        fitted = {"null_score_diff_threshold": threshold, "temperature": temperature}
-        return type(self)(**{**self.settings(), **fitted})
-
-
-class SpanAnswers(Answers[QuestionAnswering, QuestionExample]):
+class SpanAnswers(Answers["QuestionAnswering", QuestionExample]):
     """The best spans of each text, over all of its windows."""
 
     @cached_property
@@ -271,3 +97,139 @@ class SpanAnswers(Answers[QuestionAnswering, QuestionExample]):
             row=example.row,
             id=example.own_id,
         )
+
+
+@dataclass(kw_only=True, eq=False)
+class QuestionAnswering(Task[QuestionExample]):
+    """Cross-entropy over the tokens that may begin and end the answer."""
+
+    no_answers: bool = False
+    """Whether the model has learned to leave questions without an answer."""
+    doc_stride: int | None = None
+    """Tokens from window to window over a long text; None as in ``windows_of``."""
+    max_query_length: int = 64
+    """Tokens that a question is cut to."""
+    max_answer_length: int = 30
+    """Tokens of the longest answer that is considered."""
+    n_best_size: int = 20
+    """Answers to give to each question."""
+    null_score_diff_threshold: float | None = None
+    """A question has no answer where [CLS] scores by more than this above the best answer; None is
+    0 until ``calibrated`` fits it."""
+    temperature: float = 1.0
+    """Answers divide logits by this before the softmax."""
+
+    name = "answer"
+    answers_class = SpanAnswers
+    architecture = "BertForQuestionAnswering"
+    read = read_questions
+    options_class = QuestionOptions
+    unit = "token"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "exact_match": "share of the answers that are right to the word",
+        "f1": "mean overlap in words with the right answer",
+        "has_ans_exact": "exact match where there is an answer",
+        "has_ans_f1": "F1 where there is an answer",
+        "no_ans_f1": "share found to have no answer, of those without",
+        "best_exact": "exact match with the best threshold for no answer",
+        "best_f1": "F1 with the best threshold for no answer",
+    }
+    default_max_seq_length = 384
+
+    def __post_init__(self) -> None:
+        # An unsure model answers nothing at the threshold 0, so its F1 would not change.
+        self.metric = "best_f1" if self.no_answers else "f1"
+
+    @property
+    def truncation(self) -> str:
+        return f"had their question cut to {param('max_query_length')}"
+
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
+    ) -> list[QuestionExample]:
+        """Examples from questions and their texts, or from QuestionExamples, which have both."""
+        if text_pairs is None:
+            if all(isinstance(one, QuestionExample) for one in texts):
+                return list(texts)
+            raise DataError("only questions were given; give the text of each as a second list")
+        pairs = enumerate(zip(texts, text_pairs, strict=True), start=1)
+        return [QuestionExample(str(row), *pair, row=row) for row, pair in pairs]
+
+    @classmethod
+    def identity(cls, example: QuestionExample) -> str:
+        """The text: questions on one text tell of each other."""
+        return example.context
+
+    @classmethod
+    def from_examples(
+        cls, examples: Sequence[QuestionExample], options: QuestionOptions = QuestionOptions()
+    ) -> Self:
+        no_answers = any(not one.answers for one in examples)
+        if options.null_score_diff_threshold is not None and not no_answers:
+            raise UsageError(
+                f"{param('null_score_diff_threshold')} has no meaning where every training "
+                "question has an answer: leave it out, or train on questions without one too"
+            )
+        given = {name: getattr(options, name) for name in QuestionOptions.field_names()}
+        given = {name: value for name, value in given.items() if value is not None}
+        return cls(no_answers=no_answers, **given)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        """With the defaults for what tidybert.json does not say, as of another program's model."""
+        given = metadata.settings
+        for key, kind in (("no_answers", bool), ("null_score_diff_threshold", (int, float))):
+            if key in given and not isinstance(given[key], kind):
+                raise ConfigError(f"tidybert.json: {key} is {given[key]!r:.40}")
+        lengths = ("max_query_length", "max_answer_length", "n_best_size")
+        return cls(
+            no_answers=given.get("no_answers", False),
+            doc_stride=stride_in(given),
+            null_score_diff_threshold=given.get("null_score_diff_threshold"),
+            temperature=metadata.number("temperature", 1.0),
+            **{name: int(metadata.number(name, getattr(cls, name))) for name in lengths},
+        )
+
+    def settings(self) -> dict[str, Any]:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "null_score_diff_threshold": self.threshold}
+
+    @property
+    def threshold(self) -> float:
+        """The null_score_diff_threshold in force."""
+        given = self.null_score_diff_threshold
+        return 0.0 if given is None else given
+
+    def build_model(self, config: BertConfig) -> BertForQuestionAnswering:
+        return BertForQuestionAnswering(config)
+
+    def features(
+        self, examples: Sequence[QuestionExample], tokenizer: BertTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        return question_features(
+            examples, tokenizer, max_seq_length, self.max_query_length, self.doc_stride
+        )
+
+    def examine(self, data: TrainingData[QuestionExample], report: DataReport) -> None:
+        check_questions(report, data, self.max_query_length, self.max_answer_length)
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
+        add_answers(features, examples)
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
+        windows = torch.split(outputs, list(batch.rows.lengths))
+        padded = pad_sequence(list(windows), batch_first=True, padding_value=-torch.inf)
+        labels = labels_of(batch, outputs)
+        return functional.cross_entropy(padded, labels, reduction="none").mean(1)
+
+    def calibrated(self, answers: SpanAnswers) -> Self:
+        """Fits the temperature to the right answers, and the threshold to the best F1."""
+        threshold = self.null_score_diff_threshold
+        if threshold is None:
+            threshold = answers.measured.fitted_threshold()
+        step = -(-len(answers.examples) // CALIBRATION_QUESTIONS)
+        temperature = fit_span_temperature(answers.scored(step), no_answers=self.no_answers)
+        fitted = {"null_score_diff_threshold": threshold, "temperature": temperature}
+        return type(self)(**{**self.settings(), **fitted})

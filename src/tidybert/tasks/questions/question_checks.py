@@ -16,7 +16,6 @@ SHOWN: Final = 3
 def check_questions(
     report: DataReport,
     data: TrainingData[QuestionExample],
-    *,
     max_query_length: int,
     max_answer_length: int,
 ) -> None:

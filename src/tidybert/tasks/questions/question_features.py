@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.features import Features, sequence
 from tidybert.data.windows import check_windows, most_context, windows_of
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.encoding import Encoding
 
 NUM_SPECIAL: Final = 3
@@ -91,8 +92,7 @@ def check_lengths_fit(max_seq_length: int, max_query_length: int, doc_stride: in
 
 def question_features(
     examples: Sequence[QuestionExample],
-    tokenizer: BatchTokenizer,
-    *,
+    tokenizer: BertTokenizer,
     max_seq_length: int,
     max_query_length: int,
     doc_stride: int | None,
@@ -107,8 +107,6 @@ def question_features(
     check_lengths_fit(max_seq_length, max_query_length, doc_stride)
     questions = tokenizer.encode_batch([one.question for one in examples], add_special_tokens=False)
     contexts: dict[str, tuple[Ints, ContextTokens]] = {}
-    start = np.array([tokenizer.cls_token_id], dtype=np.int32)
-    end = np.array([tokenizer.sep_token_id], dtype=np.int32)
     features = []
     for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
         if example.context not in contexts:
@@ -116,17 +114,14 @@ def question_features(
             ids = np.array(encoding.input_ids, dtype=np.int32)
             contexts[example.context] = ids, ContextTokens.of(encoding)
         ids, tokens = contexts[example.context]
-        kept = question[:max_query_length].astype(np.int32)
+        kept = question[:max_query_length]
         first_row = len(kept) + 2
         windows = windows_of(len(ids), max_seq_length - len(kept) - NUM_SPECIAL, doc_stride)
         owners = most_context(windows)
         for window, (begin, stop) in enumerate(windows):
-            types = np.zeros(first_row + stop - begin + 1, dtype=np.uint8)
-            types[first_row:] = 1
             features.append(
                 Features(
-                    input_ids=np.concatenate((start, kept, end, ids[begin:stop], end)),
-                    token_type_ids=types,
+                    *sequence(tokenizer, [kept, ids[begin:stop]]),
                     num_tokens=len(question) + len(ids) + NUM_SPECIAL,
                     truncated=len(question) > max_query_length,
                     example=number,

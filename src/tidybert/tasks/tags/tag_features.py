@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.features import Features, sequence
 from tidybert.data.windows import check_windows, most_context, windows_of
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tokenization import BertTokenizer
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
@@ -37,7 +38,7 @@ class WordPlaces:
 
 def tagged_features(
     examples: Sequence[TaggedExample],
-    tokenizer: BatchTokenizer,
+    tokenizer: BertTokenizer,
     max_seq_length: int,
     doc_stride: int | None,
 ) -> list[Features]:
@@ -66,7 +67,7 @@ def tagged_features(
 def _windows(
     number: int,
     pieces: list[npt.NDArray[Any]],
-    tokenizer: BatchTokenizer,
+    tokenizer: BertTokenizer,
     room: int,
     doc_stride: int | None,
 ) -> Iterator[Features]:
@@ -74,7 +75,6 @@ def _windows(
     if silent.any():
         unknown = np.array([tokenizer.unk_token_id])
         pieces = [each if len(each) else unknown for each in pieces]
-    start, end = np.array([tokenizer.cls_token_id]), np.array([tokenizer.sep_token_id])
     ends = np.cumsum([len(each) for each in pieces], dtype=np.int64)
     firsts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(pieces)]
     ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
@@ -84,10 +84,8 @@ def _windows(
         words = np.flatnonzero(owners == window)
         if not len(words) and len(windows) > 1:
             continue
-        joined = np.concatenate((start, ids[first:last], end), dtype=np.int32, casting="unsafe")
         yield Features(
-            joined,
-            np.zeros(len(joined), dtype=np.uint8),
+            *sequence(tokenizer, [ids[first:last]]),
             num_tokens=len(ids) + SPECIAL_TOKENS,
             example=number,
             place=WordPlaces(words, firsts[words] - first + 1, int(silent[words].sum())),

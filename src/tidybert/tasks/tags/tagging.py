@@ -21,14 +21,15 @@ from tidybert.data.checks import (
     check_lengths,
     check_repetition,
 )
-from tidybert.data.features import BatchTokenizer, Features
+from tidybert.data.features import Features
 from tidybert.data.splits import random_split
+from tidybert.data.windows import stride_in
 from tidybert.errors import LINE, DataError
 from tidybert.files.labels import label_order
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
-from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, Outputs, softmax
+from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
 from tidybert.tasks.tags.tag_checks import check_tags, tell_words
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
@@ -41,175 +42,10 @@ from tidybert.tasks.tags.tagged_sentences import (
 )
 from tidybert.tasks.task import Task, refuse_unknown
 from tidybert.tasks.task_options import WindowOptions
+from tidybert.tokenization import BertTokenizer
 
 
-class Tagging(Task[TaggedExample]):
-    """Cross-entropy over the tags of each word, read at its first piece.
-
-    Tags mark entities, in IOB2, if every tag is O or has a prefix; scores and answers are then of
-    entities.  Other tags are classes of words.
-
-    Args:
-        label_names: the tags in the order of their ids.
-        temperature: answers divide logits by this before the softmax.
-        doc_stride: tokens from one window over a long sentence to the next; see ``data.windows``.
-    """
-
-    name = "tag"
-    architecture = "BertForTokenClassification"
-    read = read_tagged
-    options_class = WindowOptions
-    unit = "token"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "f1": "F1 of entities: type, first and last word are right",
-        "precision": "share of the entities found that are right",
-        "recall": "share of the right entities that are found",
-        "accuracy": "share of the words with the right tag",
-        "macro_f1": "mean F1 of the tags, however rare",
-    }
-
-    def __init__(
-        self,
-        label_names: Sequence[str],
-        temperature: float = 1.0,
-        doc_stride: int | None = None,
-    ) -> None:
-        self.label_names = tuple(label_names)
-        self.of_entities = mark_entities(self.names)
-        self.metric = "f1" if self.of_entities else "accuracy"
-        self.temperature = temperature
-        self.doc_stride = doc_stride
-        # A file of few tags could be taken for one of another kind: B and E are POS tags too.
-        self.read = self.read.with_details(of_entities=self.of_entities)
-
-    @classmethod
-    def from_texts(
-        cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
-    ) -> list[TaggedExample]:
-        """Examples of raw texts, or of lists of words."""
-        if text_pairs is not None:
-            raise DataError("second texts were given; a model that tags reads single texts")
-        return [
-            untagged(text, row) if isinstance(text, str) else TaggedExample(tuple(text), None, row)
-            for row, text in enumerate(texts, start=1)
-        ]
-
-    @classmethod
-    def identity(cls, example: TaggedExample) -> tuple[str, ...]:
-        return example.words
-
-    @classmethod
-    def split(
-        cls, examples: Sequence[TaggedExample], fraction: float, seed: int
-    ) -> tuple[Indices, Indices]:
-        """Sentences with the only entities of a type, or words of a tag, are for training."""
-        of_entities = mark_entities(tag for one in examples for tag in one.tags or ())
-        return random_split(
-            len(examples),
-            fraction,
-            seed,
-            texts=[one.words for one in examples],
-            labels=[marked_by(one.tags or (), of_entities=of_entities) for one in examples],
-        )
-
-    @classmethod
-    def from_examples(
-        cls, examples: Sequence[TaggedExample], options: WindowOptions = WindowOptions()
-    ) -> Self:
-        """The tags are B- and I- of each type of entity, seen or not, or else those seen."""
-        tags = {tag for one in examples for tag in one.tags or ()}
-        if mark_entities(tags):
-            types = sorted({each.type for one in examples for each in entities(one.tags or ())})
-            names = ["O", *(f"{prefix}-{name}" for name in types for prefix in "BI")]
-        else:
-            names = sorted(tags, key=label_order)
-        return cls(names, doc_stride=options.doc_stride)
-
-    @classmethod
-    def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        names = cls.needed_names(metadata)
-        stride = None
-        if metadata.settings.get("doc_stride") is not None:
-            stride = int(metadata.number("doc_stride", 1))
-        return cls(names, metadata.number("temperature", 1.0), stride)
-
-    def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, "doc_stride": self.doc_stride}
-
-    def build_model(self, config: BertConfig) -> BertForTokenClassification:
-        return BertForTokenClassification(config, num_labels=len(self.names))
-
-    def features(
-        self, examples: Sequence[TaggedExample], tokenizer: BatchTokenizer, max_seq_length: int
-    ) -> list[Features]:
-        return tagged_features(examples, tokenizer, max_seq_length, self.doc_stride)
-
-    @classmethod
-    def reads_head(cls, head: HeadDescription) -> bool:
-        return super().reads_head(head) and head.label_names is not None
-
-    @classmethod
-    def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
-        return head.label_names
-
-    def examine(self, data: TrainingData[TaggedExample], report: DataReport) -> None:
-        check_tags(report, data, of_entities=self.of_entities)
-        check_repetition(
-            report,
-            data,
-            self.identity,
-            lambda one: one.tags,
-            noun="sentence",
-            label="tag",
-            tell_repeated=False,
-        )
-        check_leaks(report, data, self.identity, noun="sentence")
-        tell_words(report, data)
-        check_lengths(report, data)
-
-    def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
-        """Label ids of the words that each feature answers for; its weight is their number."""
-        refuse_unknown(
-            "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self.label_ids
-        )
-        for one in features:
-            example = examples[one.example]
-            if example.tags is None:
-                raise DataError(f"{LINE} {example.row}: the words have no tags")
-            one.label = tuple(self.label_ids[example.tags[word]] for word in one.place.words)
-            one.weight = float(len(one.label))
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """A sum over words, each with an equal part of its feature's weight: they count alike."""
-        device = batch.rows.input_ids.device
-        starts = np.cumsum([0, *batch.rows.lengths[:-1]])
-        places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
-        labels = torch.tensor(
-            [label for one in batch.features for label in one.label], dtype=torch.int64
-        )
-        weights = torch.tensor(
-            [one.weight / len(one.label) for one in batch.features for _ in one.label]
-        )
-        # Only the rows of first pieces are worked out.
-        logits = model(
-            batch.rows,
-            output_rows=torch.from_numpy(np.concatenate(places)).to(device),
-            lower_states=batch.lower_states,
-        )
-        losses = functional.cross_entropy(logits.float(), labels.to(device), reduction="none")
-        return (losses * weights.to(device)).sum()
-
-    def answers(
-        self, outputs: Outputs, features: Sequence[Features], examples: Sequence[TaggedExample]
-    ) -> "TagAnswers":
-        return TagAnswers(self, outputs, features, examples)
-
-    def calibrated(self, answers: "TagAnswers") -> Self:
-        temperature = fit_temperature(answers.logits, answers.label_ids)
-        return type(self)(self.names, temperature, self.doc_stride)
-
-
-class TagAnswers(Answers[Tagging, TaggedExample]):
+class TagAnswers(Answers["Tagging", TaggedExample]):
     """A tag for each word, W words in all examples together."""
 
     @cached_property
@@ -307,6 +143,165 @@ class TagAnswers(Answers[Tagging, TaggedExample]):
     def _by_example(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
         """Values of all W words as those of each example."""
         return np.split(values, self.starts[1:-1])
+
+
+class Tagging(Task[TaggedExample]):
+    """Cross-entropy over the tags of each word, read at its first piece.
+
+    Tags mark entities, in IOB2, if every tag is O or has a prefix; scores and answers are then of
+    entities.  Other tags are classes of words.
+
+    Args:
+        label_names: the tags in the order of their ids.
+        temperature: answers divide logits by this before the softmax.
+        doc_stride: tokens from one window over a long sentence to the next; see ``data.windows``.
+    """
+
+    name = "tag"
+    answers_class = TagAnswers
+    architecture = "BertForTokenClassification"
+    read = read_tagged
+    options_class = WindowOptions
+    unit = "token"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "f1": "F1 of entities: type, first and last word are right",
+        "precision": "share of the entities found that are right",
+        "recall": "share of the right entities that are found",
+        "accuracy": "share of the words with the right tag",
+        "macro_f1": "mean F1 of the tags, however rare",
+    }
+
+    def __init__(
+        self,
+        label_names: Sequence[str],
+        temperature: float = 1.0,
+        doc_stride: int | None = None,
+    ) -> None:
+        self.label_names = tuple(label_names)
+        self.of_entities = mark_entities(self.names)
+        self.metric = "f1" if self.of_entities else "accuracy"
+        self.temperature = temperature
+        self.doc_stride = doc_stride
+        # A file of few tags could be taken for one of another kind: B and E are POS tags too.
+        self.read = self.read.with_details(of_entities=self.of_entities)
+
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[Any], text_pairs: Sequence[Any] | None
+    ) -> list[TaggedExample]:
+        """Examples of raw texts, or of lists of words."""
+        if text_pairs is not None:
+            raise DataError("second texts were given; a model that tags reads single texts")
+        return [
+            untagged(text, row) if isinstance(text, str) else TaggedExample(tuple(text), None, row)
+            for row, text in enumerate(texts, start=1)
+        ]
+
+    @classmethod
+    def identity(cls, example: TaggedExample) -> tuple[str, ...]:
+        return example.words
+
+    @classmethod
+    def split(
+        cls, examples: Sequence[TaggedExample], fraction: float, seed: int
+    ) -> tuple[Indices, Indices]:
+        """Sentences with the only entities of a type, or words of a tag, are for training."""
+        of_entities = mark_entities(tag for one in examples for tag in one.tags or ())
+        return random_split(
+            len(examples),
+            fraction,
+            seed,
+            texts=[one.words for one in examples],
+            labels=[marked_by(one.tags or (), of_entities=of_entities) for one in examples],
+        )
+
+    @classmethod
+    def from_examples(
+        cls, examples: Sequence[TaggedExample], options: WindowOptions = WindowOptions()
+    ) -> Self:
+        """The tags are B- and I- of each type of entity, seen or not, or else those seen."""
+        tags = {tag for one in examples for tag in one.tags or ()}
+        if mark_entities(tags):
+            types = sorted({each.type for one in examples for each in entities(one.tags or ())})
+            names = ["O", *(f"{prefix}-{name}" for name in types for prefix in "BI")]
+        else:
+            names = sorted(tags, key=label_order)
+        return cls(names, doc_stride=options.doc_stride)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        stride = stride_in(metadata.settings)
+        return cls(cls.needed_names(metadata), metadata.number("temperature", 1.0), stride)
+
+    def settings(self) -> dict[str, Any]:
+        return {"temperature": self.temperature, "doc_stride": self.doc_stride}
+
+    def build_model(self, config: BertConfig) -> BertForTokenClassification:
+        return BertForTokenClassification(config, num_labels=len(self.names))
+
+    def features(
+        self, examples: Sequence[TaggedExample], tokenizer: BertTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        return tagged_features(examples, tokenizer, max_seq_length, self.doc_stride)
+
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        return super().reads_head(head) and head.label_names is not None
+
+    @classmethod
+    def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
+        return head.label_names
+
+    def examine(self, data: TrainingData[TaggedExample], report: DataReport) -> None:
+        check_tags(report, data, of_entities=self.of_entities)
+        check_repetition(
+            report,
+            data,
+            self.identity,
+            lambda one: one.tags,
+            noun="sentence",
+            label="tag",
+            tell_repeated=False,
+        )
+        check_leaks(report, data, self.identity, noun="sentence")
+        tell_words(report, data)
+        check_lengths(report, data)
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
+        """Label ids of the words that each feature answers for; its weight is their number."""
+        refuse_unknown(
+            "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self.label_ids
+        )
+        for one in features:
+            example = examples[one.example]
+            if example.tags is None:
+                raise DataError(f"{LINE} {example.row}: the words have no tags")
+            one.label = tuple(self.label_ids[example.tags[word]] for word in one.place.words)
+            one.weight = float(len(one.label))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """A sum over words, each with an equal part of its feature's weight: they count alike."""
+        device = batch.rows.input_ids.device
+        starts = np.cumsum([0, *batch.rows.lengths[:-1]])
+        places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
+        labels = torch.tensor(
+            [label for one in batch.features for label in one.label], dtype=torch.int64
+        )
+        weights = torch.tensor(
+            [one.weight / len(one.label) for one in batch.features for _ in one.label]
+        )
+        # Only the rows of first pieces are worked out.
+        logits = model(
+            batch.rows,
+            output_rows=torch.from_numpy(np.concatenate(places)).to(device),
+            lower_states=batch.lower_states,
+        )
+        losses = functional.cross_entropy(logits.float(), labels.to(device), reduction="none")
+        return (losses * weights.to(device)).sum()
+
+    def calibrated(self, answers: TagAnswers) -> Self:
+        temperature = fit_temperature(answers.logits, answers.label_ids)
+        return type(self)(self.names, temperature, self.doc_stride)
 
 
 def shown_entities(
