@@ -162,7 +162,7 @@ def windows(
     examples: Sequence[QuestionExample], tokenizer: Any, task: Any, work: FinetuningWork
 ) -> list[dict[str, Any]]:
     """The model's windows, with the rows of the first right answer, or of [CLS] without one."""
-    from tidybert.data.windows import DEFAULT_DOC_STRIDE
+    from tidybert.data.long_texts import DEFAULT_DOC_STRIDE
 
     made = []
     for example in examples:

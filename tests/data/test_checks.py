@@ -73,7 +73,7 @@ def test_what_is_there_twice_or_with_two_answers():
             "decide on one tag for each"
         ),
     ]
-    check(tell_repeated=False)
+    check(warn_repeated=False)
     assert len(report.warnings) == 3
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.data.windows import check_windows, most_context, windows_of
+from tidybert.data.long_texts import check_windows, most_context, windows_of
 from tidybert.errors import UsageError
 
 

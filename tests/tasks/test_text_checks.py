@@ -112,7 +112,7 @@ def test_unbalanced_and_lone_classes():
 
 
 def test_one_class_in_dev_is_a_warning():
-    assert "tell nothing of the other classes" in check(TRAIN, DEV[:1]).warnings[0]
+    assert "say nothing about the other classes" in check(TRAIN, DEV[:1]).warnings[0]
 
 
 def test_scores():

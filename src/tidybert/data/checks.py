@@ -89,8 +89,8 @@ class DataReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON can hold it, its messages in Python's words."""
-        told = ("facts", "errors", "warnings")
-        return asdict(self) | {name: [*map(in_python, getattr(self, name))] for name in told}
+        texts = ("facts", "errors", "warnings")
+        return asdict(self) | {name: [*map(in_python, getattr(self, name))] for name in texts}
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,14 @@ class TrainingData(Generic[E]):
         """The name, examples and features of both parts."""
         yield "train", self.train, self.train_features
         yield "dev", self.held_out, self.dev_features
+
+    def those(self, belongs: Callable[[E], bool]) -> Iterator[tuple[str, str]]:
+        """For each part with examples that belong: "3 training examples", and "lines 2, 3, 5"."""
+        for part, examples, _ in self.parts():
+            rows = [one.row for one in examples if belongs(one)]
+            if rows:
+                name = "training" if part == "train" else part
+                yield count_of(len(rows), f"{name} example"), lines_of(rows)
 
     def report(self, task: str) -> DataReport:
         """A report that has only found out whether a part is empty."""
@@ -159,7 +167,7 @@ def check_repetition(
     *,
     noun: str,
     label: str,
-    tell_repeated: bool = True,
+    warn_repeated: bool = True,
 ) -> None:
     """Warn of examples that occur twice, or with several answers.
 
@@ -168,7 +176,7 @@ def check_repetition(
         answer: the example's label.
         noun: what reads the same: text, question.
         label: what the answer is to the user: label, tag.
-        tell_repeated: whether equal examples with equal labels are worth a warning.
+        warn_repeated: whether equal examples with equal labels are worth a warning.
     """
     seen: dict[Hashable, set[Hashable]] = {}
     repeated: list[int] = []
@@ -177,7 +185,7 @@ def check_repetition(
         if answer(one) in known:
             repeated.append(one.row)
         known.add(answer(one))
-    if repeated and tell_repeated:
+    if repeated and warn_repeated:
         report.warnings.append(
             f"{count_of(len(repeated), 'training example')} repeating an earlier one, {noun} and "
             f"{label} ({lines_of(repeated)})"
@@ -218,20 +226,16 @@ def warn_of_empty(
     report: DataReport, data: TrainingData[E], is_empty: Callable[[E], bool], *, noun: str
 ) -> None:
     """Warn of the examples that are empty."""
-    for part, examples, _ in data.parts():
-        rows = [one.row for one in examples if is_empty(one)]
-        if rows:
-            name = "training" if part == "train" else part
-            report.warnings.append(
-                f"{count_of(len(rows), f'{name} example')} with an empty {noun} "
-                f"({lines_of(rows)}); remove them, or fill them in"
-            )
+    for counted, lines in data.those(is_empty):
+        report.warnings.append(
+            f"{counted} with an empty {noun} ({lines}); remove them, or fill them in"
+        )
 
 
 def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
-    """Tell how long the examples are, and warn of those that lose something."""
+    """Report how long the examples are, and warn of those that lose something."""
     longest = 0
-    told = []
+    lossy = []
     lost: list[npt.NDArray[np.int64]] = []
     for part, _, features in data.parts():
         if not features:
@@ -241,8 +245,8 @@ def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
             longest = max(longest, int(truncated.max()))
             lost.append(truncated)
             count = len(first_features(features))
-            told.append(f"{len(truncated):,} of {count:,} {part} ({len(truncated) / count:.1%})")
-    if not told:
+            lossy.append(f"{len(truncated):,} of {count:,} {part} ({len(truncated) / count:.1%})")
+    if not lossy:
         return
     enough = min(longest, LONGEST_SEQUENCE)
     advice = f"{param('max_seq_length', enough)} would keep them whole, at the cost of time"
@@ -259,14 +263,14 @@ def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
         )
     report.warnings.append(
         f"examples longer than {param('max_seq_length', data.max_seq_length)} lose a part: "
-        f"{' and '.join(told)}; {advice}"
+        f"{' and '.join(lossy)}; {advice}"
     )
 
 
 def count_tokens(
     report: DataReport, part: str, features: Sequence[Features]
 ) -> npt.NDArray[np.int64]:
-    """Tell how long the examples of a part are; returns the lengths of those that are truncated."""
+    """Report how long a part's examples are; returns the lengths of the truncated ones."""
     firsts = first_features(features)
     lengths = np.array([one.num_tokens for one in firsts])
     percentiles = np.percentile(lengths, PERCENTILES, method="higher")

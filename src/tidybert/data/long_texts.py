@@ -4,6 +4,10 @@ Sun et al. 2019 (How to Fine-Tune BERT for Text Classification, section 5.3.1) f
 and the last 382 of 510 tokens to say most of a review; ``head-tail`` keeps that share.  ``windows``
 makes each window a sequence of its own, for the answers to be averaged: a text of any length then
 takes no more memory at once than a short one, and ``tokens_per_batch`` bounds it.
+
+A window begins every ``doc_stride`` tokens (run_squad.py, _DocSpan).  This is Google's sense of the
+word, the step; Hugging Face's ``stride`` is the overlap, the window's room less this step.  Only
+the last window may be shorter than its room.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, Ids, example_features, first_features, sequence
-from tidybert.data.windows import stride_in, windows_of
 from tidybert.errors import ConfigError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.tokenization import BertTokenizer
 
 MODES: Final = ("truncate", "head-tail", "windows")
 HEAD_SHARE: Final = 128 / 510
+DEFAULT_DOC_STRIDE: Final = 128  # run_squad.py's
+
+# A window's first token, and the token after its last.
+Window = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class LongTexts:
         return {"long": self.mode, **stride}
 
     def facts(self, part: str, features: Sequence[Features]) -> list[str]:
-        """How many texts of a part (train, dev) were cut or read in windows, as lines to tell."""
+        """How many texts of a part (train, dev) were cut or read in windows, a line each."""
         if self.mode == "head-tail":
             examples = first_features(features)
             cut = sum(one.truncated for one in examples)
@@ -165,3 +172,60 @@ def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None
             f"{param('max_seq_length', max_seq_length + doc_stride - room)}, so that no token is "
             "stepped over"
         )
+
+
+def stride_in(settings: Mapping[str, Any]) -> int | None:
+    """The doc_stride among the settings of tidybert.json; ConfigError for another value."""
+    found = settings.get("doc_stride")
+    if found is None or (type(found) is int and found >= 1):
+        return found
+    raise ConfigError(f"doc_stride is {found!r:.80}; a number of tokens is needed")
+
+
+def check_windows(room: int, doc_stride: int | None) -> None:
+    """Raise UsageError for windows without room, and for a step that would skip tokens."""
+    if room < 1:
+        raise UsageError(
+            f"{param('max_seq_length')} leaves no room in a window beside the special tokens and "
+            "the text that every window repeats: give more"
+        )
+    if doc_stride is not None and not 1 <= doc_stride <= room:
+        raise UsageError(
+            f"{param('doc_stride', doc_stride)}: it is the step from window to window, and a "
+            f"window has room for {room} tokens; give 1 to {room}, so that no token is stepped over"
+        )
+
+
+def windows_of(num_tokens: int, room: int, doc_stride: int | None = None) -> list[Window]:
+    """The windows over ``num_tokens`` tokens; one empty window over none.
+
+    doc_stride: None is 128 tokens, or half of a window that is shorter than twice that.
+
+    Raises UsageError as ``check_windows`` does.
+    """
+    check_windows(room, doc_stride)
+    if num_tokens <= room:
+        return [(0, num_tokens)]
+    step = min(DEFAULT_DOC_STRIDE, (room + 1) // 2) if doc_stride is None else doc_stride
+    count = 1 + -(-(num_tokens - room) // step)
+    return [(start, min(start + room, num_tokens)) for start in range(0, count * step, step)]
+
+
+def most_context(windows: Sequence[Window]) -> npt.NDArray[np.int64]:
+    """(n,) for each token the number of the window that shows most of its surroundings.
+
+    That is the larger of the smaller context, left or right; a hundredth of the window's length
+    decides between equals, then the earlier window (run_squad.py, _check_is_max_context).
+    """
+    num_tokens = windows[-1][1]
+    owners = np.zeros(num_tokens, dtype=np.int64)
+    if len(windows) == 1:
+        return owners
+    best = np.full(num_tokens, -np.inf)
+    for number, (start, end) in enumerate(windows):
+        left = np.arange(end - start)
+        context = np.minimum(left, left[::-1]) + 0.01 * (end - start)
+        better = context > best[start:end]
+        best[start:end][better] = context[better]
+        owners[start:end][better] = number
+    return owners

@@ -128,7 +128,7 @@ class TextTask(Task[TextExample]):
         if len(in_dev) == 1:
             report.warnings.append(
                 f"every dev example has the label {short(next(iter(in_dev)))}, so the dev metrics "
-                "tell nothing of the other classes"
+                "say nothing about the other classes"
             )
         check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
         (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.data.features import Features
-from tidybert.data.windows import most_context, windows_of
+from tidybert.data.long_texts import most_context, windows_of
 from tidybert.tasks.questions.question_features import ContextTokens, ContextWindow
 from tidybert.tasks.questions.span_answers import SpanScores, all_span_scores, span_scores
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.data.windows import most_context, windows_of
+from tidybert.data.long_texts import most_context, windows_of
 from tidybert.errors import UsageError
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tagged_sentences import TaggedExample

@@ -25,10 +25,12 @@ FORMATS: Final = FileFormats("choices", ("swag", "codah", "jsonl"), {})
 CODAH_ENDINGS: Final = 4
 
 # The keys of JSON lines that mean the same; a question beside a context is what choices answer.
-_CONTEXT_KEYS: Final = ("context", "prompt", "sent1", "question")
-_START_KEYS: Final = ("start", "sent2")
-_CHOICES_KEYS: Final = ("choices", "endings")
-_LABEL_KEYS: Final = ("label", "answer")
+_KEYS: Final = {
+    "context": ("context", "prompt", "sent1", "question"),
+    "start": ("start", "sent2"),
+    "choices": ("choices", "endings"),
+    "label": ("label", "answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class ChoiceExample:
         context: what the choices have in common, read before them.
         start: what each choice continues, or the question that it answers; may be empty.
         choices: two texts at least.
-        label: the number of the right one, from 0, where the file tells it.
+        label: the number of the right one, from 0, where the file has it.
         row: the 1-based line of the file.
     """
 
@@ -91,7 +93,7 @@ def choice_example(
 
 
 def _index_of(answer: object, choices: Sequence[str]) -> int | str:
-    """The number of the right choice, or why it cannot be told."""
+    """The number of the right choice, or why none can be found."""
     if isinstance(answer, str) and choices.count(answer) == 1:
         return choices.index(answer)
     if answer is None or answer == "":
@@ -114,7 +116,7 @@ def _rows(
 ) -> Iterator[ChoiceExample | Problem]:
     """The rows of a file.
 
-    Without ``options.format`` the first line tells it: ``{`` begins JSON lines, SWAG has its header
+    Without ``options.format`` the first line decides: ``{`` begins JSON lines, SWAG has its header
     and CODAH tabs.  A row without a right answer has no label.
     """
     path = report.path
@@ -140,7 +142,7 @@ def _rows(
 
 
 def _format_of(head: str, path: str) -> str:
-    """The format that a file's first line tells."""
+    """The format that a file's first line shows."""
     line = head.lstrip().partition("\n")[0]
     if not line:
         raise DataError(f"{path}: it holds no example; is it the right file?")
@@ -214,22 +216,15 @@ def _codah_rows(
 
 
 def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceExample | Problem:
-    found: dict[str, list[str]] = {
-        role: [key for key in keys if key in record]
-        for role, keys in (
-            ("context", _CONTEXT_KEYS),
-            ("start", _START_KEYS),
-            ("choices", _CHOICES_KEYS),
-            ("label", _LABEL_KEYS),
-        )
-    }
+    found = {role: [key for key in keys if key in record] for role, keys in _KEYS.items()}
     if len(found["context"]) == 2 and found["context"][1] == "question" and not found["start"]:
         found["start"] = [found["context"].pop()]
     for role, keys in found.items():
         if len(keys) > 1:
             return Problem(row, f"both {keys[0]!r} and {keys[1]!r}; give one of them")
         if not keys and (role in ("context", "choices") or (role == "label" and need_label)):
-            return Problem(row, _no_key(role, record))
+            known = ", ".join(_KEYS[role])
+            return Problem(row, f"none of the keys {known} among {keys_seen(record)}")
     absent: tuple[object, ...] = ("", "", [], None)
     context, start, choices, label = (
         record[keys[0]] if keys else default
@@ -239,11 +234,6 @@ def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceE
         key = found["choices"][0]
         return Problem(row, f"{key!r} is {json_type(choices)} where a list of texts is expected")
     return choice_example(row, context, start, choices, label, need_label=need_label)
-
-
-def _no_key(role: str, record: dict[str, Any]) -> str:
-    keys = {"context": _CONTEXT_KEYS, "choices": _CHOICES_KEYS, "label": _LABEL_KEYS}[role]
-    return f"none of the keys {', '.join(keys)} among {keys_seen(record)}"
 
 
 def _number(cell: str) -> object:

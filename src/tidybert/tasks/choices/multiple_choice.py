@@ -23,14 +23,12 @@ from tidybert.data.checks import (
     check_leaks,
     check_lengths,
     check_repetition,
-    lines_of,
     warn_of_empty,
 )
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
 from tidybert.files.read_report import Problem
-from tidybert.files.wording import count_of
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.tasks.answers import Answers, Floats, Judgement
@@ -236,23 +234,20 @@ def _right_choice(one: ChoiceExample) -> str | None:
 
 
 def check_numbers(report: DataReport, data: TrainingData[ChoiceExample]) -> None:
-    """Tell how many choices there are, and how often a guess is right."""
+    """Report the number of choices, and how often a guess is right."""
     numbers = [len(one.choices) for one in data.train]
     least, most = min(numbers), max(numbers)
     report.facts.append(f"choices: {least if least == most else f'{least} to {most}'} an example")
-    told = data.dev or data.train
-    chance = sum(1 / len(one.choices) for one in told) / len(told)
+    measured = data.dev or data.train
+    chance = sum(1 / len(one.choices) for one in measured) / len(measured)
     part = "dev" if data.dev else "training"
     report.facts.append(f"a guess is right in {chance:.1%} of the {part} examples")
 
 
 def check_equal_choices(report: DataReport, data: TrainingData[ChoiceExample]) -> None:
     """Warn of examples that have a choice twice."""
-    for part, examples, _ in data.parts():
-        rows = [one.row for one in examples if len(set(one.choices)) < len(one.choices)]
-        if rows:
-            name = "training" if part == "train" else part
-            report.warnings.append(
-                f"{count_of(len(rows), f'{name} example')} with equal choices "
-                f"({lines_of(rows)}), which no model can tell apart; change one of them"
-            )
+    for counted, lines in data.those(lambda one: len(set(one.choices)) < len(one.choices)):
+        report.warnings.append(
+            f"{counted} with equal choices ({lines}), which no model can tell apart; change one of "
+            "them"
+        )

@@ -15,7 +15,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.windows import stride_in
+from tidybert.data.long_texts import stride_in
 from tidybert.errors import ConfigError, DataError, UsageError, param
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
@@ -35,7 +35,7 @@ from tidybert.tasks.task import Task, labels_of
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
 
-# They tell the temperature well enough, and each has thousands of possible answers.
+# These fit the temperature well enough; each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
 NO_ANSWER: Final = "no answer"
 
@@ -158,7 +158,7 @@ class QuestionAnswering(Task[QuestionExample]):
 
     @classmethod
     def identity(cls, example: QuestionExample) -> str:
-        """The text: questions on one text tell of each other."""
+        """The text: questions on one text give hints to each other."""
         return example.context
 
     @classmethod

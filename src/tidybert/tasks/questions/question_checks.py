@@ -111,14 +111,14 @@ def _check_answers(
             f"{count_of(len(lost), 'training answer')} without a token ({_ids(lost)}); the "
             "tokenizer drops all of their characters: give other answers"
         )
-    told = {
+    findings = {
         "that begin or end within a token, learned as the tokens that cover them": torn,
         f"longer than {param('max_answer_length', max_answer_length)} tokens, which no prediction "
         "is": long,
         f"whole in no window, learned as if there was none (give more {param('max_seq_length')}"
         ")": hidden,
     }
-    for what, those in told.items():
+    for what, those in findings.items():
         if those:
             report.warnings.append(
                 f"training answers {what}: {len(those):,} of {len(train):,} ({_ids(those)})"

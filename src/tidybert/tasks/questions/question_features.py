@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, sequence
-from tidybert.data.windows import check_windows, most_context, windows_of
+from tidybert.data.long_texts import check_windows, most_context, windows_of
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tokenization import BertTokenizer

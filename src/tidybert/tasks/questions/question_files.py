@@ -78,7 +78,7 @@ def _rows(
 ) -> Iterator[QuestionExample | Problem]:
     """The questions of a file.
 
-    The suffix tells the format, .gz apart: .json is SQuAD's, .jsonl and .ndjson are an object a
+    The suffix gives the format, .gz apart: .json is SQuAD's, .jsonl and .ndjson are an object a
     line, and so is standard input without ``options.format``.  Answers are read with ``need_label``
     alone.
     """

@@ -188,13 +188,13 @@ class RankedAnswers:
 
     @property
     def difference(self) -> float:
-        """By how much "no answer" scores above the best answer; inf where there is none."""
+        """By how much "no answer" scores above the best answer; inf where the text has no token."""
         return self.null_score - float(self.scores[0]) if self.spans else np.inf
 
     def prediction(self, threshold: float) -> dict[str, Any]:
         """The answer as ``tidybert predict`` prints it.
 
-        There is none where "no answer" scores more than ``threshold`` above the best one.
+        It is empty where "no answer" scores more than ``threshold`` above the best one.
         """
         n_best = [
             {"answer": self.example.context[start:end], "start": start, "end": end, "score": score}
@@ -261,7 +261,7 @@ class MeasuredAnswers:
         return {key: value for key, value in found.items() if not absent or absent not in key}
 
     def fitted_threshold(self) -> float | None:
-        """The threshold with the best F1; None where nothing tells one."""
+        """The threshold with the best F1; None where the questions cannot fit one."""
         if self.differences is None or self.has_answer.all():
             return None
         f1 = self.scores[:, 1]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tidybert.data.checks import DataReport, TrainingData, check_labels, lines_of
+from tidybert.data.checks import DataReport, TrainingData, check_labels
 from tidybert.errors import param
 from tidybert.files.wording import count_of
 from tidybert.tasks.tags.tagged_sentences import TaggedExample, marked_by
@@ -14,7 +14,7 @@ def check_tags(report: DataReport, data: TrainingData[TaggedExample], *, of_enti
     counts, in_dev = (_count(each, of_entities) for each in (data.train, data.held_out))
     if not counts:
         report.errors.append(
-            f"every training tag is O, so there is no entity to learn (is {param('label')} the "
+            f"every training tag is O, so no entity can be learned (is {param('label')} the "
             "right column?)"
         )
     elif not of_entities and len(counts) == 1:
@@ -24,13 +24,8 @@ def check_tags(report: DataReport, data: TrainingData[TaggedExample], *, of_enti
         )
     nouns = "entities" if of_entities else "tags"
     check_labels(report, counts, in_dev, nouns, remedy="add examples")
-    for part, examples, _ in data.parts():
-        empty = [one.row for one in examples if not one.words]
-        if empty:
-            name = "training" if part == "train" else part
-            report.errors.append(
-                f"{count_of(len(empty), f'{name} example')} without a word ({lines_of(empty)})"
-            )
+    for counted, lines in data.those(lambda one: not one.words):
+        report.errors.append(f"{counted} without a word ({lines})")
 
 
 def _count(examples: Sequence[TaggedExample], of_entities: bool) -> Counter[str]:
@@ -41,8 +36,8 @@ def _count(examples: Sequence[TaggedExample], of_entities: bool) -> Counter[str]
     return counts
 
 
-def tell_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
-    """Tell the number of words, and how the model reads them."""
+def count_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
+    """Report the number of words, and how the model reads them."""
     num_words = sum(len(one.words) for one in data.train)
     report.facts.append(f"{count_of(num_words, 'word')} to train")
     for part, _, features in data.parts():

@@ -44,7 +44,7 @@ def _rows(
 ) -> Iterator[TaggedExample | Problem]:
     """The sentences of a file; in CoNLL columns a bad row is a sentence.
 
-    With ``need_label`` the whole file is read first: only all tags together tell what they mark
+    With ``need_label`` the whole file is read first: only all tags together show what they mark
     (``report.notes`` says what), or at least their scheme, if ``of_entities`` says whether they
     mark entities.  Without it tags are not looked at, and memory is constant for every format but
     json.  So a file ending in .txt holds CoNLL columns with it, and a raw text a line without.

@@ -22,15 +22,15 @@ from tidybert.data.checks import (
     check_repetition,
 )
 from tidybert.data.features import Features
+from tidybert.data.long_texts import stride_in
 from tidybert.data.splits import random_split
-from tidybert.data.windows import stride_in
 from tidybert.errors import LINE, DataError
 from tidybert.files.labels import label_order
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
-from tidybert.tasks.tags.tag_checks import check_tags, tell_words
+from tidybert.tasks.tags.tag_checks import check_tags, count_words
 from tidybert.tasks.tags.tag_features import tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import (
@@ -154,7 +154,7 @@ class Tagging(Task[TaggedExample]):
     Args:
         label_names: the tags in the order of their ids.
         temperature: answers divide logits by this before the softmax.
-        doc_stride: tokens from one window over a long sentence to the next; see ``data.windows``.
+        doc_stride: tokens from one window over a long sentence to the next; see ``windows_of``.
     """
 
     name = "tag"
@@ -261,10 +261,10 @@ class Tagging(Task[TaggedExample]):
             lambda one: one.tags,
             noun="sentence",
             label="tag",
-            tell_repeated=False,
+            warn_repeated=False,
         )
         check_leaks(report, data, self.identity, noun="sentence")
-        tell_words(report, data)
+        count_words(report, data)
         check_lengths(report, data)
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
