@@ -70,8 +70,7 @@ def random_like(model: str, seed: int, directory: Path) -> None:
     import torch
 
     from tidybert.checkpoints.metadata import ModelMetadata
-    from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.model_saving import save_model_directory
+    from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
     from tidybert.modeling import BertModel
 
     origin = ModelDirectory.open(model)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertForPreTraining
 from tidybert.tokenization import BertTokenizer

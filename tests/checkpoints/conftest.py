@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tokenization import BertTokenizer

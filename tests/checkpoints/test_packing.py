@@ -12,8 +12,7 @@ from tidybert import MaskFiller, NextSentencePredictor
 from tidybert.atomic_files import file_sha256
 from tidybert.checkpoints import packing
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.packing import TOLERANCE, pack, probe_inputs, probe_logits
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.configuration import BertConfig

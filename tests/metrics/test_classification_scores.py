@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.metrics import classification_metrics, confusion_matrix
+from tidybert.metrics.classification_scores import by_label, precision_recall_f1, ratio
 
 
 def test_literal_example():
@@ -104,3 +105,17 @@ def test_wrong_probabilities():
         classification_metrics([0, 1], [0, 1], ["a", "b"], [[0.5, 0.5]])
     with pytest.raises(ValueError, match="finite"):
         classification_metrics([0], [0], ["a", "b"], [[float("nan"), 0.5]])
+
+
+def test_a_quotient_by_nothing_is_zero() -> None:
+    assert ratio(np.array([1, 0, 3]), np.array([2, 0, 0])).tolist() == [0.5, 0.0, 0.0]
+
+
+def test_columns_become_plain_numbers_by_label() -> None:
+    hits, predicted, support = np.array([1, 0]), np.array([2, 0]), np.array([1, 3])
+    precision, _, f1 = precision_recall_f1(hits, predicted, support)
+
+    found = by_label(["no", "yes"], precision=precision, f1=f1, support=support)
+
+    assert found["no"] == {"precision": 0.5, "f1": 2 / 3, "support": 1}
+    assert json.dumps(found["yes"]) == '{"precision": 0.0, "f1": 0.0, "support": 3}'

@@ -1,11 +1,16 @@
 """Rows: laid end to end, unpadded; and what is refused."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
+from tidybert.configuration import BertConfig
+from tidybert.modeling import BertModel
 from tidybert.modeling.rows import Rows
 
 lengths_of_a_batch = st.lists(st.integers(1, 90), min_size=1, max_size=12)
@@ -123,3 +128,40 @@ def test_rows_move_to_a_device() -> None:
 
     assert rows.input_ids.tolist() == [1, 2, 3]
     assert rows.lengths == (2, 1)
+
+
+@pytest.fixture
+def tiny(tiny_config: Callable[..., BertConfig]) -> BertModel:
+    torch.manual_seed(0)
+    return BertModel(tiny_config()).eval()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"input_ids": torch.ones(1, 33, dtype=torch.int64)}, "33 tokens, .* at most 32"),
+        ({"input_ids": torch.tensor([[1, 24]])}, "input_ids go from 1 to 24, .* 0 to 23"),
+        ({"input_ids": torch.tensor([[-1, 2]])}, "input_ids go from -1"),
+        (
+            {
+                "input_ids": torch.ones(1, 1, dtype=torch.int64),
+                "token_type_ids": torch.tensor([[2]]),
+            },
+            "token_type_ids go from 2 to 2",
+        ),
+        (
+            {
+                "input_ids": torch.ones(1, 40, dtype=torch.int64),
+                "attention_mask": (torch.arange(40) > 35)[None],
+            },
+            "position_ids go from 36 to 39, the model knows 0 to 31",
+        ),
+        ({"input_ids": torch.ones(3, dtype=torch.int64)}, "must have shape"),
+        ({"input_ids": torch.ones(1, 3).long(), "attention_mask": torch.ones(2, 3)}, "has shape"),
+    ],
+)
+def test_input_that_the_model_has_no_place_for_is_refused(
+    tiny: BertModel, given: dict[str, Tensor], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny(**given)

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from tidybert.atomic_files import atomic_directory, file_sha256
 from tidybert.checkpoints.conversion import from_huggingface
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.tensor_files import check_finite
 from tidybert.errors import WeightsError, param
 from tidybert.model_files import WEIGHTS_FILE

@@ -18,8 +18,7 @@ from tidybert.files.read_options import ReadOptions
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import Written
-    from tidybert.inference.vector_formats import Layout, VectorFormat
+    from tidybert.inference.vector_files import Layout, VectorFormat, Written
 
 # Between two lines where stderr is not a terminal and has no bar.
 _SECONDS_BETWEEN_LINES: Final = 10.0
@@ -68,7 +67,7 @@ def embed(
     from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_formats import Layout, format_of
+    from tidybert.inference.vector_files import Layout, format_of
 
     _check(given)
     read_examples.formats.check(file, read.format)
@@ -109,7 +108,7 @@ def embed(
 def _check(given: EmbedFlags) -> None:
     from tidybert.inference.embedding import POOLINGS
     from tidybert.inference.part_file import check_target
-    from tidybert.inference.vector_formats import DTYPES
+    from tidybert.inference.vector_files import DTYPES
 
     for flag, value, known in (
         ("--pooling", given.pooling, (*POOLINGS, "token")),
@@ -127,8 +126,7 @@ def _print(
     embedder: "Embedder", examples: "Iterator[TextExample]", layout: "Layout"
 ) -> tuple[int, int]:
     """Print JSON lines; returns the numbers of texts and of those that were cut."""
-    from tidybert.inference.vector_files import chunk_size, embedded_chunks
-    from tidybert.inference.vector_formats import JsonLines
+    from tidybert.inference.vector_files import JsonLines, chunk_size, embedded_chunks
 
     lines, largest = JsonLines(layout), chunk_size(embedder, layout)
     num_texts = num_truncated = 0

@@ -14,15 +14,13 @@ from torch import nn
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
-from tidybert.inference.loading import read_finished, to_device
-from tidybert.inference.text_inputs import fitting_length
+from tidybert.inference.loading import fitting_length, read_finished, to_device
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask

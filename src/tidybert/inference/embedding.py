@@ -8,11 +8,11 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,8 @@ from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError, param
-from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import load, to_device
-from tidybert.inference.text_inputs import (
-    check_texts,
-    encoding_features,
-    fitting_length,
-    vectors_of_each,
-)
+from tidybert.inference.forward import encoding_features, run_batches
+from tidybert.inference.loading import check_texts, fitting_length, load, to_device
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 
@@ -195,6 +189,16 @@ class Embedder:
                 "tokens and lost their end",
                 stacklevel=3,
             )
+
+
+def vectors_of_each(
+    vectors: npt.NDArray[Any], encodings: Sequence[Encoding]
+) -> Iterator[npt.NDArray[Any]]:
+    """Cut (T, d), the vectors of all tokens, into one (tokens, d) for each encoding."""
+    end = 0
+    for one in encodings:
+        end += len(one)
+        yield vectors[end - len(one) : end]
 
 
 def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int, ...]:

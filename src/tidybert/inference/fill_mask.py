@@ -10,9 +10,8 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.errors import DataError, UsageError, param
-from tidybert.inference.forward import in_chunks, run_batches
-from tidybert.inference.loading import load_with_head, to_device
-from tidybert.inference.text_inputs import check_texts, encoding_features, fitting_length
+from tidybert.inference.forward import encoding_features, in_chunks, run_batches
+from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN

@@ -16,6 +16,7 @@ from tidybert.errors import DeviceMemoryError, WeightsError, param
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.tasks.task import AnyTask, Unit
+from tidybert.tokenization.encoding import Encoding
 
 # Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
 # and no less time; a GPU needs many more to have work for all its parts.
@@ -120,6 +121,20 @@ def in_chunks(
     while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):
         yield chunk
         size = min(2 * size, largest)
+
+
+def encoding_features(encodings: Sequence[Encoding]) -> list[Features]:
+    """Features of texts that were tokenised with their offsets."""
+    return [
+        Features(
+            np.array(one.input_ids, dtype=np.int32),
+            np.array(one.token_type_ids, dtype=np.uint8),
+            one.num_tokens,
+            one.truncated,
+            example=number,
+        )
+        for number, one in enumerate(encodings)
+    ]
 
 
 def _num_rows(features: Features, unit: Unit) -> int:

@@ -1,8 +1,9 @@
-"""From the name of a MODEL to a model and a tokenizer ready for use."""
+"""From the name of a MODEL to a model ready for use, and checks of what it is given."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from tidybert.checkpoints.conversion import huggingface_names
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, WeightsError, param
+from tidybert.errors import DataError, UsageError, WeightsError, param
 from tidybert.model_files import CONFIG_FILE
 from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -133,3 +134,22 @@ def to_device(model: nn.Module, device: str) -> torch.device:
             "MiB; see what else uses it, name another device, or a smaller model"
         ) from error
     return chosen
+
+
+def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:
+    """Raise DataError for a string instead of a list, and for lists of unequal lengths."""
+    if isinstance(texts, str) or isinstance(text_pairs, str):
+        raise DataError("one string was given; expected a list of texts: wrap it in [...]")
+    if text_pairs is not None and len(text_pairs) != len(texts):
+        raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+
+
+def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:
+    """``max_seq_length``, or all the model's positions for None; UsageError for more than those."""
+    limit = config.max_position_embeddings
+    if max_seq_length is not None and max_seq_length > limit:
+        raise UsageError(
+            f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "
+            f"{limit} tokens"
+        )
+    return limit if max_seq_length is None else max_seq_length

@@ -11,8 +11,7 @@ from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import in_chunks, run_batches
-from tidybert.inference.loading import load_with_head, to_device
-from tidybert.inference.text_inputs import check_texts, fitting_length
+from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForNextSentencePrediction
 
 

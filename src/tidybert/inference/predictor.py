@@ -7,8 +7,7 @@ from typing import Any
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.inference.forward import in_chunks, run_features
-from tidybert.inference.loading import load_finished, to_device
-from tidybert.inference.text_inputs import check_texts, fitting_length
+from tidybert.inference.loading import check_texts, fitting_length, load_finished, to_device
 from tidybert.tasks.answers import Answers
 
 

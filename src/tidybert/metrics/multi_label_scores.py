@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.metrics.per_label import Floats, by_label, precision_recall_f1, ratio
+from tidybert.metrics.classification_scores import Floats, by_label, precision_recall_f1, ratio
 
 Matrix = npt.NDArray[np.bool_]
 

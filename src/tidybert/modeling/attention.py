@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.kernels.cpu_autocast import float32_on_a_cpu
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
-from tidybert.modeling.kernels.linear import Linear, linear
+from tidybert.modeling.kernels.linear import Linear, float32_on_a_cpu, linear
 from tidybert.modeling.rows import Rows
 
 

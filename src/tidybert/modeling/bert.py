@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from tidybert.configuration import BertConfig
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder, LowerStates
-from tidybert.modeling.initialization import initialize
-from tidybert.modeling.input_checks import check_ids
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.rows import Rows, pad, pad_probs
 
@@ -88,7 +86,7 @@ class BertModel(nn.Module):
             )
             return _padded(output, cells, input_ids.shape)
         rows = input_ids
-        check_ids(rows, self.config)
+        rows.check(self.config)
         if output_rows is not None and output_hidden_states:
             raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
         hidden_states: list[Tensor] | None = [] if output_hidden_states else None
@@ -127,7 +125,7 @@ class BertModel(nn.Module):
 
     def lowest_states(self, rows: Rows, num_layers: int) -> Tensor:
         """(T, H): the output of the embeddings and the lowest ``num_layers`` layers."""
-        check_ids(rows, self.config)
+        rows.check(self.config)
         hidden: Tensor = self.embeddings(rows)
         for layer in self.layers[:num_layers]:
             hidden = layer(hidden, rows)
@@ -149,3 +147,24 @@ def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertMo
         None if states is None else tuple(pad(each, cells, shape) for each in states),
         None if attentions is None else tuple(pad_probs(each, cells, shape) for each in attentions),
     )
+
+
+def initialize(module: nn.Module, initializer_range: float) -> None:
+    """Draw all weights from a normal truncated at two standard deviations; biases are 0, gains 1.
+
+    Original code: modeling.py, create_initializer.  Hugging Face draws from a plain normal.
+    """
+    for part in module.modules():
+        initialize_part(part, initializer_range)
+
+
+def initialize_part(part: nn.Module, initializer_range: float) -> None:
+    """The same for the module's own parameters, without its submodules."""
+    for name, parameter in part.named_parameters(recurse=False):
+        if name == "bias":
+            nn.init.zeros_(parameter)
+        elif isinstance(part, nn.LayerNorm):
+            nn.init.ones_(parameter)
+        else:
+            bound = 2 * initializer_range
+            nn.init.trunc_normal_(parameter, std=initializer_range, a=-bound, b=bound)

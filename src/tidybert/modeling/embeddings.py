@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.kernels.dropout import dropout
-from tidybert.modeling.kernels.small_table import small_table_embedding
+from tidybert.modeling.kernels.linear import small_table_embedding
 from tidybert.modeling.rows import Rows
 
 

@@ -1,144 +1,147 @@
 """Heads on the encoder, which they hold as ``.bert`` (paper sections 3.1 and 4; run_*.py).
 
-A head returns logits; losses belong to the tasks.  Like BertModel, each model takes Rows, or padded
-(B, S) tensors and an attention_mask.  T tokens, B sequences, S longest length, R rows asked for,
-C choices, M masked positions, V vocabulary, H width.
+A head returns logits; losses belong to the tasks.  T tokens, B sequences, S longest length, R rows
+asked for, C choices, M masked positions, V vocabulary, H width.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import build_encoder
+from tidybert.modeling.bert import initialize
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
-from tidybert.modeling.initialization import initialize
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows, pad
 
 
-class BertForSequenceClassification(nn.Module):
-    """Dropout and a linear layer on the pooled [CLS]: classes, or a score with num_labels=1."""
+class BertWithHead(nn.Module):
+    """An encoder, as ``.bert``; a subclass adds a head, and ``of_rows`` to compute its logits."""
 
-    def __init__(self, config: BertConfig, num_labels: int) -> None:
+    of_rows: Callable[..., Any]
+
+    def __init__(self, config: BertConfig, add_pooler: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.num_labels = num_labels
-        self.bert = build_encoder(config)
-        self.classifier = Linear(config.hidden_size, num_labels)
-        initialize(self.classifier, config.initializer_range)
+        self.bert = build_encoder(config, add_pooler)
 
     def forward(
         self,
         input_ids: Rows | Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        *,
-        lower_states: LowerStates | None = None,
-    ) -> Tensor:
+        **named: Any,
+    ) -> Any:
+        """``of_rows`` of Rows, or of padded (B, S) tensors; ``named`` are its other arguments."""
+        if isinstance(input_ids, Rows):
+            return self.of_rows(input_ids, **named)
+        rows, cells = Rows.from_padded(input_ids, attention_mask, token_type_ids)
+        return self.padded(self.of_rows(rows, **named), cells, input_ids.shape)
+
+    def padded(self, found: Any, cells: Tensor, shape: torch.Size) -> Any:
+        """What ``of_rows`` found for padded tensors, as ``forward`` returns it."""
+        return found
+
+
+class BertWithTokenHead(BertWithHead):
+    """A head on every token, without a pooler: logits (T, C), or padded (B, S, C)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config, add_pooler=False)
+
+    def padded(self, found: Any, cells: Tensor, shape: torch.Size) -> Any:
+        return _padded(found, cells, shape)
+
+
+class BertForSequenceClassification(BertWithHead):
+    """Dropout and a linear layer on the pooled [CLS]: classes, or a score with num_labels=1."""
+
+    def __init__(self, config: BertConfig, num_labels: int) -> None:
+        super().__init__(config)
+        self.num_labels = num_labels
+        self.classifier = Linear(config.hidden_size, num_labels)
+        initialize(self.classifier, config.initializer_range)
+
+    def of_rows(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
         """Logits (B, num_labels)."""
-        rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(
-            self.bert.pooled(rows, lower_states), self.config.classifier_dropout_prob, self.training
-        )
+        pooled = self.bert.pooled(rows, lower_states)
+        pooled = dropout(pooled, self.config.classifier_dropout_prob, self.training)
         logits: Tensor = self.classifier(pooled)
         return logits
 
 
-class BertForMultipleChoice(nn.Module):
+class BertForMultipleChoice(BertForSequenceClassification):
     """One logit a sequence; the softmax is over the sequences of one question (paper 4.4)."""
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bert = build_encoder(config)
-        self.classifier = Linear(config.hidden_size, 1)
-        initialize(self.classifier, config.initializer_range)
+        super().__init__(config, num_labels=1)
 
     def forward(
         self,
         input_ids: Rows | Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        *,
-        lower_states: LowerStates | None = None,
-    ) -> Tensor:
+        **named: Any,
+    ) -> Any:
         """Logits (B,) over Rows; (B, C) over padded (B, C, S) tensors."""
-        if not isinstance(input_ids, Rows) and input_ids.dim() == 3:
-            shape = input_ids.shape
-            flat = (
-                None if each is None else each.reshape(-1, shape[2])
-                for each in (input_ids, attention_mask, token_type_ids)
-            )
-            ids, mask, types = flat
-            assert ids is not None
-            return self.forward(ids, mask, types).view(shape[:2])
-        rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
-        pooled = dropout(
-            self.bert.pooled(rows, lower_states), self.config.classifier_dropout_prob, self.training
+        if isinstance(input_ids, Rows) or input_ids.dim() != 3:
+            return super().forward(input_ids, attention_mask, token_type_ids, **named)
+        shape = input_ids.shape
+        mask, types = (
+            None if each is None else each.reshape(-1, shape[2])
+            for each in (attention_mask, token_type_ids)
         )
-        logits: Tensor = self.classifier(pooled)
-        return logits[:, 0]
+        flat = input_ids.reshape(-1, shape[2])
+        return super().forward(flat, mask, types, **named).view(shape[:2])
+
+    def of_rows(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
+        """Logits (B,)."""
+        return super().of_rows(rows, lower_states=lower_states)[:, 0]
 
 
-class BertForTokenClassification(nn.Module):
+class BertForTokenClassification(BertWithTokenHead):
     """Dropout and a linear layer on every token (paper 5.3, table 7)."""
 
     def __init__(self, config: BertConfig, num_labels: int) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.num_labels = num_labels
-        self.bert = build_encoder(config, add_pooler=False)
         self.classifier = Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
-    def forward(
+    def of_rows(
         self,
-        input_ids: Rows | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
+        rows: Rows,
         *,
         output_rows: Tensor | None = None,
         lower_states: LowerStates | None = None,
     ) -> Tensor:
-        """Logits (T, num_labels), padded (B, S, num_labels), or only those of ``output_rows``."""
-        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
-        hidden = self.bert(
-            rows, output_rows=output_rows, lower_states=lower_states
-        ).last_hidden_state
+        """Logits (T, num_labels), or only those of ``output_rows`` (R,)."""
+        states = self.bert(rows, output_rows=output_rows, lower_states=lower_states)
+        hidden = states.last_hidden_state
         hidden = dropout(hidden, self.config.classifier_dropout_prob, self.training)
-        return _as_given(self.classifier(hidden), input_ids, cells)
+        logits: Tensor = self.classifier(hidden)
+        return logits
 
 
-class BertForQuestionAnswering(nn.Module):
+class BertForQuestionAnswering(BertWithTokenHead):
     """A start and an end logit for every token (paper 4.2; run_squad.py, create_model)."""
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bert = build_encoder(config, add_pooler=False)
+        super().__init__(config)
         self.qa_outputs = Linear(config.hidden_size, 2)
         initialize(self.qa_outputs, config.initializer_range)
 
-    def forward(
-        self,
-        input_ids: Rows | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        *,
-        lower_states: LowerStates | None = None,
-    ) -> Tensor:
-        """Logits (T, 2), start and end; padded (B, S, 2)."""
-        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
-        return _as_given(
-            self.qa_outputs(self.bert(rows, lower_states=lower_states).last_hidden_state),
-            input_ids,
-            cells,
-        )
+    def of_rows(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
+        """Logits (T, 2): start and end."""
+        hidden = self.bert(rows, lower_states=lower_states).last_hidden_state
+        logits: Tensor = self.qa_outputs(hidden)
+        return logits
 
 
 class BertMLMHead(nn.Module):
@@ -168,54 +171,42 @@ class BertMLMHead(nn.Module):
         return states
 
 
-class BertForMaskedLM(nn.Module):
+class BertForMaskedLM(BertWithTokenHead):
     """The encoder with the masked-LM head, whose decoder is the word embeddings."""
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bert = build_encoder(config, add_pooler=False)
+        super().__init__(config)
         self.mlm = BertMLMHead(config)
 
-    def forward(
+    def of_rows(
         self,
-        input_ids: Rows | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
+        rows: Rows,
         *,
         masked_lm_positions: Tensor | None = None,
         masked_lm_labels: Tensor | None = None,
     ) -> Tensor | SummedLoss:
-        """Logits (T, V) or padded (B, S, V), or (M, V) at the rows that the positions (M,) name.
+        """Logits (T, V), or (M, V) at the rows that the positions (M,) name.
 
         With labels of those rows, (M,) int64 and -100 for none, returns their loss instead.
         """
-        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
         embeddings = self.bert.word_embeddings.weight
         if masked_lm_labels is not None:
             return self.mlm.loss(hidden, embeddings, masked_lm_labels)
-        return _as_given(self.mlm(hidden, embeddings), input_ids, cells)
+        logits: Tensor = self.mlm(hidden, embeddings)
+        return logits
 
 
-class BertForNextSentencePrediction(nn.Module):
+class BertForNextSentencePrediction(BertWithHead):
     """Two classes on the pooled [CLS]: 0 B follows A, 1 it does not (paper 3.1, task 2)."""
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bert = build_encoder(config)
+        super().__init__(config)
         self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
 
-    def forward(
-        self,
-        input_ids: Rows | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> Tensor:
+    def of_rows(self, rows: Rows) -> Tensor:
         """Logits (B, 2)."""
-        rows = as_rows(input_ids, attention_mask, token_type_ids)[0]
         logits: Tensor = self.nsp(self.bert.pooled(rows))
         return logits
 
@@ -232,22 +223,18 @@ class BertForPreTrainingOutput:
     masked_lm_loss: SummedLoss | None = None
 
 
-class BertForPreTraining(nn.Module):
+class BertForPreTraining(BertWithHead):
     """The encoder with both heads of pre-training (paper 3.1; run_pretraining.py)."""
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bert = build_encoder(config)
+        super().__init__(config)
         self.mlm = BertMLMHead(config)
         self.nsp = Linear(config.hidden_size, 2)
         initialize(self.nsp, config.initializer_range)
 
-    def forward(
+    def of_rows(
         self,
-        input_ids: Rows | Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
+        rows: Rows,
         *,
         masked_lm_positions: Tensor | None = None,
         masked_lm_labels: Tensor | None = None,
@@ -257,7 +244,6 @@ class BertForPreTraining(nn.Module):
         With labels of those rows, (M,) int64 and -100 for none, returns their loss instead of the
         words' logits.
         """
-        rows, cells = as_rows(input_ids, attention_mask, token_type_ids)
         assert self.bert.pooler is not None
         first = rows.first_rows
         if masked_lm_positions is None:
@@ -272,8 +258,10 @@ class BertForPreTraining(nn.Module):
         if masked_lm_labels is not None:
             loss = self.mlm.loss(masked_hidden, embeddings, masked_lm_labels)
             return BertForPreTrainingOutput(None, pairs, loss)
-        logits = self.mlm(masked_hidden, embeddings)
-        return BertForPreTrainingOutput(_as_given(logits, input_ids, cells), pairs)
+        return BertForPreTrainingOutput(self.mlm(masked_hidden, embeddings), pairs)
+
+    def padded(self, found: Any, cells: Tensor, shape: torch.Size) -> Any:
+        return replace(found, prediction_logits=_padded(found.prediction_logits, cells, shape))
 
 
 def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:
@@ -283,17 +271,7 @@ def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:
             parameter.copy_(parameter[torch.tensor(order, device=parameter.device)])
 
 
-def as_rows(
-    input_ids: Rows | Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
-) -> tuple[Rows, Tensor | None]:
-    """Rows as they are, or padded tensors unpadded, with the (T,) cells they came from."""
-    if isinstance(input_ids, Rows):
-        return input_ids, None
-    return Rows.from_padded(input_ids, attention_mask, token_type_ids)
-
-
-def _as_given(logits: Tensor, input_ids: Rows | Tensor, cells: Tensor | None) -> Tensor:
-    """(T, C) over Rows; (B, S, C) over padded tensors, with zeros as padding."""
-    if isinstance(input_ids, Rows) or cells is None or len(logits) != len(cells):
-        return logits
-    return pad(logits, cells, input_ids.shape)
+def _padded(found: Any, cells: Tensor, shape: torch.Size) -> Any:
+    """Logits (T, C) of all tokens to (B, S, C), with zeros as padding; else ``found`` itself."""
+    is_per_token = isinstance(found, Tensor) and len(found) == len(cells)
+    return pad(found, cells, shape) if is_per_token else found

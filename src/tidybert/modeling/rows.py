@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tidybert.configuration import BertConfig
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -153,6 +155,31 @@ class Rows:
             lengths=lengths,
         )
         return rows, cells
+
+    def check(self, config: BertConfig) -> None:
+        """Raise ValueError for a sequence that is too long, or an id outside its table.
+
+        It reads ids on the CPU alone: on another device the program would wait for them.
+        """
+        limit = config.max_position_embeddings
+        if self.max_seqlen > limit:
+            raise ValueError(
+                f"a sequence has {self.max_seqlen} tokens, the model takes at most {limit}: "
+                "pass max_seq_length to the tokenizer or cut the text"
+            )
+        if self.input_ids.device.type != "cpu":
+            return
+        for name, ids, size in (
+            ("input_ids", self.input_ids, config.vocab_size),
+            ("token_type_ids", self.token_type_ids, config.type_vocab_size),
+            ("position_ids", self.position_ids, limit),
+        ):
+            lowest, highest = int(ids.min()), int(ids.max())
+            if lowest < 0 or highest >= size:
+                raise ValueError(
+                    f"{name} go from {lowest} to {highest}, the model knows 0 to {size - 1}"
+                    + ": tokenise with the model's own vocabulary" * (name == "input_ids")
+                )
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on another device."""

@@ -10,7 +10,7 @@ import torch
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_saving import save_model_directory
+from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.inference.loading import to_device

@@ -107,8 +107,7 @@ def _prepare(
 ) -> tuple[list[int], int]:
     """Save MODEL with a new head; give the examples' numbers of tokens, and how many were cut."""
     from tidybert.checkpoints.metadata import ModelMetadata
-    from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.model_saving import save_model_directory
+    from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
     from tidybert.tasks.classification import Classification
 
     origin = ModelDirectory.open(model)

@@ -11,8 +11,7 @@ from torch import Tensor
 from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import grouped_attention as grouped
 from tidybert.modeling.kernels.fast_attention import attention, choose_body, first_row_attention
-from tidybert.modeling.kernels.grouped_attention import grouped_attention
-from tidybert.modeling.kernels.grouping import Group
+from tidybert.modeling.kernels.grouped_attention import Group, grouped_attention
 from tidybert.modeling.kernels.trained_attention import trained_attention
 from tidybert.modeling.rows import Rows
 

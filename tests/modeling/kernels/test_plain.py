@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tidybert.modeling.kernels import dropout, linear, masked_lm_loss, plain, small_table
+from tidybert.modeling.kernels import dropout, linear, masked_lm_loss, plain
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
 
 
@@ -38,7 +38,7 @@ CASES: list[Any] = [
         ("linear without bias", linear.linear, plain.linear, [random(9, 8), random(5, 8), None]),
         (
             "small_table_embedding",
-            small_table.small_table_embedding,
+            linear.small_table_embedding,
             plain.small_table_embedding,
             [torch.arange(9) % 2, random(2, 8)],
         ),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import trained_attention as module
-from tidybert.modeling.kernels.grouping import groups_of
+from tidybert.modeling.kernels.grouped_attention import groups_of
 from tidybert.modeling.kernels.trained_attention import trained_attention
 from tidybert.modeling.rows import Rows
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.torch_version import TorchVersion
 
 from tidybert.modeling.attention import plain_attention
-from tidybert.modeling.kernels import varlen_attention as module
-from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
-from tidybert.modeling.kernels.varlen_attention import fits
+from tidybert.modeling.kernels import fast_attention as module
+from tidybert.modeling.kernels.fast_attention import attention, first_row_attention, fits
 from tidybert.modeling.rows import Rows
 
 # Lengths that make one even block, one block with room left over, and several blocks.

@@ -1,17 +1,20 @@
 """Attention over groups of sequences of similar length, by PyTorch's scaled_dot_product_attention.
 
-b sequences, s their longest length, N heads, D head width, T tokens, H width.
+A group is a dense block of b sequences of s cells, of which t hold a token.
+T tokens, N heads, D head width, H width.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from tidybert.modeling.kernels.dropout import dropout
-from tidybert.modeling.kernels.grouping import Group, are_in_order, groups_of
 from tidybert.modeling.rows import Rows
 
 GROUP_COST: Final = 1024
@@ -25,6 +28,55 @@ where most texts are of one length and would then be padded.
 # has, take a fifth less time without padding and the copies that it needs, and batches of 32
 # sentences in a file's order about as much.
 _GROUP_COST_FORWARD: Final = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sequences of similar length as one dense block of (b, s) cells.
+
+    ``members`` (b,) int64 are the sequences' numbers in the batch.
+    ``gather`` (b * s,) int64 names the row of each cell, row 0 where a sequence is shorter than s.
+    ``cells`` (t,) int64 names the cells that hold a token, in the order of their ``rows`` (t,).
+    ``key_bias`` is None where all lengths are equal, else (b, 1, s) float32: 0 for a token, -inf
+    past a sequence's end.  ``start`` is the first row where lengths are equal and the rows follow
+    each other, else None.
+    """
+
+    size: int
+    length: int
+    members: Tensor
+    gather: Tensor
+    cells: Tensor
+    rows: Tensor
+    key_bias: Tensor | None
+    start: int | None
+
+    @property
+    def _span(self) -> slice:
+        """The group's rows, where they follow each other."""
+        assert self.start is not None
+        return slice(self.start, self.start + self.size * self.length)
+
+    def take(self, hidden: Tensor) -> Tensor:
+        """(b * s, C): the cells' rows of ``hidden`` (T, C); a view where they follow each other."""
+        return hidden[self._span] if self.start is not None else hidden.index_select(0, self.gather)
+
+    def heads(self, joint: Tensor, parts: int, num_heads: int) -> Tensor:
+        """(parts, b, N, s, D): a joint projection (T, parts * H), by part and head."""
+        block = self.take(joint).view(self.size, self.length, parts, num_heads, -1)
+        return block.permute(2, 0, 3, 1, 4)
+
+    def tokens(self, block: Tensor) -> Tensor:
+        """(t, C): the cells of a (b, s, ...) block that hold a token, in the order of ``rows``."""
+        cells = block.reshape(self.size * self.length, -1)
+        return cells if self.key_bias is None else cells.index_select(0, self.cells)
+
+    def put(self, target: Tensor, block: Tensor) -> None:
+        """Write the tokens of a (b, s, ...) block to their rows of ``target`` (T, C)."""
+        if self.start is not None:
+            target[self._span].view(block.shape).copy_(block)
+        else:
+            target.index_copy_(0, self.rows, self.tokens(block))
 
 
 def grouped_attention(
@@ -96,3 +148,75 @@ def _mask(group: Group, query: Tensor, causal: bool) -> Tensor | None:
 def _group_cost(projected: Tensor) -> int:
     is_forward = not (torch.is_grad_enabled() and projected.requires_grad)
     return _GROUP_COST_FORWARD if is_forward and not projected.is_cuda else GROUP_COST
+
+
+def groups_of(rows: Rows, cost: int) -> tuple[Group, ...]:
+    """The sequences by similar length, the longest first; computed once for each ``cost``.
+
+    A group ends where its padding would be more than ``cost`` cells of one head's scores.
+    """
+    if cost not in rows.derived:
+        starts = np.concatenate([[0], np.cumsum(rows.lengths)])
+        lengths = np.array(rows.lengths)
+        # A tensor made in inference mode could not serve a backward later.
+        with torch.inference_mode(False):
+            rows.derived[cost] = tuple(
+                _group(starts, lengths, members, rows.input_ids.device)
+                for members in _similar_lengths(lengths, cost)
+            )
+    groups: tuple[Group, ...] = rows.derived[cost]
+    return groups
+
+
+def are_in_order(rows: Rows) -> bool:
+    """Whether the groups' rows, one group after the other, are the rows in their order."""
+    if are_in_order not in rows.derived:
+        rows.derived[are_in_order] = list(rows.lengths) == sorted(rows.lengths, reverse=True)
+    return bool(rows.derived[are_in_order])
+
+
+def _similar_lengths(lengths: npt.NDArray[np.int64], cost: int) -> list[npt.NDArray[np.int64]]:
+    """Cut the sequences, sorted by length, where the padding would exceed ``cost`` cells."""
+    order = np.argsort(-lengths, kind="stable")
+    groups: list[npt.NDArray[np.int64]] = []
+    start = 0
+    waste = 0
+    for place, member in enumerate(order):
+        longest = int(lengths[order[start]])
+        waste += longest**2 - int(lengths[member]) ** 2
+        if waste > cost:
+            groups.append(order[start:place])
+            start, waste = place, 0
+    groups.append(order[start:])
+    return groups
+
+
+def _group(
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    members: npt.NDArray[np.int64],
+    device: torch.device,
+) -> Group:
+    begins, member_lengths = starts[members], lengths[members]
+    longest = int(member_lengths.max())
+    columns = np.arange(longest)
+    is_token = columns < member_lengths[:, None]
+    gather = np.where(is_token, begins[:, None] + columns, 0).reshape(-1)
+    cells = is_token.reshape(-1).nonzero()[0]
+    key_bias = None
+    start: int | None = None
+    if not is_token.all():
+        bias = np.where(is_token, 0.0, -np.inf).astype(np.float32)[:, None, :]
+        key_bias = torch.from_numpy(bias).to(device)
+    elif (np.diff(begins) == longest).all():
+        start = int(begins[0])
+    return Group(
+        size=len(members),
+        length=longest,
+        members=torch.from_numpy(members).to(device),
+        gather=torch.from_numpy(gather).to(device),
+        cells=torch.from_numpy(cells).to(device),
+        rows=torch.from_numpy(gather[cells]).to(device),
+        key_bias=key_bias,
+        start=start,
+    )

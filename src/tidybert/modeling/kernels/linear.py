@@ -5,20 +5,26 @@ an AMD EPYC with AVX-512, oneDNN computes twice as many products a second; on an
 computes a quarter to a half fewer.  PyTorch ships both.
 
 Under a CPU's autocast linear layers multiply in bfloat16, but take and return float32: whatever
-lies between products then loses no digits and uses float32 kernels.
+lies between products then loses no digits and uses float32 kernels.  Other products are small, and
+their float32 kernels are the fast ones: ``float32_on_a_cpu``.
 
-T rows, I inputs, O outputs.
+T rows, I inputs, O outputs, V rows of a table, H width.
 """
 
 import os
 import platform
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
 # hundred steps of SST-2, without any gain in speed.  It reads this at its first product.
@@ -82,6 +88,29 @@ def linear(
         return product(hidden, weight, bias)
     found: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
     return found
+
+
+def float32_on_a_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function without a CPU's autocast; on other devices nothing changes."""
+
+    @wraps(function)
+    def run(*given: P.args, **named: P.kwargs) -> R:
+        with torch.autocast("cpu", enabled=False):
+            return function(*given, **named)
+
+    return run
+
+
+# Autocast would round a product, and with it the embeddings' sum, to half precision.
+@float32_on_a_cpu
+def small_table_embedding(ids: Tensor, table: Tensor) -> Tensor:
+    """(T, H): the rows of ``table`` (V, H) that ``ids`` (T,) int64 name; V is small.
+
+    A CPU multiplies by a one-hot matrix: the lookup's own backward adds T rows one by one.
+    """
+    if table.device.type != "cpu":
+        return functional.embedding(ids, table)
+    return functional.one_hot(ids, table.shape[0]).to(table.dtype) @ table
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from tidybert.modeling.kernels.dropout import keep_mask
-from tidybert.modeling.kernels.grouped_attention import GROUP_COST
-from tidybert.modeling.kernels.grouping import Group, groups_of
+from tidybert.modeling.kernels.grouped_attention import GROUP_COST, Group, groups_of
 from tidybert.modeling.rows import Rows
 
 
