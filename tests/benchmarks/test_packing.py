@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,10 +11,8 @@ import torch
 
 from tidybert import MaskFiller, NextSentencePredictor
 from tidybert.atomic_files import file_sha256
-from tidybert.checkpoints import packing
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.checkpoints.packing import TOLERANCE, pack, probe_inputs, probe_logits
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
@@ -23,6 +22,11 @@ from tidybert.tokenization import BertTokenizer
 METADATA = ModelMetadata(
     task="pretrain", max_seq_length=16, settings={"objective": "mlm+nsp"}, metrics={"loss": 1.5}
 )
+
+
+@pytest.fixture
+def packing(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("pack_model")
 
 
 @pytest.fixture
@@ -54,12 +58,12 @@ def save(
 
 
 def test_packed_weights_are_the_rounded_ones_in_half_the_bytes(
-    save: Callable[..., Path], tmp_path: Path
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path
 ) -> None:
     run, out = save(), tmp_path / "packed"
     (run / "checkpoints").mkdir()
     (run / "metrics.jsonl").write_text("{}\n")
-    packed = pack(run, out)
+    packed = packing.pack(run, out)
 
     old, new = read_tensors(run), read_tensors(out)
     assert new.keys() == old.keys()
@@ -68,7 +72,7 @@ def test_packed_weights_are_the_rounded_ones_in_half_the_bytes(
     assert packed.num_parameters == sum(tensor.numel() for tensor in old.values())
     assert packed.sha256 == file_sha256(out / "model.safetensors")
     assert packed.num_bytes == sum(path.stat().st_size for path in out.iterdir())
-    assert 0 < packed.difference < TOLERANCE
+    assert 0 < packed.difference < packing.TOLERANCE
     # What tells of the run's course stays behind.
     assert {path.name for path in out.iterdir()} == {
         "config.json",
@@ -85,21 +89,21 @@ def test_packed_weights_are_the_rounded_ones_in_half_the_bytes(
 
 
 def test_transformers_opens_what_is_packed_with_the_same_logits(
-    save: Callable[..., Path], tmp_path: Path
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
     run, out = save(), tmp_path / "packed"
-    pack(run, out)
+    packing.pack(run, out)
 
     theirs, info = transformers.BertForPreTraining.from_pretrained(
         out, dtype=torch.float32, output_loading_info=True
     )
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
-    words, pairs = probe_logits(ModelDirectory(out))
+    words, pairs = packing.probe_logits(ModelDirectory(out))
     begin = 0
     with torch.inference_mode():
-        for number, (ids, types) in enumerate(probe_inputs(ModelDirectory(out))):
+        for number, (ids, types) in enumerate(packing.probe_inputs(ModelDirectory(out))):
             found = theirs.eval()(torch.tensor([ids]), token_type_ids=torch.tensor([types]))
             expected = words[begin : begin + len(ids)]
             torch.testing.assert_close(found.prediction_logits[0], expected, atol=1e-4, rtol=1e-4)
@@ -115,9 +119,11 @@ def test_transformers_opens_what_is_packed_with_the_same_logits(
     )
 
 
-def test_packed_weights_answer_as_the_run_does(save: Callable[..., Path], tmp_path: Path) -> None:
+def test_packed_weights_answer_as_the_run_does(
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path
+) -> None:
     run, out = save(), tmp_path / "packed"
-    pack(run, out)
+    packing.pack(run, out)
     text = "the red [MASK] is near"
     (old,), (new,) = (MaskFiller(each).fill([text], top_k=3) for each in (run, out))
     one, two = ([word["word"] for word in each["masks"][0]["words"]] for each in (old, new))
@@ -128,11 +134,13 @@ def test_packed_weights_answer_as_the_run_does(save: Callable[..., Path], tmp_pa
     assert new["follows"] == pytest.approx(old["follows"], abs=0.01)
 
 
-def test_an_old_one_is_replaced_as_a_whole(save: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_old_one_is_replaced_as_a_whole(
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path
+) -> None:
     run, out = save(), tmp_path / "packed"
     out.mkdir()
     (out / "added_tokens.json").write_text("{}")
-    pack(run, out)
+    packing.pack(run, out)
     assert not (out / "added_tokens.json").exists()
 
 
@@ -146,6 +154,7 @@ def test_an_old_one_is_replaced_as_a_whole(save: Callable[..., Path], tmp_path: 
     ],
 )
 def test_what_cannot_be_packed_leaves_the_old_one(
+    packing: ModuleType,
     changes: dict[str, Any],
     options: dict[str, Any],
     said: str,
@@ -156,13 +165,13 @@ def test_what_cannot_be_packed_leaves_the_old_one(
     out.mkdir()
     (out / "old").write_text("old")
     with pytest.raises(WeightsError, match=said):
-        pack(run, out, **options)
+        packing.pack(run, out, **options)
     assert [path.name for path in out.iterdir()] == ["old"]
     assert {path.name for path in tmp_path.iterdir()} == {"run", "packed"}
 
 
 def test_logits_that_moved_further_than_rounding_explains_are_refused(
-    save: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = save_model_directory
 
@@ -174,26 +183,28 @@ def test_logits_that_moved_further_than_rounding_explains_are_refused(
 
     monkeypatch.setattr(packing, "save_model_directory", save_otherwise)
     with pytest.raises(WeightsError, match="float16 explains at most"):
-        pack(save(), tmp_path / "packed")
+        packing.pack(save(), tmp_path / "packed")
     assert not (tmp_path / "packed").exists()
 
 
 def test_only_a_run_of_pretraining_is_packed(
-    save: Callable[..., Path], tmp_path: Path, tiny_run: Path, tiny_model: Path
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path, tiny_run: Path, tiny_model: Path
 ) -> None:
     for other in (tiny_run, tiny_model):
         with pytest.raises(WeightsError, match="not a RUN of tidybert pretrain"):
-            pack(other, tmp_path / "packed")
+            packing.pack(other, tmp_path / "packed")
     run = save()
     shutil.copy(tiny_model / "vocab.txt", run / "vocab.txt")
     (run / "vocab.txt").write_text((run / "vocab.txt").read_text() + "more\n")
     with pytest.raises(WeightsError, match=r"changed since .* saved: vocab\.txt"):
-        pack(run, tmp_path / "packed")
+        packing.pack(run, tmp_path / "packed")
 
 
-def test_packing_twice_gives_the_same_bytes(save: Callable[..., Path], tmp_path: Path) -> None:
+def test_packing_twice_gives_the_same_bytes(
+    packing: ModuleType, save: Callable[..., Path], tmp_path: Path
+) -> None:
     run = save()
-    first, second = (pack(run, tmp_path / name) for name in ("one", "two"))
+    first, second = (packing.pack(run, tmp_path / name) for name in ("one", "two"))
     assert first == second
     assert (tmp_path / "one/tidybert.json").read_text() == (
         tmp_path / "two/tidybert.json"
