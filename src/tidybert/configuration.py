@@ -67,10 +67,6 @@ class BertConfig:
     pad_token_id: int = 0
 
     def __post_init__(self) -> None:
-        self._check_each()
-        self._check_together()
-
-    def _check_each(self) -> None:
         for key in _SIZE_KEYS:
             _check_int(key, getattr(self, key), at_least=1)
         _check_int("pad_token_id", self.pad_token_id, at_least=0)
@@ -89,8 +85,6 @@ class BertConfig:
             raise ConfigError(
                 f"num_hidden_layers is {self.num_hidden_layers}; at most {MAX_LAYERS} are accepted"
             )
-
-    def _check_together(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -116,22 +110,19 @@ class BertConfig:
     @property
     def classifier_dropout_prob(self) -> float:
         """Dropout probability of a classifier's input."""
-        if self.classifier_dropout is None:
-            return self.hidden_dropout_prob
-        return self.classifier_dropout
+        given = self.classifier_dropout
+        return self.hidden_dropout_prob if given is None else given
 
     @property
     def num_parameters(self) -> int:
         """Exact number of parameters of embeddings, encoder and pooler, without any head."""
         h, i = self.hidden_size, self.intermediate_size
-        layer_norm = 2 * h
         tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        attention = 4 * (h * h + h) + layer_norm
+        dense, layer_norm = h * h + h, 2 * h
+        attention = 4 * dense + layer_norm
         feed_forward = (h * i + i) + (i * h + h) + layer_norm
-        pooler = h * h + h
-        return (
-            tables * h + layer_norm + self.num_hidden_layers * (attention + feed_forward) + pooler
-        )
+        layers = self.num_hidden_layers * (attention + feed_forward)
+        return tables * h + layer_norm + layers + dense
 
     @classmethod
     def from_name(cls, name: str, **overrides: Any) -> "BertConfig":
@@ -195,6 +186,7 @@ _SHAPE_KEYS = (
 )
 _SIZE_KEYS = (*_SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
 
+_PROBLEM_TYPES = (None, "regression", "single_label_classification", "multi_label_classification")
 # Keys that would change the computation, each with the only values that this encoder computes.
 _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert",),
@@ -208,12 +200,7 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     "auto_map": (None, {}),
     "directionality": ("bidi",),
     "pooler_type": ("first_token_transform",),
-    "problem_type": (
-        None,
-        "regression",
-        "single_label_classification",
-        "multi_label_classification",
-    ),
+    "problem_type": _PROBLEM_TYPES,
 }
 
 # Keys that do not change the encoder's numbers: they describe the head, the program that wrote the

@@ -17,7 +17,7 @@ from typing import Final
 LINE: Final = "\ue003ine"
 """The word "line" before the row of an example: f"{LINE} 3", or f"{LINE}s 3, 7"."""
 # Marks around a parameter and before its value: private code points, which no text has by accident.
-# A marked parameter is as long as the shell's spelling: a message wrapped at 80 columns stays so.
+# A marked parameter is as long as the shell's spelling, so that wrapped messages keep their width.
 _BEGIN: Final = "\ue000"
 _VALUE: Final = "\ue001"
 _END: Final = "\ue002"

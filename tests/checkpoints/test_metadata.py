@@ -18,9 +18,7 @@ def seal(directory: Path, metadata: ModelMetadata) -> ModelMetadata:
     """Put FILES and their tidybert.json into ``directory``."""
     for name, content in FILES.items():
         (directory / name).write_text(content)
-    sealed = metadata.sealed(directory)
-    (directory / "tidybert.json").write_text(sealed.to_json(), encoding="utf-8")
-    return sealed
+    return metadata.write(directory)
 
 
 def test_round_trip(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_constant_has_no_correlation():
 @pytest.mark.parametrize(
     ("labels", "predictions", "message"),
     [
-        ([], [], "not empty"),
+        ([], [], "no example"),
         ([1, 2], [1], "one length"),
         ([1, 2], [1, float("nan")], "predictions must be finite; nan"),
         ([float("inf")], [1], "labels must be finite; inf"),

@@ -5,6 +5,7 @@ this order.  In both, the encoder's names may begin with ``bert.``; those of hea
 names are those of transformers' models/bert/modeling_bert.py.
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -150,11 +151,8 @@ def _modern_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if name.removeprefix(PREFIX) in _BUFFERS:
             continue
-        renamed = name
-        if name.endswith("LayerNorm.gamma"):
-            renamed = name.removesuffix("gamma") + "weight"
-        elif name.endswith("LayerNorm.beta"):
-            renamed = name.removesuffix("beta") + "bias"
+        renamed = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+        renamed = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", renamed)
         if renamed in modern or (renamed != name and renamed in tensors):
             raise WeightsError(f"{name!r} and {renamed!r} are two names of one tensor")
         modern[renamed] = tensor

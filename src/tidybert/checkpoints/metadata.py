@@ -87,13 +87,13 @@ class ModelMetadata:
             return None
         values = read_json_object(path)
         known = [item.name for item in fields(cls)]
-        for key in values:
-            if key not in known:
-                raise ConfigError(f"{path}: unknown key {key!r}{suggestion(key, known)}")
-        for key in ("task", "sha256", "files", "format_version"):
-            if key not in values:
-                raise ConfigError(f"{path}: missing key {key!r}")
         try:
+            for key in values:
+                if key not in known:
+                    raise ConfigError(f"unknown key {key!r}{suggestion(key, known)}")
+            for key in ("task", "sha256", "files", "format_version"):
+                if key not in values:
+                    raise ConfigError(f"missing key {key!r}")
             return cls(**values)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error.message}") from None
@@ -104,20 +104,19 @@ class ModelMetadata:
         _check(name, value, type(value) in (int, float) and value > 0, "a finite number above 0")
         return float(value)
 
-    def sealed(self, directory: str | Path) -> "ModelMetadata":
-        """A copy with the hashes of every file in ``directory`` and this program's version."""
+    def write(self, directory: str | Path) -> "ModelMetadata":
+        """Write tidybert.json beside the other files of ``directory``.
+
+        Returns the metadata as written, with their hashes and this program's version.
+        """
         files = {
             path.name: file_sha256(path)
             for path in sorted(Path(directory).iterdir())
             if path.is_file() and path.name != METADATA_FILE
         }
-        return replace(
+        sealed = replace(
             self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
         )
-
-    def write(self, directory: str | Path) -> "ModelMetadata":
-        """Write tidybert.json beside the other files of ``directory``; return it as ``sealed``."""
-        sealed = self.sealed(directory)
         (Path(directory) / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
         return sealed
 
@@ -147,9 +146,8 @@ class ModelMetadata:
 
     def to_json(self) -> str:
         """The text of tidybert.json; a number that is not finite becomes null."""
-        ordered = ("format_version", "tidybert_version")
-        values = {item.name: plain_json(getattr(self, item.name)) for item in fields(self)}
-        values = {key: values[key] for key in ordered} | values
+        keys = ("format_version", "tidybert_version", *(item.name for item in fields(self)))
+        values = {key: plain_json(getattr(self, key)) for key in keys}
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

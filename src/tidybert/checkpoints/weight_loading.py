@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,13 +41,6 @@ class LoadReport:
         )
 
 
-class _Match(NamedTuple):
-    """Names in the file to names in the model, and the model's names that the file lacks."""
-
-    ours: dict[str, str]
-    new: list[str]
-
-
 def load_weights(
     model: nn.Module,
     stored: Mapping[str, Tensor],
@@ -71,49 +63,40 @@ def load_weights(
         WeightsError: ``from_huggingface`` refuses, a tensor of embeddings or encoder is missing, or
             a shape does not fit.
     """
-    tensors, unknown = from_huggingface(stored, config)
     parameters = model.state_dict()
-    ours, new = _match(parameters, tensors, config, source, new_head)
+    tensors, unknown = from_huggingface(stored, config)
+    sources = {name.removeprefix(PREFIX): name for name in tensors}
+    ours: dict[str, str] = {}
+    new: list[str] = []
+    missing: list[str] = []
+    for key in parameters:
+        bare = key.removeprefix(PREFIX)
+        if bare in sources and not (new_head and _is_head(bare)):
+            ours[sources[bare]] = key
+        else:
+            (missing if bare.startswith(_ENCODER) else new).append(key)
+    if missing:
+        raise WeightsError(
+            f"{source}: the encoder's weights are incomplete: the file lacks "
+            f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
+        )
     for name, key in ours.items():
         _check_shape(tensors[name], parameters[key], name, key, config, source)
     with torch.no_grad():
         for name, key in ours.items():
             parameters[key].copy_(tensors[name])
     left = [name for name in tensors if name not in ours]
+    loaded, ignored = (
+        tuple(theirs for name in names for theirs in huggingface_names(name, config))
+        for names in (ours, left)
+    )
     return LoadReport(
         source=source,
-        loaded=tuple(theirs for name in ours for theirs in huggingface_names(name, config)),
+        loaded=loaded,
         new=tuple(new),
-        ignored=tuple(theirs for name in left for theirs in huggingface_names(name, config))
-        + unknown,
+        ignored=ignored + unknown,
         num_parameters=sum(parameters[key].numel() for key in ours.values()),
     )
-
-
-def _match(
-    parameters: Mapping[str, Tensor],
-    tensors: Mapping[str, Tensor],
-    config: BertConfig,
-    source: str,
-    new_head: bool,
-) -> _Match:
-    sources = {name.removeprefix(PREFIX): name for name in tensors}
-    match = _Match({}, [])
-    missing = []
-    for key in parameters:
-        bare = key.removeprefix(PREFIX)
-        if bare in sources and not (new_head and _is_head(bare)):
-            match.ours[sources[bare]] = key
-        elif bare.startswith(_ENCODER):
-            missing.append(key)
-        else:
-            match.new.append(key)
-    if missing:
-        raise WeightsError(
-            f"{source}: the encoder's weights are incomplete: the file lacks "
-            f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
-        )
-    return match
 
 
 def _check_shape(

@@ -158,12 +158,10 @@ class Embedder:
     def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
         """(B, d) pooled, or (T, d) without pooling."""
         states = self._states(rows, only_first=pooling == "cls")
-        if self.combine == "concat":
-            vectors = torch.cat(states, dim=1)
-        else:
-            vectors = torch.stack(states).sum(0)
-            if self.combine == "mean":
-                vectors = vectors / len(states)
+        combined = self.combine == "concat"
+        vectors = torch.cat(states, dim=1) if combined else torch.stack(states).sum(0)
+        if self.combine == "mean":
+            vectors = vectors / len(states)
         if pooling in ("mean", "max"):
             lengths = torch.tensor(rows.lengths, device=vectors.device)
             vectors = torch.segment_reduce(vectors, pooling, lengths=lengths)

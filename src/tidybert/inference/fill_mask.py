@@ -87,7 +87,7 @@ class MaskFiller:
             if len(pieces) != 1:
                 raise UsageError(
                     f"{param('among')}: {word!r} is {len(pieces)} pieces of the "
-                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] stands for one"
+                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] hides one"
                 )
             (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
             if index in found:
@@ -143,20 +143,11 @@ class MaskFiller:
         for span, each in zip(spans, probabilities[:, known], strict=True):
             best = np.argsort(-each, kind="stable")[:top_k]
             words = self.tokenizer.convert_ids_to_tokens(known[best].tolist())
-            masks.append(
-                {
-                    "start": span[0],
-                    "end": span[1],
-                    "words": [
-                        {
-                            "word": word,
-                            "probability": float(each[at]),
-                            "text": _with(text, span, word),
-                        }
-                        for word, at in zip(words, best, strict=True)
-                    ],
-                }
-            )
+            found = [
+                {"word": word, "probability": float(each[at]), "text": _with(text, span, word)}
+                for word, at in zip(words, best, strict=True)
+            ]
+            masks.append({"start": span[0], "end": span[1], "words": found})
         filled = text
         # From the end, so that earlier places stay valid.
         for span, mask in zip(reversed(spans), reversed(masks), strict=True):

@@ -38,8 +38,8 @@ def run_features(
 ) -> list[npt.NDArray[np.float32]]:
     """The task's outputs of each of the features, float32, a row for each of its units.
 
-    ``tokens_per_batch`` bounds memory; where it is not given the device decides.  The model must be
-    in evaluation mode.
+    ``tokens_per_batch`` bounds memory; without it the device decides.  The model must be in
+    evaluation mode.
     """
     return run_batches(
         lambda batch: task.outputs(model, batch),
@@ -59,9 +59,9 @@ def run_batches(
 ) -> list[npt.NDArray[np.float32]]:
     """The rows of ``outputs`` that belong to each of the features, ``num_rows`` of them.
 
-    On a CPU several batches are computed at once, and ``outputs`` is called from several threads.
-    A batch for which the device's memory is too small is halved.  Raises DeviceMemoryError where
-    that is so of a single one of the features, and WeightsError for outputs that are not finite.
+    On a CPU several threads call ``outputs``, each with its own batch.  Halves a batch that does
+    not fit into the device's memory.  Raises DeviceMemoryError if one of the features alone does
+    not fit, and WeightsError for outputs that are not finite.
     """
 
     def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
@@ -73,8 +73,8 @@ def run_batches(
             if len(chosen) == 1:
                 raise DeviceMemoryError(
                     f"the memory of {device} is too small for {batch.rows.num_tokens:,} tokens at "
-                    f"once: end what else uses it, or name another device with {param('device')}, "
-                    "such as cpu"
+                    "once: end other programs that use it, or name another device with "
+                    f"{param('device')}, such as cpu"
                 ) from error
         # Here the error is gone, and with it the tensors that it held.
         half = len(chosen) // 2
@@ -92,7 +92,7 @@ def run_batches(
         if not np.isfinite(found).all():
             raise WeightsError(
                 "the model's outputs are not finite: its weights are too large, or not finite "
-                "themselves; take those from before they grew so, or train again at a lower "
+                "themselves; take earlier ones, or train again at a lower "
                 "learning rate"
             )
         ends = np.cumsum([num_rows[index] for index in chosen])
@@ -102,20 +102,20 @@ def run_batches(
 
 
 def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:
-    """Tokens a batch with which all threads have equally many batches of at most ``most`` each."""
+    """Tokens a batch, so that all threads have equally many batches of at most ``most`` each."""
     tokens, threads = sum(lengths), torch.get_num_threads()
     batches = threads * math.ceil(tokens / (threads * most))
-    # A batch ends where the next sequence would not fit, which is up to the longest one too early.
+    # A batch ends before a sequence that does not fit: too early by up to the longest one.
     return max(_FEWEST_TOKENS, math.ceil(tokens / max(batches, 1)) + max(lengths, default=0))
 
 
 def in_chunks(
     examples: Iterable[T], *, first: int = 1, largest: int = LARGEST_CHUNK
 ) -> Iterator[list[T]]:
-    """A stream in lists: one of ``first``, so that its answers come at once, then longer ones.
+    """A stream in lists: the first of ``first``, so that its answers come at once.
 
-    Each is twice as long as the one before, up to ``largest``; of Arrivals, which may pause, it is
-    shorter where no more are there.
+    Each next one is twice as long, up to ``largest``.  Of Arrivals, a list is shorter if no
+    more have come.
     """
     left, size = iter(examples), first
     while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):

@@ -131,7 +131,7 @@ def to_device(model: nn.Module, device: str) -> torch.device:
         size = sum(each.nbytes for each in model.parameters())
         raise UsageError(
             f"{param('device', device)}: {chosen} has no room for the model, {size / 2**20:,.0f} "
-            "MiB; see what else uses it, name another device, or a smaller model"
+            "MiB; end other programs that use it, name another device, or a smaller model"
         ) from error
     return chosen
 

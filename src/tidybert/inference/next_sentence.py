@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from tidybert.data.batching import Batch
-from tidybert.data.features import Features, text_features
+from tidybert.data.features import text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import in_chunks, run_batches
@@ -51,9 +51,22 @@ class NextSentencePredictor:
         "follows" is the probability that the second text follows the first (next_sentence_label 0);
         "num_tokens" counts the pair's tokens before truncation.
         """
+
+        def outputs(batch: Batch) -> Tensor:
+            logits: Tensor = self.model(batch.rows)
+            return logits.float().softmax(-1)
+
         check_texts(texts, next_texts)
         features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
-        return self._answers(features)
+        found = run_batches(outputs, features, [1] * len(features), self.device)
+        return [
+            {
+                "follows": float(each[0, 0]),
+                "num_tokens": one.num_tokens,
+                "truncated": one.truncated,
+            }
+            for one, each in zip(features, found, strict=True)
+        ]
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """Answers for pairs, in order and in constant memory; DataError for a single text."""
@@ -65,18 +78,3 @@ class NextSentencePredictor:
                     f"with {param('text_pair')}"
                 )
             yield from self.predict([one.text for one in chunk], pairs)
-
-    def _answers(self, features: Sequence[Features]) -> list[dict[str, Any]]:
-        def outputs(batch: Batch) -> Tensor:
-            logits: Tensor = self.model(batch.rows)
-            return logits.float().softmax(-1)
-
-        found = run_batches(outputs, features, [1] * len(features), self.device)
-        return [
-            {
-                "follows": float(each[0, 0]),
-                "num_tokens": one.num_tokens,
-                "truncated": one.truncated,
-            }
-            for one, each in zip(features, found, strict=True)
-        ]

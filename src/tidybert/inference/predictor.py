@@ -17,8 +17,8 @@ class Predictor:
     Args:
         run: a RUN, or a directory that transformers saved with a head of the same kind.
         device: auto, cpu, cuda or cuda:N.
-        max_seq_length: tokens a text is cut to; None for what the model was trained with.
-        allow_pickle: read a pickle's weights where there is no safetensors file.
+        max_seq_length: tokens a text is cut to; None for the length of the training.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises ModelNotFoundError, ConfigError, VocabularyError, WeightsError or UsageError.
     """
@@ -46,8 +46,8 @@ class Predictor:
     ) -> list[dict[str, Any]]:
         """One answer a text, in order: see ``predict_stream``.
 
-        What ``texts`` and ``text_pairs`` are is the task's: texts and second texts to classify,
-        questions and contexts to answer, contexts and lists of choices to choose from.
+        The task says what the two are: texts and second texts to classify, questions and contexts
+        to answer, contexts and lists of choices to choose from.
         """
         check_texts(texts, text_pairs)
         examples = self.task.from_texts(texts, text_pairs)

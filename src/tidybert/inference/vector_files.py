@@ -289,28 +289,24 @@ def embedded_chunks(
     embedder: Embedder, examples: Iterator[TextExample], layout: Layout, *, first: int, largest: int
 ) -> Iterator[Chunk]:
     """The texts' vectors, in the chunks that ``in_chunks`` cuts."""
-    for chosen in in_chunks(examples, first=first, largest=largest):
-        yield _embedded(embedder, chosen, layout)
-
-
-def _embedded(embedder: Embedder, examples: Sequence[TextExample], layout: Layout) -> Chunk:
     inputs: Sequence[Any]
-    if layout.per_token:
-        inputs = encodings = embedder.encodings(
-            [one.text for one in examples], [one.text_pair for one in examples]
+    for chosen in in_chunks(examples, first=first, largest=largest):
+        if layout.per_token:
+            inputs = encodings = embedder.encodings(
+                [one.text for one in chosen], [one.text_pair for one in chosen]
+            )
+            vectors = embedder.token_vectors(encodings)
+        else:
+            encodings = None
+            inputs = example_features(chosen, embedder.tokenizer, embedder.max_seq_length)
+            vectors = embedder.vectors(inputs)
+        yield Chunk(
+            chosen,
+            [one.num_tokens for one in inputs],
+            [one.truncated for one in inputs],
+            _rounded(vectors, layout.dtype),
+            encodings,
         )
-        vectors = embedder.token_vectors(encodings)
-    else:
-        encodings = None
-        inputs = example_features(examples, embedder.tokenizer, embedder.max_seq_length)
-        vectors = embedder.vectors(inputs)
-    return Chunk(
-        examples,
-        [one.num_tokens for one in inputs],
-        [one.truncated for one in inputs],
-        _rounded(vectors, layout.dtype),
-        encodings,
-    )
 
 
 def _rounded(vectors: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:

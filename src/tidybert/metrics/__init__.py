@@ -4,9 +4,4 @@ from tidybert.metrics.classification_scores import classification_metrics, confu
 from tidybert.metrics.confusion_table import confusion_table
 from tidybert.metrics.regression_scores import regression_metrics
 
-__all__ = [
-    "classification_metrics",
-    "confusion_matrix",
-    "confusion_table",
-    "regression_metrics",
-]
+__all__ = ["classification_metrics", "confusion_matrix", "confusion_table", "regression_metrics"]

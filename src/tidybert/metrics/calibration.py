@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tidybert.metrics.classification_scores import Floats, check_one_length
+
 Ints = npt.NDArray[np.int64]
 
 LOWEST_TEMPERATURE: Final = 0.05
@@ -229,11 +230,7 @@ def risk_coverage(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCove
 def _checked(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Floats, Floats]:
     sure = np.asarray(confidence, dtype=np.float64)
     right = np.asarray(correct, dtype=np.float64)
-    if sure.ndim != 1 or sure.shape != right.shape:
-        raise ValueError(
-            f"confidence of shape {sure.shape} and correct of shape {right.shape} were given; "
-            "two arrays of one length are expected"
-        )
+    check_one_length(confidence=sure, correct=right)
     for name, values in (("confidence", sure), ("correct", right)):
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"{name} must lie from 0 to 1")

@@ -67,11 +67,7 @@ def confusion_matrix(
     """(num_labels, num_labels) counts: the row is the true class, the column the predicted one."""
     true = np.asarray(labels, dtype=np.int64)
     predicted = np.asarray(predictions, dtype=np.int64)
-    if true.ndim != 1 or true.shape != predicted.shape:
-        raise ValueError(
-            f"labels of shape {true.shape} and predictions of shape {predicted.shape} were given; "
-            "two arrays of one length are expected"
-        )
+    check_one_length(labels=true, predictions=predicted)
     for name, values in (("labels", true), ("predictions", predicted)):
         if values.size and not 0 <= values.min() <= values.max() < num_labels:
             raise ValueError(
@@ -80,6 +76,16 @@ def confusion_matrix(
             )
     counts = np.bincount(true * num_labels + predicted, minlength=num_labels * num_labels)
     return counts.reshape(num_labels, num_labels).astype(np.int64)
+
+
+def check_one_length(**pair: npt.NDArray[Any]) -> None:
+    """Raise ValueError unless the two arrays, named by keyword, are (N,) of one N."""
+    (name, one), (other_name, other) = pair.items()
+    if one.ndim != 1 or one.shape != other.shape:
+        raise ValueError(
+            f"{name} of shape {one.shape} and {other_name} of shape {other.shape} were given; "
+            "two arrays of one length are expected"
+        )
 
 
 def ratio(above: npt.ArrayLike, below: npt.ArrayLike) -> Floats:
@@ -113,9 +119,8 @@ def _matthews(matrix: npt.NDArray[np.int64]) -> float:
     true = [int(count) for count in matrix.sum(axis=1)]
     predicted = [int(count) for count in matrix.sum(axis=0)]
     total = sum(true)
-    covariance = int(np.trace(matrix)) * total - sum(
-        t * p for t, p in zip(true, predicted, strict=True)
-    )
+    by_chance = sum(t * p for t, p in zip(true, predicted, strict=True))
+    covariance = int(np.trace(matrix)) * total - by_chance
     spread_true = total * total - sum(count * count for count in true)
     spread_predicted = total * total - sum(count * count for count in predicted)
     if spread_true == 0 or spread_predicted == 0:

@@ -92,8 +92,10 @@ class TagCounts:
                 raise ValueError(
                     f"sentence {number} has {len(ours)} tags and {len(theirs)} predicted ones"
                 )
-        units = _entities_by_type if of_entities else _words_by_tag
-        pairs = [(units(a), units(b)) for a, b in zip(expected, predicted, strict=True)]
+        pairs = [
+            (_places(a, of_entities), _places(b, of_entities))
+            for a, b in zip(expected, predicted, strict=True)
+        ]
         names = sorted({name for pair in pairs for each in pair for name in each})
         number_of = {name: number for number, name in enumerate(names)}
         counts = np.zeros((len(pairs), len(names), 3), dtype=np.int64)
@@ -163,17 +165,12 @@ class TagCounts:
         return np.hstack((counts, self.words)).astype(np.float64)
 
 
-def _entities_by_type(tags: Tags) -> dict[str, set[tuple[int, int]]]:
-    places: dict[str, set[tuple[int, int]]] = {}
-    for type_name, start, end in entities(tags):
-        places.setdefault(type_name, set()).add((start, end))
-    return places
-
-
-def _words_by_tag(tags: Tags) -> dict[str, set[tuple[int, int]]]:
-    places: dict[str, set[tuple[int, int]]] = {}
-    for place, tag in enumerate(tags):
-        places.setdefault(tag, set()).add((place, place + 1))
+def _places(tags: Tags, of_entities: bool) -> dict[str, set[Entity]]:
+    """The entities by type, or each word as one by its tag."""
+    words = (Entity(tag, place, place + 1) for place, tag in enumerate(tags))
+    places: dict[str, set[Entity]] = {}
+    for one in entities(tags) if of_entities else words:
+        places.setdefault(one.type, set()).add(one)
     return places
 
 

@@ -1,11 +1,9 @@
 """Scores of predicted numbers: Pearson's and Spearman's correlation, and mean squared error."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tidybert.metrics.classification_scores import Floats, check_one_length
 
 
 def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
@@ -18,14 +16,12 @@ def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dic
     """
     true = np.asarray(labels, dtype=np.float64)
     predicted = np.asarray(predictions, dtype=np.float64)
-    if true.ndim != 1 or true.shape != predicted.shape or not true.size:
-        raise ValueError(
-            f"labels of shape {true.shape} and predictions of shape {predicted.shape} were given; "
-            "two arrays of one length, not empty, are expected"
-        )
+    check_one_length(labels=true, predictions=predicted)
+    if not true.size:
+        raise ValueError("no example was given; metrics need one at least")
     for name, values in (("labels", true), ("predictions", predicted)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} must be finite; {_first_not_finite(values)} was given")
+        for bad in values[~np.isfinite(values)]:
+            raise ValueError(f"{name} must be finite; {bad} was given")
     return {
         "pearson": _pearson(true, predicted),
         "spearman": _pearson(_ranks(true), _ranks(predicted)),
@@ -55,7 +51,3 @@ def _ranks(values: Floats) -> Floats:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
     return ranks
-
-
-def _first_not_finite(values: npt.NDArray[Any]) -> float:
-    return float(values[~np.isfinite(values)][0])

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tidybert.metrics.classification_scores import Floats
+
 Bools = npt.NDArray[np.bool_]
 
 _ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
@@ -126,12 +127,8 @@ def no_answer_metrics(
     metrics = squad_metrics(given)
     for name, chosen in zip(_SPLIT, (has_answer, ~has_answer), strict=True):
         total = int(chosen.sum())
-        exact, f1 = given[chosen].mean(axis=0) if total else (0.0, 0.0)
-        metrics |= {
-            f"{name}_exact": float(exact),
-            f"{name}_f1": float(f1),
-            f"{name}_total": total,
-        }
+        exact, f1 = map(float, given[chosen].mean(axis=0)) if total else (0.0, 0.0)
+        metrics |= {f"{name}_exact": exact, f"{name}_f1": f1, f"{name}_total": total}
     if differences is not None:
         if answered is None:
             raise ValueError("differences were given without answered")
@@ -152,7 +149,7 @@ def best_threshold(
     """
     order = np.argsort(differences, kind="stable")
     sorted_differences = differences[order]
-    # Begin with no question answered: what does answering one add to the score?
+    # Begins with no question answered; an answer adds its gain to the score.
     gains = np.where(has_answer, scores, np.where(answered, -1.0, 0.0))[order]
     totals = np.concatenate([[0.0], np.cumsum(gains)]) + float((~has_answer).sum())
     ends = np.append(np.flatnonzero(np.diff(sorted_differences)) + 1, len(order))

@@ -88,13 +88,11 @@ class BertModel(nn.Module):
         rows = input_ids
         rows.check(self.config)
         if output_rows is not None and output_hidden_states:
-            raise ValueError("output_rows leaves rows out: it cannot go with output_hidden_states")
+            raise ValueError("output_rows leaves rows out: not with output_hidden_states")
+        if lower_states is not None and output_hidden_states:
+            raise ValueError("lower_states leaves layers out: not with output_hidden_states")
         hidden_states: list[Tensor] | None = [] if output_hidden_states else None
         attentions: list[Tensor] | None = [] if output_attentions else None
-        if lower_states is not None and output_hidden_states:
-            raise ValueError(
-                "lower_states leaves layers out: it cannot go with output_hidden_states"
-            )
         last = self.encoder(
             lower_states or LowerStates(self.embeddings(rows), num_layers=0),
             rows,

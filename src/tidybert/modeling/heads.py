@@ -45,7 +45,7 @@ class BertWithHead(nn.Module):
         return self.padded(self.of_rows(rows, **named), cells, input_ids.shape)
 
     def padded(self, found: Any, cells: Tensor, shape: torch.Size) -> Any:
-        """What ``of_rows`` found for padded tensors, as ``forward`` returns it."""
+        """The result of ``of_rows`` for padded tensors, as ``forward`` returns it."""
         return found
 
 

@@ -132,9 +132,9 @@ class Rows:
                     f"{name} has shape {tuple(other.shape)}, input_ids has {tuple(shape)}: "
                     "pass tensors of one shape"
                 )
-        mask = (
-            torch.ones_like(input_ids) if attention_mask is None else (attention_mask != 0).long()
-        )
+        mask = torch.ones_like(input_ids)
+        if attention_mask is not None:
+            mask = (attention_mask != 0).long()
         lengths = tuple(mask.sum(1).tolist())
         if not lengths or min(lengths) == 0:
             raise ValueError(
@@ -159,7 +159,7 @@ class Rows:
     def check(self, config: BertConfig) -> None:
         """Raise ValueError for a sequence that is too long, or an id outside its table.
 
-        It reads ids on the CPU alone: on another device the program would wait for them.
+        Reads ids on the CPU alone: on another device the program would wait for them.
         """
         limit = config.max_position_embeddings
         if self.max_seqlen > limit:
@@ -183,13 +183,9 @@ class Rows:
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on another device."""
-        return Rows(
-            self.input_ids.to(device, non_blocking=True),
-            self.token_type_ids.to(device, non_blocking=True),
-            self.position_ids.to(device, non_blocking=True),
-            self.cu_seqlens.to(device, non_blocking=True),
-            self.lengths,
-        )
+        tensors = (self.input_ids, self.token_type_ids, self.position_ids, self.cu_seqlens)
+        moved = (each.to(device, non_blocking=True) for each in tensors)
+        return Rows(*moved, lengths=self.lengths)
 
     @cached_property
     def derived(self) -> dict[Any, Any]:
@@ -210,7 +206,6 @@ def pad_probs(probs: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
     result = probs.new_zeros(size, probs.shape[1], length, length)
     for sequence in range(size):
         columns = cells[cells // length == sequence] % length
-        count = len(columns)
-        within = probs[sequence, :, :count, :count]
+        within = probs[sequence, :, : len(columns), : len(columns)]
         result[sequence][:, columns[:, None], columns] = within
     return result

@@ -123,13 +123,9 @@ def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Ten
     """(b, N, s, D) from queries, keys and values (3, b, N, s, D)."""
     query, key, value = heads
     mask = _mask(group, query, causal)
+    is_causal = causal and mask is None
     return functional.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask,
-        dropout_p=probability,
-        is_causal=causal and mask is None,
+        query, key, value, attn_mask=mask, dropout_p=probability, is_causal=is_causal
     )
 
 
@@ -179,8 +175,7 @@ def _similar_lengths(lengths: npt.NDArray[np.int64], cost: int) -> list[npt.NDAr
     """Cut the sequences, sorted by length, where the padding would exceed ``cost`` cells."""
     order = np.argsort(-lengths, kind="stable")
     groups: list[npt.NDArray[np.int64]] = []
-    start = 0
-    waste = 0
+    start = waste = 0
     for place, member in enumerate(order):
         longest = int(lengths[order[start]])
         waste += longest**2 - int(lengths[member]) ** 2
@@ -203,8 +198,7 @@ def _group(
     is_token = columns < member_lengths[:, None]
     gather = np.where(is_token, begins[:, None] + columns, 0).reshape(-1)
     cells = is_token.reshape(-1).nonzero()[0]
-    key_bias = None
-    start: int | None = None
+    key_bias, start = None, None
     if not is_token.all():
         bias = np.where(is_token, 0.0, -np.inf).astype(np.float32)[:, None, :]
         key_bias = torch.from_numpy(bias).to(device)

@@ -115,9 +115,7 @@ def small_table_embedding(ids: Tensor, table: Tensor) -> Tensor:
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """``linear`` of tensors without gradients; both may be transposed views."""
-    if not _onednn_fits(a, b):
-        return functional.linear(a, b, bias)
-    return _product(a, b, bias)
+    return _product(a, b, bias) if _onednn_fits(a, b) else functional.linear(a, b, bias)
 
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
