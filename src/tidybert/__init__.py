@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
-    from tidybert.inference import (
-        Embedder,
-        MaskFiller,
-        NextSentencePredictor,
-        Predictor,
-        load,
-    )
+    from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor, load
     from tidybert.modeling import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -54,26 +48,15 @@ __all__ = [
     "load",
 ]
 
+_HEADS: Final = tuple(name for name in __all__ if name.startswith("BertFor"))
+_INFERENCE: Final = ("Embedder", "MaskFiller", "NextSentencePredictor", "Predictor", "load")
+_ESTIMATORS: Final = ("BertClassifier", "BertRegressor", "BertTagger", "BertVectorizer")
 _MODULE_OF: Final = {
     "BertConfig": "tidybert.configuration",
     "BertTokenizer": "tidybert.tokenization",
-    "BertModel": "tidybert.modeling",
-    "BertForMaskedLM": "tidybert.modeling",
-    "BertForMultipleChoice": "tidybert.modeling",
-    "BertForNextSentencePrediction": "tidybert.modeling",
-    "BertForPreTraining": "tidybert.modeling",
-    "BertForQuestionAnswering": "tidybert.modeling",
-    "BertForSequenceClassification": "tidybert.modeling",
-    "BertForTokenClassification": "tidybert.modeling",
-    "load": "tidybert.inference",
-    "Embedder": "tidybert.inference",
-    "MaskFiller": "tidybert.inference",
-    "NextSentencePredictor": "tidybert.inference",
-    "Predictor": "tidybert.inference",
-    "BertClassifier": "tidybert.estimators",
-    "BertRegressor": "tidybert.estimators",
-    "BertTagger": "tidybert.estimators",
-    "BertVectorizer": "tidybert.estimators",
+    **dict.fromkeys(("BertModel", *_HEADS), "tidybert.modeling"),
+    **dict.fromkeys(_INFERENCE, "tidybert.inference"),
+    **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
 }
 
 

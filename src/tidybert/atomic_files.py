@@ -38,9 +38,9 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_partials(directory: str | Path) -> None:
-    """Remove what interrupted writes left directly in ``directory``.
+    """Remove the parts that interrupted writes left directly in ``directory``.
 
-    Puts back a directory that was moved away for a successor that never came.
+    Puts back a directory that was moved away before its successor was in place.
     """
     for path in Path(directory).glob(f".*{_REPLACED}"):
         _put_back(path.with_name(path.name[1 : -len(_REPLACED)]))

@@ -227,7 +227,23 @@ def save_model_directory(
     directory = Path(directory)
     check_finite(model_state, str(directory))
     tensors = to_huggingface(model_state, config)
-    description = _config_json(config, model_state, metadata, architecture, problem_type)
+    names = metadata.label_names
+    if architecture in _CLASSIFIERS:
+        num_labels = len(model_state["classifier.weight"])
+        # transformers writes LABEL_0, LABEL_1, ... for classes without names.
+        names = names or tuple(f"LABEL_{i}" for i in range(num_labels))
+        if len(names) != num_labels:
+            raise WeightsError(
+                f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
+            )
+    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
+    values |= config.to_dict()
+    if names is not None:
+        values["id2label"] = {str(i): name for i, name in enumerate(names)}
+        values["label2id"] = {name: i for i, name in enumerate(names)}
+    if problem_type is not None:
+        values["problem_type"] = problem_type
+    description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
             (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
@@ -237,30 +253,3 @@ def save_model_directory(
     except OSError as error:
         raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
     return sealed
-
-
-def _config_json(
-    config: BertConfig,
-    state: Mapping[str, Tensor],
-    metadata: ModelMetadata,
-    architecture: str,
-    problem_type: str | None,
-) -> str:
-    """The text of config.json in Hugging Face's form."""
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
-    values |= config.to_dict()
-    names = metadata.label_names
-    if architecture in _CLASSIFIERS:
-        num_labels = len(state["classifier.weight"])
-        # transformers writes LABEL_0, LABEL_1, ... for classes without names.
-        names = names or tuple(f"LABEL_{i}" for i in range(num_labels))
-        if len(names) != num_labels:
-            raise WeightsError(
-                f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
-            )
-    if names is not None:
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
-    if problem_type is not None:
-        values["problem_type"] = problem_type
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -55,9 +55,7 @@ def read_tensors(
 
 
 def write_tensors(
-    path: str | Path,
-    tensors: Mapping[str, Tensor],
-    metadata: Mapping[str, str] | None = None,
+    path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> Path:
     """Write ``tensors`` as one safetensors file, whole or not at all.
 

@@ -52,10 +52,7 @@ class ExtensibleModel:
                 )
 
     def save(
-        self,
-        directory: str | Path,
-        tokenizer: BertTokenizer,
-        replaces: Mapping[int, Sequence[int]],
+        self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
     ) -> None:
         """Write a new MODEL directory, whole or not at all.
 

@@ -81,7 +81,15 @@ def load_weights(
             f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
         )
     for name, key in ours.items():
-        _check_shape(tensors[name], parameters[key], name, key, config, source)
+        if tensors[name].shape != parameters[key].shape:
+            advice = "build the model from the configuration in that directory"
+            if _is_head(key.removeprefix(PREFIX)):
+                advice = "to train another head on these weights, load them with new_head=True"
+            raise WeightsError(
+                f"{source}: {' + '.join(huggingface_names(name, config))} has the shape "
+                f"{tuple(tensors[name].shape)}, but {key} of the model has "
+                f"{tuple(parameters[key].shape)}; {advice}"
+            )
     with torch.no_grad():
         for name, key in ours.items():
             parameters[key].copy_(tensors[name])
@@ -96,21 +104,6 @@ def load_weights(
         new=tuple(new),
         ignored=ignored + unknown,
         num_parameters=sum(parameters[key].numel() for key in ours.values()),
-    )
-
-
-def _check_shape(
-    tensor: Tensor, parameter: Tensor, name: str, key: str, config: BertConfig, source: str
-) -> None:
-    if tensor.shape == parameter.shape:
-        return
-    if _is_head(key.removeprefix(PREFIX)):
-        advice = "to train another head on these weights, load them with new_head=True"
-    else:
-        advice = "build the model from the configuration in that directory"
-    raise WeightsError(
-        f"{source}: {' + '.join(huggingface_names(name, config))} has the shape "
-        f"{tuple(tensor.shape)}, but {key} of the model has {tuple(parameter.shape)}; {advice}"
     )
 
 

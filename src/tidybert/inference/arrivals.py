@@ -63,7 +63,7 @@ class Arrivals(Iterator[T]):
         try:
             for item in self._items:
                 with self._changed:
-                    self._changed.wait_for(self._may_go_on)
+                    self._changed.wait_for(self._has_room)
                     if self._is_left:
                         return
                     self._waiting.append(item)
@@ -75,7 +75,7 @@ class Arrivals(Iterator[T]):
                 self.has_ended = True
                 self._changed.notify_all()
 
-    def _may_go_on(self) -> bool:
+    def _has_room(self) -> bool:
         return self._is_left or len(self._waiting) < self._most_ahead
 
 

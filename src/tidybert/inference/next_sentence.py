@@ -60,11 +60,7 @@ class NextSentencePredictor:
         features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
         found = run_batches(outputs, features, [1] * len(features), self.device)
         return [
-            {
-                "follows": float(each[0, 0]),
-                "num_tokens": one.num_tokens,
-                "truncated": one.truncated,
-            }
+            {"follows": float(each[0, 0]), "num_tokens": one.num_tokens, "truncated": one.truncated}
             for one, each in zip(features, found, strict=True)
         ]
 

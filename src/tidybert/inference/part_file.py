@@ -1,7 +1,7 @@
 """A file that takes hours to write: it grows by whole parts, and a kill costs the last second.
 
-TARGET.part holds the parts.  TARGET.part.json says how far they are whole, and with which settings
-they were made.  Only a finished file has the name TARGET.
+TARGET.part holds the parts.  TARGET.part.json says how many bytes are whole, and with which
+settings they were made.  Only a finished file has the name TARGET.
 """
 
 import json
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from tidybert.atomic_files import atomic_write_json
@@ -76,12 +75,7 @@ class PartFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._file.closed:
             # On a full disk the journal before this one is still valid.
             with suppress(OSError):

@@ -51,7 +51,7 @@ class Predictor:
         """
         check_texts(texts, text_pairs)
         examples = self.task.from_texts(texts, text_pairs)
-        return list(self._answers(examples)) if examples else []
+        return list(self._predictions(examples)) if examples else []
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
@@ -60,7 +60,7 @@ class Predictor:
         with "num_tokens" (before truncation) and "truncated".
         """
         for chunk in in_chunks(examples):
-            yield from self._answers(chunk)
+            yield from self._predictions(chunk)
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with the counts of ``Answers.counts``.
@@ -77,13 +77,15 @@ class Predictor:
         """
         if not examples:
             raise DataError("there are no examples to evaluate on")
+        return self._answers(examples, labelled=True)
+
+    def _answers(self, examples: Sequence[Any], *, labelled: bool = False) -> Answers[Any, Any]:
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
-        self.task.add_labels(features, examples)
+        if labelled:
+            self.task.add_labels(features, examples)
         return self.task.answers(run_features(self.task, self.model, features), features, examples)
 
-    def _answers(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        features = self.task.features(examples, self.tokenizer, self.max_seq_length)
-        outputs = run_features(self.task, self.model, features)
-        answers = self.task.answers(outputs, features, examples)
+    def _predictions(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        answers = self._answers(examples)
         for answer, one in zip(answers.predictions(), answers.first_features, strict=True):
             yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}

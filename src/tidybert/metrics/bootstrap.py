@@ -1,9 +1,8 @@
 """Intervals around a score: how far it may be off because the examples are only a sample.
 
 The bootstrap is Efron's percentile interval (1979; Efron and Tibshirani 1993, chapter 13) over
-whole examples.  It works for any score of a selection of examples.  The refinement BCa must also
-measure the score without each example in turn, and is undefined if every resample scores the same,
-as for a model that is never wrong.
+whole examples.  It works for any score of a selection of examples.  The refinement BCa is undefined
+if every resample scores the same, as for a model that is never wrong.
 """
 
 import math

@@ -110,9 +110,7 @@ class MultiLabelScorer:
 
 
 def f1_thresholds(
-    labels: npt.ArrayLike,
-    probabilities: npt.ArrayLike,
-    least_positives: int = LEAST_POSITIVES,
+    labels: npt.ArrayLike, probabilities: npt.ArrayLike, least_positives: int = LEAST_POSITIVES
 ) -> tuple[Floats, Matrix]:
     """For each label the threshold with the best F1: (C,), and whether it was tuned: (C,).
 

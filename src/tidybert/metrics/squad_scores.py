@@ -93,7 +93,8 @@ def answer_scores(
 
 def squad_metrics(scores: Floats) -> dict[str, float]:
     """exact_match and f1, the means of (B, 2) ``answer_scores``."""
-    _check_some(scores)
+    if not len(scores):
+        raise ValueError("no question was given; metrics need one at least")
     exact, f1 = scores.mean(axis=0)
     return {"exact_match": float(exact), "f1": float(f1)}
 
@@ -120,7 +121,6 @@ def no_answer_metrics(
         has_ans_total) and for those without (no_ans_…), 0.0 if there are none; and with differences
         best_exact, best_f1, best_exact_threshold and best_f1_threshold.
     """
-    _check_some(scores)
     given = scores
     if differences is not None:
         given = np.where((differences > threshold)[:, None], ~has_answer[:, None], scores)
@@ -175,8 +175,3 @@ def _f1(words: tuple[str, ...], gold: tuple[str, ...], *, empty_alike: bool) -> 
         return 0.0
     precision, recall = common / len(words), common / len(gold)
     return 2 * precision * recall / (precision + recall)
-
-
-def _check_some(scores: Floats) -> None:
-    if not len(scores):
-        raise ValueError("no question was given; metrics need one at least")

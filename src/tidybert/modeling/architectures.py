@@ -1,7 +1,7 @@
 """The encoders that a config.json can name, by its model_type.
 
-A later encoder is one file with a class and one line in ``ENCODERS``.  Heads and training use what
-BertModel has, and nothing else of it:
+A new encoder is one file with a class and one line in ``ENCODERS``.  Heads and training use only
+these members of BertModel:
 
 - ``embeddings(rows)`` gives (T, H), and each of ``layers`` maps (T, H) to (T, H);
 - ``word_embeddings`` is the table (V, H) that the masked-LM head shares;

@@ -1,4 +1,4 @@
-"""Self-attention: the only place where sequences are told apart.
+"""Self-attention: the only layer that sees where sequences begin.
 
 Paper: Vaswani et al. 2017, section 3.2; original code: modeling.py, attention_layer.
 T tokens, B sequences, S longest length, N heads, D head width, H = N * D width, R rows asked for.

@@ -73,7 +73,7 @@ class BertLayer(nn.Module):
 
 @dataclass(frozen=True)
 class LowerStates:
-    """hidden_states: (T, H), what the embeddings and the lowest ``num_layers`` layers computed."""
+    """hidden_states: (T, H), the output of the embeddings and lowest ``num_layers`` layers."""
 
     hidden_states: Tensor
     num_layers: int

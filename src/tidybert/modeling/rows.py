@@ -147,14 +147,8 @@ class Rows:
         if token_type_ids is not None:
             types = token_type_ids.reshape(-1)[cells].long()
         starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        rows = cls(
-            input_ids=input_ids.reshape(-1)[cells].long(),
-            token_type_ids=types,
-            position_ids=positions.long(),
-            cu_seqlens=starts.to(input_ids.device),
-            lengths=lengths,
-        )
-        return rows, cells
+        ids = input_ids.reshape(-1)[cells].long()
+        return cls(ids, types, positions.long(), starts.to(ids.device), lengths), cells
 
     def check(self, config: BertConfig) -> None:
         """Raise ValueError for a sequence that is too long, or an id outside its table.
@@ -184,8 +178,8 @@ class Rows:
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on another device."""
         tensors = (self.input_ids, self.token_type_ids, self.position_ids, self.cu_seqlens)
-        moved = (each.to(device, non_blocking=True) for each in tensors)
-        return Rows(*moved, lengths=self.lengths)
+        ids, types, positions, starts = (each.to(device, non_blocking=True) for each in tensors)
+        return Rows(ids, types, positions, starts, self.lengths)
 
     @cached_property
     def derived(self) -> dict[Any, Any]:

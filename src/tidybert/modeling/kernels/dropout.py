@@ -64,23 +64,20 @@ class _DropoutAdd(torch.autograd.Function):
         return (gradient * mask).mul_(ctx.scale), residual_gradient, None
 
 
-def _is_cheap_here(hidden: Tensor) -> bool:
-    return hidden.device.type == "cpu" and hidden.dtype == torch.float32
-
-
 def dropout(hidden: Tensor, probability: float, training: bool) -> Tensor:
     """Zero elements with ``probability`` and scale the rest; ``hidden`` itself in evaluation."""
-    if not training or probability == 0.0:
-        return hidden
-    if _is_cheap_here(hidden):
-        return _DropoutAdd.apply(hidden, None, probability)  # type: ignore[no-any-return,no-untyped-call]
-    return functional.dropout(hidden, probability)
+    return _dropped(hidden, None, probability) if training and probability > 0.0 else hidden
 
 
 def dropout_add(hidden: Tensor, residual: Tensor, probability: float, training: bool) -> Tensor:
     """``residual + dropout(hidden)`` in one pass; shapes (T, H)."""
     if not training or probability == 0.0:
         return residual + hidden
-    if _is_cheap_here(hidden):
+    return _dropped(hidden, residual, probability)
+
+
+def _dropped(hidden: Tensor, residual: Tensor | None, probability: float) -> Tensor:
+    if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
         return _DropoutAdd.apply(hidden, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
-    return residual + functional.dropout(hidden, probability)
+    dropped = functional.dropout(hidden, probability)
+    return dropped if residual is None else residual + dropped

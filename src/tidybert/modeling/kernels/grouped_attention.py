@@ -20,13 +20,11 @@ from tidybert.modeling.rows import Rows
 GROUP_COST: Final = 1024
 """How many padded cells of scores a head cost as much time as a further group.
 
-Measured with 12 heads of 32 and 4 of 64 on batches of short and long texts, with dropout and
-without, forward and backward: 256 to 2048 are equal within noise; 4096 takes half as long again
-where most texts are of one length and would then be padded.
+Measured forward and backward on batches of short and long texts: 256 to 2048 are equal within
+noise; 4096 takes half as long again if most texts have one length.
 """
-# Forward alone, on a CPU, only equal lengths go together: batches of similar lengths, as inference
-# has, take a fifth less time without padding and the copies that it needs, and batches of 32
-# sentences in a file's order about as much.
+# Forward alone, on a CPU, only equal lengths go together: inference has batches of similar lengths,
+# which take a fifth less time without padding and its copies.
 _GROUP_COST_FORWARD: Final = 0
 
 
