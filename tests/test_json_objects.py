@@ -15,7 +15,7 @@ from tidybert.json_objects import read_json_object
         (b'{"vocab_size": 3', "not valid JSON"),
         (b"\xff\xfe{}", "not valid JSON"),
         (b"[1, 2]", "a JSON object was expected, not list"),
-        (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' is there twice"),
+        (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' appears twice"),
         (b'{"id2label": {"0": "\\ud83d"}}', "not valid JSON: .* surrogates not allowed"),
         (b'{"a":' * 200_000, "nested too deeply"),
         (b'{"vocab_size": ' + b"9" * 5000 + b"}", "not valid JSON"),

@@ -46,7 +46,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ConfigError(f"the key {repeated!r} is there twice")
+        raise ConfigError(f"the key {repeated!r} appears twice")
     return values
 
 

@@ -39,7 +39,7 @@ _HEAD_MODULES = {
     "classifier": "classifier",
     "qa_outputs": "qa_outputs",
 }
-_MLM_BIAS = ("mlm.bias", "cls.predictions.bias")
+_MLM_BIAS = "cls.predictions.bias"
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
@@ -76,8 +76,7 @@ def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
 def head_names() -> Mapping[str, tuple[str, ...]]:
     """Our names to theirs for the parameters of every head."""
     names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
-    names[_MLM_BIAS[0]] = (_MLM_BIAS[1],)
-    return MappingProxyType(names)
+    return MappingProxyType(names | {"mlm.bias": (_MLM_BIAS,)})
 
 
 def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
@@ -117,7 +116,7 @@ def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Conve
             converted[ours] = left.pop(theirs_alone)
     for name in converted:
         if PREFIX + name in converted:
-            raise WeightsError(f"{name!r} is there both with and without the prefix {PREFIX!r}")
+            raise WeightsError(f"{name!r} appears both with and without the prefix {PREFIX!r}")
     return Converted(converted, tuple(sorted(left)))
 
 
@@ -169,8 +168,8 @@ def _fold_decoder(left: dict[str, Tensor]) -> None:
             f"embeddings, this model does not, so it cannot be read"
         )
     bias = left.pop(_DECODER_BIAS, None)
-    if bias is not None and not _same(left.setdefault(_MLM_BIAS[1], bias), bias):
-        raise WeightsError(f"{_DECODER_BIAS} differs from {_MLM_BIAS[1]}, which is the same bias")
+    if bias is not None and not _same(left.setdefault(_MLM_BIAS, bias), bias):
+        raise WeightsError(f"{_DECODER_BIAS} differs from {_MLM_BIAS}, which is the same bias")
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -104,9 +104,8 @@ class ModelDirectory:
         """
         values, path = self.description, self.path / CONFIG_FILE
         architectures = values.get("architectures") or []
-        if not isinstance(architectures, list) or not all(
-            isinstance(name, str) for name in architectures
-        ):
+        is_list = isinstance(architectures, list)
+        if not is_list or not all(isinstance(name, str) for name in architectures):
             raise ConfigError(
                 f"{path}: architectures is {architectures!r:.80}; not a list of names"
             )

@@ -87,15 +87,15 @@ class TagCounts:
         cls, expected: Sequence[Tags], predicted: Sequence[Tags], *, of_entities: bool
     ) -> "TagCounts":
         """Count sentence by sentence; raises ValueError if their numbers of words differ."""
+        words = np.zeros((len(expected), 2), dtype=np.int64)
+        pairs = []
         for number, (ours, theirs) in enumerate(zip(expected, predicted, strict=True)):
             if len(ours) != len(theirs):
                 raise ValueError(
                     f"sentence {number} has {len(ours)} tags and {len(theirs)} predicted ones"
                 )
-        pairs = [
-            (_places(a, of_entities), _places(b, of_entities))
-            for a, b in zip(expected, predicted, strict=True)
-        ]
+            words[number] = sum(a == b for a, b in zip(ours, theirs, strict=True)), len(ours)
+            pairs.append((_places(ours, of_entities), _places(theirs, of_entities)))
         names = sorted({name for pair in pairs for each in pair for name in each})
         number_of = {name: number for number, name in enumerate(names)}
         counts = np.zeros((len(pairs), len(names), 3), dtype=np.int64)
@@ -105,12 +105,7 @@ class TagCounts:
                 row[0], row[2] = len(places & given.get(name, set())), len(places)
             for name, places in given.items():
                 counts[number, number_of[name], 1] = len(places)
-        words = [
-            (sum(a == b for a, b in zip(ours, theirs, strict=True)), len(ours))
-            for ours, theirs in zip(expected, predicted, strict=True)
-        ]
-        words_array = np.array(words, dtype=np.int64).reshape(-1, 2)
-        return cls(tuple(names), counts, words_array, of_entities)
+        return cls(tuple(names), counts, words, of_entities)
 
     def scores(self, chosen: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
         """Scores of all sentences, or of those with the ``chosen`` indices, which may repeat.

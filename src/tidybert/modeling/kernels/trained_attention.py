@@ -1,9 +1,9 @@
 """Attention in training on a CPU, forward and backward written out.
 
 scaled_dot_product_attention has no fused kernel for dropout there, and its decomposition spends
-more on autograd's bookkeeping and copies than on the products of short sequences; its kernel
-without dropout is made for long ones, and takes more time backward.  The groups' scores lie in one
-flat tensor, so each elementwise operation runs once for all of them.
+more on bookkeeping and copies than on the products of short sequences.  Its kernel without dropout
+takes more time backward.  The groups' scores lie in one flat tensor, so each elementwise operation
+runs once for all of them.
 b sequences, s their longest length, N heads, T tokens, H width.
 """
 
