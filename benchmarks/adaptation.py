@@ -25,7 +25,7 @@ from side_by_side import DATA, Job, flags, measured_in_turn, show, table_of_scor
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 READ: Final = "corpus/books-00.txt.xz"
 LABELLED: Final = "corpus/books-01.txt.xz"

@@ -28,10 +28,10 @@ from typing import Any, Final
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork
-from tidybert.timing.own_process import answer, run_apart
+from tidybert.timing.measuring import answer, run_apart
 from tidybert.timing.setting import machine
-from tidybert.timing.transformers_finetuning import train_with_transformers
+from tidybert.timing.transformers_side import train_with_transformers
+from tidybert.timing.work import FinetuningWork
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 CONLL: Final = "ner/conll2003/{}.txt"

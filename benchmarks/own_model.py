@@ -23,7 +23,7 @@ from side_by_side import Job, flags, measured_in_turn, show, table_of_scores
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 # The highest rate that the published models of this size tried.
 LEARNING_RATE: Final = 3e-4

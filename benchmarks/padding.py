@@ -16,7 +16,6 @@ import text
 from side_by_side import put_between
 
 from tidybert import BertTokenizer
-from tidybert.timing.finetuning_work import batches_of, read_work
 
 
 def rows(model: str) -> Iterator[str]:
@@ -26,10 +25,10 @@ def rows(model: str) -> Iterator[str]:
         if name == "ChnSentiCorp":
             continue
         work = job.work(model, 1, None)
-        task, train, _ = read_work(work)
+        task, train, _ = work.read()
         features = task.features(train, tokenizer, work.max_seq_length)
         lengths = np.array([len(one.input_ids) for one in features])
-        padded = [lengths[batch].max() * len(batch) for batch in batches_of(len(lengths), work)]
+        padded = [lengths[batch].max() * len(batch) for batch in work.batches(len(lengths))]
         tokens = lengths.sum() * work.num_train_epochs
         yield f"| {name} | {len(lengths):,} | {lengths.mean():.1f} | {sum(padded) / tokens:.2f} |"
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork, read_work
 from tidybert.timing.setting import SIDES, machine
+from tidybert.timing.work import FinetuningWork
 
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 
@@ -203,7 +203,7 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     path.write_text(json.dumps(config), encoding="utf-8")
-    task, train, _ = read_work(replace(work, dev=None))
+    task, train, _ = replace(work, dev=None).read()
     # One step that moves no weight writes the head of this seed for both sides.
     arguments = TrainingArguments(max_steps=1, learning_rate=1e-30, seed=work.seed)
     finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")

@@ -31,10 +31,10 @@ from typing import Any, Final
 from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork, arguments_of, read_work
-from tidybert.timing.own_process import answer, run_apart
+from tidybert.timing.measuring import answer, run_apart
 from tidybert.timing.setting import SIDES
-from tidybert.timing.transformers_finetuning import train_with_transformers
+from tidybert.timing.transformers_side import train_with_transformers
+from tidybert.timing.work import FinetuningWork
 
 DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data")) / "squad"
 SCORES: Final = {"shifts": ("exact_match", "f1"), "2.0": ("exact_match", "f1", "best_f1")}
@@ -103,13 +103,13 @@ def learned_on_shifts(work: FinetuningWork) -> tempfile.TemporaryDirectory[str]:
     run = tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as folder:
         work = prepared("shifts", work, Path(folder))
-        task, train, _ = read_work(replace(work, dev=None))
+        task, train, _ = replace(work, dev=None).read()
     finetune(
         task,
         work.model,
         train,
         None,
-        arguments_of(work),
+        work.arguments(),
         max_seq_length=work.max_seq_length,
         run=Path(run.name) / "run",
         device="cpu",

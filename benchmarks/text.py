@@ -16,7 +16,7 @@ from pathlib import Path
 from side_by_side import DATA, Job, run
 
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 SPAM = "text/sms_spam/SMSSpamCollection"
 HELD_OUT = 10  # every tenth message is

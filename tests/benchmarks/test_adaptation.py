@@ -12,7 +12,7 @@ import pytest
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.timing import finetuning_speed as finetuning
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing import finetuning_speed as finetuning
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from tidybert import BertTokenizer, load
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing import finetuning_speed as finetuning
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from tidybert.cli import main as shell
-from tidybert.timing import bench_texts
 from tidybert.timing import finetuning_speed as finetuning
 from tidybert.timing import inference_speed as inference
-from tidybert.timing.rounds import summarize
+from tidybert.timing import setting
+from tidybert.timing.measuring import summarize
 from tidybert.timing.setting import SIDES
 
 INFERENCE = ("texts_per_second_in_order", "texts_per_second_by_length", "peak_mib")
@@ -115,7 +115,7 @@ def test_tokenisation_for_real(
     against: list[str], as_json: bool, tiny_model: Path, monkeypatch, capsys
 ) -> None:
     lines = ["a red hen", "the dög, was near!"] * 20
-    monkeypatch.setattr(bench_texts, "find_lines", lambda: ("some lines", lines))
+    monkeypatch.setattr(setting, "find_lines", lambda: ("some lines", lines))
     flags = ["--model", str(tiny_model), "--rounds", "2", *against]
 
     assert shell.run(["bench", "tokenize", *flags, *(["--json"] if as_json else [])]) == 0

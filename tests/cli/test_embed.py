@@ -108,7 +108,7 @@ def test_bad_rows_are_told_before_the_work(
     command = ["embed", str(tiny_model), str(file), "--out", str(out)]
 
     with monkeypatch.context() as patch:
-        patch.setattr(embed, "_write", None)
+        patch.setattr("tidybert.inference.vector_files.write_vectors", None)
         assert shell(command) == 1
     assert f"{file}: 1 row cannot be read" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [file]
@@ -213,23 +213,15 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert f"no part of {out} to resume from" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("total", "line"),
-    [
-        (None, "1,024 texts, 12.5/s"),
-        (2000, "1,024 of 2,000 texts, 12.5/s, 1:19 left"),
-        (1024, "1,024 of 1,024 texts, 12.5/s, 0:00 left"),
-    ],
-)
-def test_progress_in_a_log(total: int | None, line: str) -> None:
-    assert embed._progress_line(1024, total, 12.5) == line
-
-
 def test_progress_is_told_where_there_is_no_terminal(
     tiny_model: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(embed, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(embed, "LINE_SECONDS", 0.0)
 
     assert shell(["embed", str(tiny_model), file, "--out", str(tmp_path / "out.npy")]) == 0
 
-    assert re.search(r"^4 of 4 texts, [\d.]+/s, 0:00 left$", capsys.readouterr().err, re.MULTILINE)
+    assert re.search(
+        r"^embedding: 100%, 4 of 4 texts, [\d.]+/s, 0:00 left$",
+        capsys.readouterr().err,
+        re.MULTILINE,
+    )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.cli import extend_vocab
 from tidybert.cli import main as shell
+from tidybert.cli import vocabularies
 from tidybert.configuration import BertConfig
 from tidybert.inference import load
 from tidybert.tokenization import BertTokenizer
@@ -74,7 +74,7 @@ def test_a_table_of_pieces_and_one_of_figures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(extend_vocab, "SHOWN_PIECES", 1)
+    monkeypatch.setattr(vocabularies, "SHOWN_PIECES", 1)
 
     assert extend(Path("letters"), corpus, Path("out"), "--add", "99") == 0
     found = capsys.readouterr()

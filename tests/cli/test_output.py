@@ -1,4 +1,4 @@
-"""Results on stdout, notes and progress on stderr."""
+"""Results on stdout, notes on stderr."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tidybert.cli.output import note, print_json, print_table, training_progress
+from tidybert.cli.output import note, print_json, print_table
 
 
 def test_a_note_goes_to_stderr(capsys) -> None:
@@ -56,25 +56,3 @@ def test_a_table_is_no_wider_than_80_and_loses_nothing(
     assert max(map(len, out.splitlines())) <= min(80, int(columns))
     assert all(word in out for word in [*long.split(), "[count]"])
     assert "[b]no markup[/b]" in " ".join(out.split())
-
-
-def test_progress_is_silent_where_stderr_is_no_terminal(capsys) -> None:
-    with training_progress() as progress:
-        bar = progress.add_task("training", total=64)
-        progress.update(bar, advance=32, loss=0.41)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_progress_shows_loss_and_count_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with training_progress() as progress:
-        bar = progress.add_task("training", total=64)
-        progress.update(bar, advance=32, loss=0.4142)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "loss 0.4142" in err
-    assert "32/64" in err

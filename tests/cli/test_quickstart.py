@@ -3,16 +3,19 @@
 import json
 import re
 import shlex
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tidybert import catalog as pretrained
-from tidybert.cli import quickstart
+from tidybert.cli import progress, quickstart
 from tidybert.cli.main import run
+from tidybert.cli.progress import Show
 from tidybert.configuration import BertConfig
 
 
@@ -129,10 +132,6 @@ def test_nothing_is_overwritten(content: str, capsys) -> None:
 def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    import signal
-
-    from tidybert.cli import progress
-
     assert run(["quickstart", "--json", "--seed", "7", "--out", "my model"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
@@ -146,24 +145,18 @@ def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     assert right / 154 == pytest.approx(whole["accuracy"])
     assert json.loads(Path("my model/arguments.json").read_text())["seed"] == 7
 
-    class Stop:
+    @contextmanager
+    def stopping(_title: str) -> Iterator[Show]:
         """A bar that presses Ctrl-C at step 20."""
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def add_task(self, *_, **__):
-            return 0
-
-        def update(self, _, *, completed: int, **__):
-            if completed == 20 * quickstart.TRAIN_BATCH_SIZE:
+        def show(done: int, *_: object) -> None:
+            if done == 20 * quickstart.TRAIN_BATCH_SIZE:
                 signal.raise_signal(signal.SIGINT)
 
+        yield show
+
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "training_progress", Stop)
+        patch.setattr(progress, "shown_progress", stopping)
         assert run(["quickstart", "--seed", "7", "--out", "stopped"]) == 130
     assert "--resume" in capsys.readouterr().err
     assert run(["quickstart", "--out", "stopped"]) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli import main as shell
-from tidybert.cli import reading_progress as reading
+from tidybert.cli import progress
 from tidybert.tokenization import BertTokenizer
 
 
@@ -88,10 +88,10 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(reading, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
 
     assert train(corpus, tmp_path / "vocab") == 0
-    assert "100% read: 0.0 M characters, " in capsys.readouterr().err
+    assert "reading: 100%, 0.0 M characters, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import TextExample
-from tidybert.timing.finetuning_work import FinetuningWork
+from tidybert.timing.work import FinetuningWork
 
 
 @pytest.fixture

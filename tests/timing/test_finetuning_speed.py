@@ -11,9 +11,9 @@ import pytest
 from tidybert.files.read_options import ReadOptions
 from tidybert.timing import finetuning_speed as finetuning
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.finetuning_work import FinetuningWork
-from tidybert.timing.rounds import UNTIMED_STEPS
+from tidybert.timing.measuring import UNTIMED_STEPS
 from tidybert.timing.setting import SIDES
+from tidybert.timing.work import FinetuningWork
 
 
 def test_both_sides_take_the_same_steps(work: FinetuningWork) -> None:

@@ -12,10 +12,11 @@ from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.stream import InstanceStream
-from tidybert.timing import instance_speed as bench
-from tidybert.timing.instance_speed import SIDES, bench_instances, make_steps
-from tidybert.timing.pretraining_work import PretrainingWork
-from tidybert.timing.rounds import UNTIMED_STEPS
+from tidybert.timing import pretraining_speed as bench
+from tidybert.timing.measuring import UNTIMED_STEPS
+from tidybert.timing.pretraining_speed import INSTANCE_SIDES as SIDES
+from tidybert.timing.pretraining_speed import bench_instances, make_steps
+from tidybert.timing.work import PretrainingWork
 from tidybert.tokenization import BertTokenizer
 
 

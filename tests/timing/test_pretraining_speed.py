@@ -11,9 +11,9 @@ from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.throughput import flops_per_token
+from tidybert.timing.measuring import UNTIMED_STEPS
 from tidybert.timing.pretraining_speed import bench_pretraining, peak_tokens_per_second
-from tidybert.timing.pretraining_work import PretrainingWork
-from tidybert.timing.rounds import UNTIMED_STEPS
+from tidybert.timing.work import PretrainingWork
 from tidybert.tokenization import BertTokenizer
 
 
@@ -103,7 +103,7 @@ def test_the_peak_in_tokens_is_the_devices(shards: str, monkeypatch: pytest.Monk
     work, corpus = PretrainingWork("tiny", shards, steps=6), TokenCorpus(shards)
     assert peak_tokens_per_second(work, corpus) is None
 
-    monkeypatch.setattr("tidybert.pretraining.throughput.peak_flops", lambda _device: 1e12)
+    monkeypatch.setattr("tidybert.timing.pretraining_speed.peak_flops", lambda _device: 1e12)
 
     vocab_size = corpus.manifest.vocabulary["vocab_size"]
     flops = flops_per_token(BertConfig.from_name("tiny", vocab_size=vocab_size), 128, 0.15)

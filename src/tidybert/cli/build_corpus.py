@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.progress import LINE_SECONDS, shown_progress
 from tidybert.corpus.documents import CorpusOptions
 
 if TYPE_CHECKING:
@@ -32,10 +33,7 @@ class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
 
 @takes(given=BuildCorpusFlags, read=CorpusOptions)
 def build_corpus(
-    corpus: flags.CorpusArgument,
-    *,
-    given: BuildCorpusFlags,
-    read: CorpusOptions,
+    corpus: flags.CorpusArgument, *, given: BuildCorpusFlags, read: CorpusOptions
 ) -> None:
     """Tokenise a corpus once, into shards that training maps into memory.
 
@@ -106,29 +104,20 @@ def _num_cores() -> int:
 @contextmanager
 def _shown() -> "Iterator[Callable[[Built], None]]":
     """A function that shows a build's progress, its rate and the time left."""
-    from tidybert.cli.reading_progress import Share, shown_share
-
-    first: int | None = None
-    with shown_share("building") as show:
+    first: Built | None = None
+    with shown_progress("building", LINE_SECONDS) as show:
 
         def follow(built: "Built") -> None:
             nonlocal first
-            if first is None:
-                # Bytes that an earlier run had read took this one no time.
-                first = built.bytes_read
-            new = built.bytes_read - first
+            first = first or built
+            megabytes = (built.num_bytes - first.num_bytes) / 1e6
             show(
-                lambda seconds: Share(
-                    built.bytes_read, built.total_bytes, new, _figures(built, seconds)
-                )
+                built.bytes_read,
+                built.total_bytes,
+                lambda seconds, _rate: (
+                    f"{built.num_documents:,} documents, {built.num_tokens / 1e6:,.1f} M tokens, "
+                    f"{megabytes / seconds:.1f} MB/s"
+                ),
             )
 
         yield follow
-
-
-def _figures(built: "Built", seconds: float) -> str:
-    rate = built.num_bytes / 1e6 / seconds
-    return (
-        f"{built.num_documents:,} documents, {built.num_tokens / 1e6:,.1f} M tokens, "
-        f"{rate:.1f} MB/s"
-    )

@@ -1,7 +1,6 @@
 """``tidybert embed``: frozen features, into a file or as JSON lines on stdout."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,20 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import note_reading
-from tidybert.cli.output import clock, note, training_progress
+from tidybert.cli.output import note, note_reading
+from tidybert.cli.progress import shown_progress
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import Layout, VectorFormat, Written
+    from tidybert.inference.vector_files import Layout
 
-# Between two lines where stderr is not a terminal and has no bar.
-_SECONDS_BETWEEN_LINES: Final = 10.0
-
-
+LINE_SECONDS: Final = 10.0
 MOST_USED: Final = (
     "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
     "device",
@@ -67,7 +63,8 @@ def embed(
     from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import Layout, format_of
+    from tidybert.inference.part_file import has_part
+    from tidybert.inference.vector_files import Layout, format_of, write_vectors
 
     _check(given)
     read_examples.formats.check(file, read.format)
@@ -98,7 +95,20 @@ def embed(
         # A first reading finds bad rows before the work, and counts the texts for the time left.
         total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
         texts = examples(report if total is None else ReadReport())
-        written = _write(embedder, texts, out, kind, resume=given.resume, total=total)
+        if given.resume and not has_part(out):
+            note(f"no part of {out} to resume from: starting at the first text")
+        try:
+            with _shown(total) as advance:
+                written = write_vectors(
+                    embedder, texts, out, kind, resume=given.resume, advance=advance
+                )
+        except BaseException:
+            if has_part(out):
+                note(
+                    f"the part of {out} that is done is kept; the same command with --resume goes "
+                    "on"
+                )
+            raise
         num_texts, num_truncated = written.num_texts, written.num_truncated
         note(f"{out}: {num_texts:,} texts, {layout.dimension} numbers a vector")
     cut = f"texts were cut to {embedder.max_seq_length} tokens"
@@ -138,52 +148,9 @@ def _print(
     return num_texts, num_truncated
 
 
-def _write(
-    embedder: "Embedder",
-    examples: "Iterator[TextExample]",
-    out: Path,
-    kind: "VectorFormat",
-    *,
-    resume: bool,
-    total: int | None,
-) -> "Written":
-    from tidybert.inference.part_file import has_part
-    from tidybert.inference.vector_files import write_vectors
-
-    if resume and not has_part(out):
-        note(f"no part of {out} to resume from: starting at the first text")
-    try:
-        with _shown(total) as advance:
-            return write_vectors(embedder, examples, out, kind, resume=resume, advance=advance)
-    except BaseException:
-        if has_part(out):
-            note(f"the part of {out} that is done is kept; the same command with --resume goes on")
-        raise
-
-
 @contextmanager
 def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show on stderr how many texts are done, how fast, and the time left."""
-    with training_progress() as progress:
-        bar = progress.add_task("embedding", total=total)
-        begin = last = time.monotonic()
-        before: int | None = None
-
-        def advance(done: int) -> None:
-            nonlocal last, before
-            progress.update(bar, completed=done)
-            now = time.monotonic()
-            if before is None:
-                # The texts of an earlier run say nothing about this one's speed.
-                before = done
-            elif progress.disable and now - last >= _SECONDS_BETWEEN_LINES:
-                last = now
-                note(_progress_line(done, total, (done - before) / (now - begin)))
-
-        yield advance
-
-
-def _progress_line(done: int, total: int | None, rate: float) -> str:
-    if total is None:
-        return f"{done:,} texts, {rate:.1f}/s"
-    return f"{done:,} of {total:,} texts, {rate:.1f}/s, {clock((total - done) / rate)} left"
+    """A function that shows how many texts are done, how fast, and the time left."""
+    of = "" if total is None else f" of {total:,}"
+    with shown_progress("embedding", LINE_SECONDS) as show:
+        yield lambda done: show(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")

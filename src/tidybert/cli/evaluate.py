@@ -4,19 +4,15 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import check_format, read_labelled
-from tidybert.cli.output import note, print_json
+from tidybert.cli.output import check_format, note, print_json, read_labelled
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
-
-if TYPE_CHECKING:
-    from tidybert.tasks.answers import Answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +70,16 @@ def evaluate(
     finally:
         # A reader such as head, which closes the pipe early, still gets its report.
         if given.report is not None:
-            _write_report(given.report, answers, metrics, run, file, predictor.max_seq_length)
+            from tidybert.reporting.evaluation import evaluation_of
+            from tidybert.reporting.writing import write_report
 
-
-def _write_report(
-    directory: Path,
-    answers: "Answers[Any, Any]",
-    metrics: dict[str, Any],
-    run: str,
-    file: str,
-    max_seq_length: int,
-) -> None:
-    from tidybert.reporting.evaluation import evaluation_of
-    from tidybert.reporting.writing import write_report
-
-    note("computing the report's confidence intervals: up to a minute")
-    page = write_report(
-        evaluation_of(
-            answers,
-            metrics,
-            run=run,
-            file=file,
-            date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
-            max_seq_length=max_seq_length,
-        ),
-        directory,
-    )
-    note(f"report: {page}")
+            note("computing the report's confidence intervals: up to a minute")
+            evaluation = evaluation_of(
+                answers,
+                metrics,
+                run=run,
+                file=file,
+                date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
+                max_seq_length=predictor.max_seq_length,
+            )
+            note(f"report: {write_report(evaluation, given.report)}")

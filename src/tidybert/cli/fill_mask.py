@@ -28,8 +28,7 @@ class FillMaskFlags(flags.PickleFlag, flags.DeviceFlag):
 def fill_mask(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model with a masked-LM head.")],
     texts: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT", help="A text with one or more [MASK]."),
+        list[str], typer.Argument(metavar="TEXT", help="A text with one or more [MASK].")
     ],
     *,
     given: FillMaskFlags,

@@ -8,8 +8,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import read_labelled
-from tidybert.cli.output import note, print_json
+from tidybert.cli.output import note, print_json, read_labelled
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.registry import task_flags

@@ -142,7 +142,7 @@ def field_helps(group: type) -> dict[str, str]:
 
 @cache
 def _texts(group: type) -> dict[str, str]:
-    """The text below each field of a class; the field before lends it to one without."""
+    """The text below each field of a class; fields without one share that of the next field."""
     texts: dict[str, str] = {}
     waiting: list[str] = []
     if not vars(group).get("__annotations__"):
@@ -159,7 +159,7 @@ def _texts(group: type) -> dict[str, str]:
 
 
 def _statements(group: type) -> list[ast.stmt]:
-    """Those of the class, as its module has them."""
+    """The statements of a class's body."""
     found: list[ast.stmt] = _parsed(group.__module__).body
     for name in group.__qualname__.replace(".<locals>", "").split("."):
         found = next(

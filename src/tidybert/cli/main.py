@@ -17,7 +17,6 @@ from tidybert.cli import (
     build_corpus,
     embed,
     evaluate,
-    extend_vocab,
     fill_mask,
     finetune,
     inspect_instances,
@@ -26,7 +25,7 @@ from tidybert.cli import (
     predict,
     pretrain,
     quickstart,
-    train_vocab,
+    vocabularies,
 )
 from tidybert.cli.flags import PanelCommand
 from tidybert.cli.output import note
@@ -45,8 +44,8 @@ app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
-app.command("train-vocab")(train_vocab.train_vocab)
-app.command("extend-vocab")(extend_vocab.extend_vocab)
+app.command("train-vocab")(vocabularies.train_vocab)
+app.command("extend-vocab")(vocabularies.extend_vocab)
 app.command("models")(models.models)
 app.command("download")(models.download)
 
@@ -75,7 +74,7 @@ def tidybert(
     debug: Annotated[
         bool,
         typer.Option(
-            "--debug", help="Show an error's traceback; this flag may stand anywhere in the line."
+            "--debug", help="Show an error's traceback; this flag may be anywhere in the line."
         ),
     ] = False,
 ) -> None:

@@ -8,8 +8,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import note_reading, print_answers
-from tidybert.cli.output import print_json
+from tidybert.cli.output import note_reading, print_answers, print_json
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -23,8 +22,7 @@ class NextSentenceFlags(flags.LongestLengthFlag, flags.ExamplesFlags, flags.Json
 @takes(given=NextSentenceFlags, read=ReadOptions)
 def next_sentence(
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A model with a next-sentence head."),
+        str, typer.Argument(metavar="MODEL", help="A model with a next-sentence head.")
     ],
     first: Annotated[str | None, typer.Argument(metavar="A", help="The first sentence.")] = None,
     second: Annotated[

@@ -1,17 +1,19 @@
-"""What commands print: results on stdout, notes and progress on stderr."""
+"""What commands print: results on stdout, notes on stderr, also about the files they read."""
 
 import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 from tidybert.errors import in_shell
+from tidybert.files.read_options import ReadOptions
 from tidybert.json_objects import plain_json
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from tidybert.files.read_report import ReadReport
+    from tidybert.tasks.task import AnyTask
 
 MAX_WIDTH: Final = 80
 
@@ -74,47 +76,63 @@ def print_table(
     console.print(table, width=min(console.width, MAX_WIDTH))
 
 
-def training_progress() -> "Progress":
-    """A progress bar on stderr that counts examples; silent where stderr is not a terminal.
+def read_labelled(
+    task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
+) -> list[Any]:
+    """All labelled examples of a file."""
+    from tidybert.files.read_report import ReadReport
 
-    It shows what is done, the last loss, examples a second and the time left::
+    report = ReadReport()
+    examples = list(
+        task.read(path, options, need_label=True, skip_bad_rows=skip_bad_rows, report=report)
+    )
+    note(*report.lines(str))
+    return examples
 
-        with training_progress() as progress:
-            bar = progress.add_task("training", total=num_examples)
-            progress.update(bar, advance=32, loss=0.41)
+
+def check_format(run: str, path: str, options: ReadOptions) -> None:
+    """Refuse a --format that the task of RUN does not read, before its model is loaded."""
+    if options.format is not None:
+        from tidybert.checkpoints.model_directory import ModelDirectory
+        from tidybert.inference.loading import read_finished
+        from tidybert.tasks.registry import task_for
+
+        task = task_for(read_finished(ModelDirectory.open(run)))
+        task.read.formats.check(path, options.format)
+
+
+def print_answers(
+    answer: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
+    examples: Iterator[Any],
+    file: str,
+    show: Callable[[dict[str, Any]], None],
+    stream: TextIO | None = None,
+) -> tuple[int, int]:
+    """Show the answer to each example as soon as it comes.
+
+    Args:
+        answer: a predictor's ``predict_stream``.
+        file: where the examples come from; "-" is standard input, whose writer may wait for each
+            answer.
+        stream: where ``show`` writes; None: stdout.
+
+    Returns the numbers of answers, and of those whose text was cut.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
+    from tidybert.inference.arrivals import as_it_comes
 
-    class LossColumn(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            loss = task.fields.get("loss")
-            return Text("" if loss is None else f"loss {loss:.4f}")
+    answered = truncated = 0
+    with as_it_comes(examples, file) as coming:
+        for each in answer(coming):
+            show(each)
+            if answered == 0 or file == "-":
+                (stream or sys.stdout).flush()
+            answered += 1
+            truncated += each["truncated"]
+    return answered, truncated
 
-    class RateColumn(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:.1f}/s")
 
-    console = Console(stderr=True)
-    console.width = min(console.width, MAX_WIDTH)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        LossColumn(),
-        RateColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
-        disable=not console.is_terminal,
-        expand=True,
-    )
+def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> None:
+    """Note what the reading found, and how many of the texts were cut; ``cut`` says how."""
+    note(*report.lines(str))
+    if truncated:
+        note(f"{truncated:,} of {total:,} {cut}")

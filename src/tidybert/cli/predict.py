@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.labelled_files import check_format, note_reading, print_answers
+from tidybert.cli.output import check_format, note_reading, print_answers
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 

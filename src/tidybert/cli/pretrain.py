@@ -79,9 +79,9 @@ def pretrain(
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     with (
-        _tensorboard(out, given.tensorboard) as tell,
+        _tensorboard(out, given.tensorboard) as add_figure,
         processes(given.device) as group,
-        _shown(out, tell) as callbacks,
+        _shown(out, add_figure) as callbacks,
     ):
         result = run_pretraining(
             model,
@@ -131,19 +131,19 @@ def _shown(
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.pretraining.loop import PretrainingCallbacks
 
-    steps, tokens, seconds, told = 0, 0, 0.0, 0.0
+    steps, tokens, seconds, last = 0, 0, 0.0, 0.0
 
     def step(done: "PretrainingReport") -> None:
-        nonlocal steps, tokens, seconds, told
+        nonlocal steps, tokens, seconds, last
         steps, tokens, seconds = steps + 1, tokens + done.num_tokens, seconds + done.seconds
         if not done.updated:
             note(
                 f"step {done.step}: the loss is {done.loss} and the gradient norm "
                 f"{done.gradient_norm}; nothing was updated"
             )
-        if seconds - told < _LINE_SECONDS and steps > 1 and done.step < done.num_steps:
+        if seconds - last < _LINE_SECONDS and steps > 1 and done.step < done.num_steps:
             return
-        told = seconds
+        last = seconds
         rate = tokens / seconds
         left = (done.num_steps - done.step) * seconds / steps
         parts = ", ".join(

@@ -40,10 +40,7 @@ class QuickstartFlags(flags.JsonFlag):
 
 
 @takes(given=QuickstartFlags)
-def quickstart(
-    *,
-    given: QuickstartFlags,
-) -> None:
+def quickstart(*, given: QuickstartFlags) -> None:
     """Fine-tune minilm on bundled support tickets, measure it, and answer new tickets.
 
     Takes a minute or two on two cores, and needs no file and no network.

@@ -129,6 +129,7 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
     thresholds = {
         name: each["threshold"] for name, each in per_label.items() if "threshold" in each
     }
+    shown = {name: "-" if value is None else f"{value:.4f}" for name, value in thresholds.items()}
     headings = [*scores, *(["threshold"] if thresholds else []), "examples"]
     columns: dict[str, Literal["left", "right"]] = {"class": "left"}
     columns |= {heading.replace("_", " "): "right" for heading in headings}
@@ -138,7 +139,7 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
             (
                 name,
                 *(f"{each[score]:.4f}" for score in scores),
-                *([_shown_threshold(thresholds[name])] if thresholds else []),
+                *([shown[name]] if shown else []),
                 f"{each['support']:,}",
             )
             for name, each in per_label.items()
@@ -151,7 +152,3 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
             f"\n- not tuned, so 0.5 decides: {', '.join(untuned)} (tuning takes {LEAST_POSITIVES} "
             f"dev texts with the label and {LEAST_POSITIVES} without)"
         )
-
-
-def _shown_threshold(threshold: float | None) -> str:
-    return "-" if threshold is None else f"{threshold:.4f}"

@@ -10,15 +10,23 @@ its own and neither side warms the other's caches::
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidybert.timing.finetuning_work import FinetuningWork, arguments_of, read_work
-from tidybert.timing.own_process import answer, run_apart
-from tidybert.timing.rounds import UNTIMED_STEPS, step_times, summarize, take_rounds
+import torch
+
+from tidybert.finetuning import Callbacks, finetune
+from tidybert.inference.forward import run_features
+from tidybert.timing.measuring import (
+    UNTIMED_STEPS,
+    answer,
+    run_apart,
+    step_times,
+    summarize,
+    take_rounds,
+)
 from tidybert.timing.setting import SIDES
-
-if TYPE_CHECKING:
-    from tidybert.training.trainer import StepReport
+from tidybert.timing.work import FinetuningWork
+from tidybert.training.trainer import StepReport
 
 
 def measure(side: str, work: FinetuningWork) -> dict[str, Any]:
@@ -84,15 +92,13 @@ def bench_finetuning(
 
 
 def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
     work = FinetuningWork.from_dict(given)
     if side == "ours":
         result = _run_ours(work)
     else:
-        from tidybert.timing.transformers_finetuning import run_transformers
+        from tidybert.timing.transformers_side import run_finetuning
 
-        result = run_transformers(work)
+        result = run_finetuning(work)
     return {
         **result,
         "examples_per_second": result["num_examples"] / result["seconds"],
@@ -101,14 +107,11 @@ def _run(side: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_ours(work: FinetuningWork) -> dict[str, Any]:
-    from tidybert.finetuning import Callbacks, finetune
-    from tidybert.inference.forward import run_features
-
-    task, train, dev = read_work(work)
+    task, train, dev = work.read()
     ends: list[float] = []
     step_examples: list[int] = []
 
-    def step(done: "StepReport") -> None:
+    def step(done: StepReport) -> None:
         ends.append(time.perf_counter())
         step_examples.append(done.num_examples)
 
@@ -117,7 +120,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         work.model,
         train,
         None,
-        arguments_of(work),
+        work.arguments(),
         max_seq_length=work.max_seq_length,
         device="cpu",
         callbacks=Callbacks(step=step),

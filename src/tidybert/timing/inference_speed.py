@@ -22,10 +22,14 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.errors import TidyBertError
 from tidybert.files.text_examples import TextExample
-from tidybert.timing.own_process import answer, run_apart
-from tidybert.timing.rounds import in_turn, summarize
+from tidybert.inference.forward import run_features
+from tidybert.inference.predictor import Predictor
+from tidybert.tasks.classification import Classification
+from tidybert.timing.measuring import answer, in_turn, run_apart, summarize
 from tidybert.timing.setting import SIDES
 
 BATCH_SIZE: Final = 32
@@ -62,14 +66,13 @@ def bench_inference(
         given = Path(folder) / "examples.json"
         given.write_text(json.dumps([[one.text, one.text_pair] for one in examples]))
         samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
+        work = {
+            "directory": str(directory),
+            "examples": str(given),
+            "max_seq_length": max_seq_length,
+        }
         for side in sides:
-            work = {"directory": str(directory), "examples": str(given)}
-            apart = run_apart(
-                "tidybert.timing.inference_speed",
-                side,
-                {**work, "max_seq_length": max_seq_length},
-                used_threads,
-            )
+            apart = run_apart("tidybert.timing.inference_speed", side, work, used_threads)
             report(f"memory: {side} {apart['peak_mib']} MiB")
             samples[side]["peak_mib"] = [apart["peak_mib"]]
         by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])
@@ -106,10 +109,6 @@ def _prepare(
     model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
 ) -> tuple[list[int], int]:
     """Save MODEL with a new head; give the examples' numbers of tokens, and how many were cut."""
-    from tidybert.checkpoints.metadata import ModelMetadata
-    from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-    from tidybert.tasks.classification import Classification
-
     origin = ModelDirectory.open(model)
     task = Classification(["0", "1"])
     with torch.random.fork_rng():
@@ -135,9 +134,6 @@ def _open(side: str, directory: Path, max_seq_length: int) -> Run:
 
 
 def _open_ours(directory: Path, max_seq_length: int) -> Run:
-    from tidybert.inference.forward import run_features
-    from tidybert.inference.predictor import Predictor
-
     predictor = Predictor(directory, device="cpu", max_seq_length=max_seq_length)
 
     def run(examples: Sequence[TextExample]) -> Logits:

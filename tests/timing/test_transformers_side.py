@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
-from tidybert.timing.finetuning_work import FinetuningWork, arguments_of
-from tidybert.timing.transformers_finetuning import run_transformers
+from tidybert.timing.transformers_side import run_finetuning
+from tidybert.timing.work import FinetuningWork
 
 
 def test_both_sides_train_in_bfloat16_and_score_in_float32(
@@ -23,9 +23,9 @@ def test_both_sides_train_in_bfloat16_and_score_in_float32(
 
     forward = BertEmbeddings.forward
     monkeypatch.setattr(BertEmbeddings, "forward", recorded)
-    run_transformers(mixed)
+    run_finetuning(mixed)
 
-    assert arguments_of(mixed).precision == "bfloat16"
+    assert mixed.arguments().precision == "bfloat16"
     assert (True, True) in seen
     assert (False, False) in seen
     assert all(is_mixed == is_training for is_training, is_mixed in seen)

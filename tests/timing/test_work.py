@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from tidybert.timing.finetuning_work import FinetuningWork, batches_of
+from tidybert.timing.work import FinetuningWork
 
 
 def test_work_comes_back_as_it_was(work: FinetuningWork) -> None:
@@ -11,7 +11,7 @@ def test_work_comes_back_as_it_was(work: FinetuningWork) -> None:
 
 
 def test_batches_are_whole_epochs_of_all_examples(work: FinetuningWork) -> None:
-    batches = list(batches_of(20, work))
+    batches = list(work.batches(20))
 
     assert [len(batch) for batch in batches] == [8, 8, 4] * 3
     assert sorted(place for batch in batches[:3] for place in batch) == list(range(20))

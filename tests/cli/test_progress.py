@@ -1,0 +1,64 @@
+"""Progress on stderr: a bar on a terminal, lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tidybert.cli.embed import _shown
+from tidybert.cli.progress import shown_progress
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the seconds that the clock shows, one after the other."""
+
+    def sets(*seconds: float) -> None:
+        shown = iter(seconds)
+        monkeypatch.setattr(time, "monotonic", lambda: next(shown))
+
+    return sets
+
+
+def test_no_line_without_an_interval_where_stderr_is_no_terminal(capsys) -> None:
+    with shown_progress("training") as show:
+        for done in (0, 32, 64):
+            show(done, 64, lambda _seconds, rate: f"loss 0.41, {rate:.1f}/s")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_has_a_bar_with_figures(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with shown_progress("training") as show:
+        show(32, 64, lambda _seconds, _rate: "loss 0.5242")
+        show(64, 64, lambda _seconds, _rate: "loss 0.4142")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "100%, loss 0.4142, 0:00 left" in err
+
+
+def test_lines_come_now_and_then_and_rates_are_of_this_process(clock, capsys) -> None:
+    clock(100, 110, 129, 140)
+    with shown_progress("reading", 30) as show:
+        for done in (500, 600, 700, 900):
+            show(done, 1000, lambda seconds, rate: f"{seconds:.0f} s, {rate:.0f}/s")
+    assert capsys.readouterr().err == "reading: 90%, 40 s, 10/s, 0:10 left\n"
+
+
+@pytest.mark.parametrize(
+    ("total", "line"),
+    [
+        (None, "1,024 texts, 12.5/s"),
+        (2000, "51%, 1,024 of 2,000 texts, 12.5/s, 1:19 left"),
+        (1024, "100%, 1,024 of 1,024 texts, 12.5/s, 0:00 left"),
+    ],
+)
+def test_embedding_counts_texts(total: int | None, line: str, clock, capsys) -> None:
+    clock(100, 181.92)
+    with _shown(total) as advance:
+        advance(0)
+        advance(1024)
+    assert capsys.readouterr().err == f"embedding: {line}\n"
