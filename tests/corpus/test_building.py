@@ -17,8 +17,8 @@ import pytest
 
 from tidybert.corpus import building as module
 from tidybert.corpus.building import Built, build_corpus
+from tidybert.corpus.document_hashes import digests_of, shares
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
-from tidybert.corpus.duplicates import digests_of, shares
 from tidybert.corpus.sentences import split_sentences
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError

@@ -79,7 +79,7 @@ def test_json_lines(tmp_path: Path) -> None:
     report = CorpusReport()
 
     assert list(read_documents([path], report=report)) == [["Rome", "is old"], ["Paris"]]
-    assert report.lines() == ["1 row without text passed over"]
+    assert report.lines() == ["1 row without text skipped"]
     path = write(tmp_path / "d.ndjson", '{"body": "Rome"}')
     assert list(read_documents([path], CorpusOptions(column="body"))) == [["Rome"]]
 
@@ -163,7 +163,7 @@ def test_files_folders_and_globs_are_sorted_and_each_stands_once(tmp_path: Path)
         (["d/a.txt", "d/x.pdf", "d/y.pdf"], "d", UsageError, "2 files with a suffix that is not"),
         (["c.csv"], "c.csv", UsageError, "c.csv: csv is not a format of a corpus"),
         (["c.json.gz"], "c.json.gz", UsageError, "json is not a format of a corpus"),
-        (["c.parquet.gz"], "c.parquet.gz", UsageError, "Parquet is compressed within"),
+        (["c.parquet.gz"], "c.parquet.gz", UsageError, "Parquet compresses its own data"),
     ],
 )
 def test_paths_that_are_no_corpus(

@@ -47,5 +47,5 @@ def test_a_process_that_dies_is_told_of(
     tokenizer: BertTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokenizing, "_work", die)
-    with pytest.raises(DataError, match="was killed, perhaps for want of memory; run the same"):
+    with pytest.raises(DataError, match="was killed, perhaps for lack of memory; run the same"):
         list(tokenize_in_order([([["ba"]], 0)], tokenizer, 1))

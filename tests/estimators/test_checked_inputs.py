@@ -161,7 +161,7 @@ def test_label_names_are_those_that_files_are_read_with() -> None:
     assert label_names(np.array([0.0, 1.0])) == ["0", "1"]
     assert label_names(np.array([False, True])) == ["false", "true"]
     assert label_names(np.array(["2026-01-31"], dtype="datetime64[D]")) == ["2026-01-31"]
-    with pytest.raises(DataError, match="the labels 'a' and 'a ' in y are one to a reader"):
+    with pytest.raises(DataError, match="the labels 'a' and 'a ' in y look the same"):
         label_names(np.array(["a", "a "]))
     with pytest.raises(DataError, match="the label ' ', which is empty: a missing value"):
         label_names(np.array([" ", "a"]))

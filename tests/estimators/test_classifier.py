@@ -267,7 +267,7 @@ def test_the_part_held_out_chooses_the_weights(quick: Quick, toy: Data) -> None:
 
 
 def test_nothing_to_hold_out(quick: Quick) -> None:
-    with pytest.raises(DataError, match=r"^validation_fraction is 0.5, but none of 2 examples"):
+    with pytest.raises(DataError, match=r"^validation_fraction is 0.5, but 2 examples are too few"):
         BertClassifier(**quick, validation_fraction=0.5).fit(["red", "cat"], ["a", "b"])
 
 

@@ -201,7 +201,7 @@ def test_weights_and_class_weights(quick: Quick, named: Data) -> None:
         ([{"a", "b"}, {"c"}], "MultiLabelBinarizer"),
         ([["a"], []], "MultiLabelBinarizer"),
         (np.zeros((2, 2)), r"y of shape \(2, 2\) is 0 everywhere"),
-        (np.ones((2, 0)), r"y is a matrix of shape \(2, 0\)"),
+        (np.ones((2, 0)), r"y has the shape \(2, 0\)"),
         (scipy.sparse.csr_array([[1], [0]]), r"shape \(2, 1\): .*two labels at least"),
         (np.ones((3, 2)), "X has 2 examples and y has 3: expected one row of y"),
         (np.ones((2, 2, 2)), "array with dim 3"),

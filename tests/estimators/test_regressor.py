@@ -71,7 +71,7 @@ def test_scaled_targets(quick: Quick, data: tuple[list[str], list[float]]) -> No
 
 def test_what_cannot_be_regressed_on(quick: Quick) -> None:
     for y, message in (
-        ([3.0, 3.0], "there is nothing to learn"),
+        ([3.0, 3.0], "nothing is left to learn"),
         (["good", "bad"], "take BertClassifier"),
         ([1.0, np.inf], "infinity"),
         ([1.0, None], "missing values"),

@@ -116,7 +116,7 @@ def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": [1]}}}, "ids of its 2 tokens are not 0"),
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": True}}}, "ids of its 2 tokens are not 0"),
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": 0}}}, "ids of its 2 tokens are not 0"),
-        ({"model": {**WORDPIECE, "vocab": {"a\nb": 0}}}, r"\['a\\nb'\] are no lines of text"),
+        ({"model": {**WORDPIECE, "vocab": {"a\nb": 0}}}, r"\['a\\nb'\] hold line breaks"),
         ({"model": {**WORDPIECE, "vocab": {"\ud800": 0}}}, "surrogates not allowed"),
         ({"added_tokens": {"content": "a"}}, "added_tokens is .*: expected a JSON list"),
         ({"added_tokens": ["a"]}, "one of added_tokens is 'a': expected a JSON object"),

@@ -1,10 +1,11 @@
 """WordPiece on single words: Google's own examples, and a slow reading of the definition."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.tokenization import SPECIAL_TOKENS, Vocabulary, WordPiece
-from tidybert.tokenization.wordpiece import piece_ends
+from tidybert.tokenization.wordpiece import join_pieces, piece_ends
 
 # The vocabulary of tokenization_test.py in Google's BERT.
 VOCABULARY = Vocabulary(
@@ -59,3 +60,20 @@ def test_words_over_a_hundred_characters_are_unknown() -> None:
 @given(st.text("abcé#", max_size=12))
 def test_longest_piece_first(word: str) -> None:
     assert pieces(word, SYLLABLES) == longest_first(word, SYLLABLES)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (["un", "##want", "##ed", ",", "runn", "##ing", "!"], "unwanted, running!"),
+        (["do", "##n", "'", "t", "say", "(", "it", ")", "."], "don't say (it)."),
+        (["at", "10", ":", "30", ",", "3", ".", "5", "%"], "at 10:30, 3.5%"),
+        (["1", ",", "234", ",", "567", "in", "1990", ",", "12"], "1,234,567 in 1990, 12"),
+        (["中", "国", "。", "ok"], "中国。 ok"),
+        (["##ed", "##s"], "eds"),
+        (["##"], "##"),
+        ([], ""),
+    ],
+)
+def test_spacing(tokens: list[str], text: str) -> None:
+    assert join_pieces(tokens) == text

@@ -14,11 +14,10 @@ from tidybert.errors import DataError, UsageError
 from tidybert.files.wording import count_of
 
 if TYPE_CHECKING:
-    from tidybert.corpus.held_out_documents import HeldOut
+    from tidybert.corpus.document_hashes import HeldOut
     from tidybert.tokenization import BertTokenizer
     from tidybert.tokenization.basic import BasicTokenizer
-    from tidybert.tokenization.learning.quality import Fit
-    from tidybert.tokenization.learning.vocabulary_training import LearntVocabulary
+    from tidybert.tokenization.learning.vocabulary_training import Fit, LearntVocabulary
     from tidybert.tokenization.learning.word_counts import WordCounts
 
 SHOWN_PIECES: Final = 10
@@ -52,7 +51,7 @@ def train_vocab(
     same vocabulary.
     """
     from tidybert.atomic_files import atomic_directory
-    from tidybert.corpus.held_out_documents import HeldOut
+    from tidybert.corpus.document_hashes import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 
@@ -132,7 +131,7 @@ def extend_vocab(
     """
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
-    from tidybert.corpus.held_out_documents import HeldOut
+    from tidybert.corpus.document_hashes import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
 
@@ -219,7 +218,7 @@ def _check_new(out: Path) -> None:
 
 def _measured(name: str, tokenizer: "BertTokenizer", held_out: "HeldOut") -> Measured:
     """How a vocabulary fits the held-out documents."""
-    from tidybert.tokenization.learning.quality import measure_fit
+    from tidybert.tokenization.learning.vocabulary_training import measure_fit
 
     texts = [line for document in held_out.documents for line in document]
     return name, tokenizer.vocab_size, measure_fit(tokenizer, texts)

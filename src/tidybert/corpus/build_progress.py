@@ -1,7 +1,7 @@
 """How far a build is, on the disk, so that it can go on after a stop of any kind.
 
-progress.json says what the corpus is built from, how far the reading has come and how long each
-file was then; digests.bin has the hashes of the documents seen.  A finished corpus has neither.
+progress.json holds the build's settings, how far it has read and how long each file was then;
+digests.bin has the hashes of the documents seen.  A finished corpus has neither.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Final, Self
 import numpy as np
 
 from tidybert.atomic_files import atomic_write_text, remove_partials
+from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
 from tidybert.corpus.documents import CorpusReport
-from tidybert.corpus.duplicates import DIGEST_BYTES, Digests
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_report import KEPT_PROBLEMS
 
@@ -25,7 +25,6 @@ COUNTED: Final = (
     "num_lossy_paragraphs",
     "num_problems",
 )
-
 PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
 
@@ -34,9 +33,10 @@ DIGESTS_FILE: Final = "digests.bin"
 class Reading:
     """How far the files have been read.
 
-    ``finished``: documents of each file that was read to its end.  ``in_file``: documents so far of
-    the one at hand.  ``num_duplicates``: how many of them all had come before.  ``counts``: what
-    else was found in the finished files, by the names of a CorpusReport.
+    finished: documents of each file that was read to its end.
+    in_file: documents so far of the file being read.
+    num_duplicates: how many of all these documents had come before.
+    counts: other findings in the finished files, by the names of a CorpusReport.
     """
 
     finished: list[int] = field(default_factory=list)
@@ -44,21 +44,26 @@ class Reading:
     num_duplicates: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
-    def end_file(self, report: CorpusReport) -> None:
-        """Note that the file at hand, which ``report`` tells of, was read to its end."""
+    def end_file(self, report: CorpusReport, total: CorpusReport) -> None:
+        """Note the end of a file, and add its ``report`` to the report of all files."""
         self.finished.append(report.num_documents)
         self.in_file = 0
         for name in COUNTED:
             self.counts[name] += getattr(report, name)
+        for name in ("num_files", "num_documents", *COUNTED):
+            setattr(total, name, getattr(total, name) + getattr(report, name))
+        total.problems += report.problems[: KEPT_PROBLEMS - len(total.problems)]
+        total.empty_files += report.empty_files
 
 
 @dataclass
 class Progress:
-    """Where a build is.
+    """How far a build is.
 
-    ``settings``: what it is built from.  ``num_digests``: documents whose hashes are kept.
-    ``num_without_tokens``: how many of those came out empty.  ``written``: for each
-    part, the documents of each file that are in it.  ``parts``: the writers' states.
+    num_digests: documents whose hashes are in digests.bin.
+    num_without_tokens: how many of those have no token.
+    written: for each part, its documents from each file.
+    parts: the writers' states.
     """
 
     settings: dict[str, Any]
@@ -68,9 +73,13 @@ class Progress:
     written: dict[str, list[int]] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
 
+    def write(self, directory: Path) -> None:
+        """Replace progress.json, whole."""
+        atomic_write_text(directory / PROGRESS_FILE, json.dumps(asdict(self)) + "\n")
+
 
 def begin(directory: Path, settings: dict[str, Any]) -> Progress:
-    """Where an earlier run stopped, or the beginning, with an empty directory made for it.
+    """The progress of an earlier run, or that of a new one in a directory that this makes.
 
     Raises UsageError for a directory with other things in it or begun with other settings, and
     DataError for a damaged progress.json.
@@ -85,7 +94,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
                 "new directory"
             )
         progress = Progress(settings)
-        write_progress(directory, progress)
+        progress.write(directory)
         return progress
     try:
         content = json.loads(path.read_bytes())
@@ -98,29 +107,15 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     if other:
         raise UsageError(
             f"{param('out', directory)} holds a corpus begun with other settings "
-            f"({', '.join(other)}); give what was given then to go on with it, or name a new "
-            "directory"
+            f"({', '.join(other)}); repeat those settings to go on with it, or name a new directory"
         )
     return progress
-
-
-def add_report(total: CorpusReport, one: CorpusReport) -> None:
-    """Add what was found in one file to what was found in all."""
-    for name in ("num_files", "num_documents", *COUNTED):
-        setattr(total, name, getattr(total, name) + getattr(one, name))
-    total.problems += one.problems[: KEPT_PROBLEMS - len(total.problems)]
-    total.empty_files += one.empty_files
-
-
-def write_progress(directory: Path, progress: Progress) -> None:
-    """Replace progress.json, whole."""
-    atomic_write_text(directory / PROGRESS_FILE, json.dumps(asdict(progress)) + "\n")
 
 
 class DigestLog:
     """digests.bin: the hashes of the documents written so far, in order.
 
-    Opening it cuts off what follows the first ``num_digests``.
+    Opening it truncates it to ``num_digests`` of them.
     """
 
     def __init__(self, directory: Path, num_digests: int) -> None:
@@ -138,7 +133,7 @@ class DigestLog:
         self._file.close()
 
     def read(self) -> Digests:
-        """All of them, as long as none was added."""
+        """All hashes; only before the first ``add``."""
         return np.fromfile(self._path, f"S{DIGEST_BYTES}")
 
     def add(self, digests: Digests) -> None:
@@ -146,13 +141,13 @@ class DigestLog:
         self.num_digests += len(digests)
 
     def sync(self) -> int:
-        """Wait until all are on the disk; returns how many there are."""
+        """Wait until all are on the disk; returns their number."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self.num_digests
 
 
 def remove_progress(directory: Path) -> None:
-    """A finished corpus needs neither file."""
+    """Remove both files of a finished build."""
     (directory / PROGRESS_FILE).unlink(missing_ok=True)
     (directory / DIGESTS_FILE).unlink(missing_ok=True)

@@ -4,9 +4,9 @@ This process reads, unpacks and hashes; others split sentences and tokenise; thi
 order of the files.  So the bytes are the same for any number of processes, and also after a stop
 and a new start.
 
-A document whose text came before is left out and counted.  Which documents are held out follows
-from their text alone, so that training and held-out share none, in any order, and a text is on the
-same side in every corpus.
+A document whose text came before is left out and counted.  The text alone decides whether a
+document is held out, so that training and held-out share none, and a text is on the same side in
+every corpus.
 """
 
 import json
@@ -22,38 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.atomic_files import atomic_write_text
-from tidybert.corpus.build_progress import (
-    DigestLog,
-    Progress,
-    Reading,
-    add_report,
-    begin,
-    remove_progress,
-    write_progress,
-)
-from tidybert.corpus.documents import (
-    CorpusOptions,
-    CorpusReport,
-    Document,
-    read_documents,
-)
-from tidybert.corpus.duplicates import Digests, SeenDigests, digests_of, shares
-from tidybert.corpus.held_out_documents import check_held_out
+from tidybert.corpus.build_progress import DigestLog, Progress, Reading, begin, remove_progress
+from tidybert.corpus.document_hashes import Digests, SeenDigests, check_held_out, digests_of, shares
+from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
-from tidybert.corpus.token_shards import (
-    MANIFEST_FILE,
-    PARTS,
-    Manifest,
-    is_corpus,
-    read_manifest,
-)
+from tidybert.corpus.token_shards import MANIFEST_FILE, PARTS, Manifest, is_corpus, read_manifest
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization import BertTokenizer
 
 BLOCK_CHARACTERS: Final = 1 << 20
-# Of short documents a block's objects take more memory than its characters.
+# A block of short documents takes more memory for its objects than for its characters.
 BLOCK_DOCUMENTS: Final = 5000
 SYNC_SECONDS: Final = 10.0
 
@@ -62,8 +42,8 @@ SYNC_SECONDS: Final = 10.0
 class Built:
     """How far a build is.
 
-    ``bytes_read`` of ``total_bytes`` are of the files as they lie on the disk.  ``num_bytes`` are
-    of the texts in UTF-8, tokenised since this process began.
+    ``bytes_read`` and ``total_bytes`` count the files as they are on the disk; ``num_bytes`` counts
+    the texts in UTF-8 that this process has tokenised.
     """
 
     bytes_read: int
@@ -78,7 +58,7 @@ class _Origin:
     """Where a block comes from.
 
     digests, files: (D,) the hashes of its documents, and the numbers of their files.
-    reading: how far the files had been read after it.
+    reading: how far the files had been read at its end.
     """
 
     digests: Digests
@@ -100,14 +80,14 @@ def build_corpus(
     report: CorpusReport | None = None,
     progress: Callable[[Built], None] = lambda built: None,
 ) -> Manifest:
-    """Build a corpus directory, or go on with one that was begun; one that is finished is left.
+    """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
     held_out: share of the documents that go to the part held-out.  num_workers: processes that
-    tokenise, besides this one; 0 for none.  report: filled with what was found in the files.
+    tokenise, besides this one; 0 for none.  report: filled with the findings in the files.
     progress: called after each block.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
-    DataError for what cannot be read.
+    DataError for files that cannot be read.
     """
     check_held_out(held_out)
     directory = Path(directory)
@@ -122,14 +102,21 @@ def build_corpus(
         "max_shard_tokens": max_shard_tokens,
     }
     if is_corpus(directory):
-        return _finished(directory, settings)
+        manifest = read_manifest(directory)
+        remove_progress(directory)
+        if manifest.settings != settings:
+            raise UsageError(
+                f"{param('out', directory)} is a finished corpus of other files or settings; name "
+                "a new directory"
+            )
+        return manifest
     with ExitStack() as stack:
         build = _Build(directory, files, tokenizer, options, begin(directory, settings), stack)
         return build.run(num_workers, CorpusReport() if report is None else report, progress)
 
 
 class _Build:
-    """One run of a build: reads on, writes on, and says now and then where it is."""
+    """One run of a build: reads on, writes on, and syncs its progress now and then."""
 
     def __init__(
         self,
@@ -148,19 +135,12 @@ class _Build:
         self._reading = state.reading
         self._log = stack.enter_context(DigestLog(directory, state.num_digests))
         self._seen = SeenDigests(self._log.read())
-        settings = state.settings
-        self._writers: dict[str, PartWriter] = {
-            part: stack.enter_context(
-                PartWriter(
-                    directory,
-                    part,
-                    np.dtype(settings["vocabulary"]["dtype"]),
-                    settings["max_shard_tokens"],
-                    state.parts.get(part),
-                )
-            )
-            for part in PARTS
-        }
+        dtype = np.dtype(state.settings["vocabulary"]["dtype"])
+        max_tokens = state.settings["max_shard_tokens"]
+        self._writers: dict[str, PartWriter] = {}
+        for part in PARTS:
+            writer = PartWriter(directory, part, dtype, max_tokens, state.parts.get(part))
+            self._writers[part] = stack.enter_context(writer)
 
     def run(
         self, num_workers: int, report: CorpusReport, progress: Callable[[Built], None]
@@ -199,13 +179,8 @@ class _Build:
             is_new = self._seen.add(digests)
             self._reading.num_duplicates += len(documents) - int(is_new.sum())
             new = [documents[number] for number in np.flatnonzero(is_new)]
-            origin = _Origin(
-                digests[is_new],
-                np.array(files)[is_new],
-                deepcopy(self._reading),
-                bytes_read,
-                num_bytes,
-            )
+            reading, files_of_new = deepcopy(self._reading), np.array(files)[is_new]
+            origin = _Origin(digests[is_new], files_of_new, reading, bytes_read, num_bytes)
             documents, files, num_characters = [], [], 0
             return new, origin
 
@@ -218,8 +193,7 @@ class _Build:
                     num_characters += sum(map(len, document))
                     if num_characters >= BLOCK_CHARACTERS or len(documents) >= BLOCK_DOCUMENTS:
                         yield block(bytes_before + of_file.bytes_read())
-                self._reading.end_file(of_file)
-                add_report(report, of_file)
+                self._reading.end_file(of_file, report)
             bytes_before += file.stat().st_size
         if documents:
             yield block(bytes_before)
@@ -234,7 +208,7 @@ class _Build:
                 if number > written:
                     yield document
         except DataError:
-            # A file may lack documents where others have some.
+            # A file without documents is an error only if all files are.
             if not of_file.empty_files:
                 raise
 
@@ -246,10 +220,8 @@ class _Build:
             is_in &= ~is_empty
             self._writers[part].add(block.chosen(is_in))
             written = self._state.written.setdefault(part, [0] * len(self._files))
-            for file, count in zip(
-                *np.unique(origin.files[is_in], return_counts=True), strict=True
-            ):
-                written[file] += int(count)
+            for file in origin.files[is_in].tolist():
+                written[file] += 1
         self._log.add(origin.digests)
 
     def _sync(self, reading: Reading) -> None:
@@ -257,7 +229,7 @@ class _Build:
         state.reading = reading
         state.num_digests = self._log.sync()
         state.parts = {part: writer.sync() for part, writer in self._writers.items()}
-        write_progress(self._directory, state)
+        state.write(self._directory)
 
     def _finish(self, report: CorpusReport) -> Manifest:
         reading = self._reading
@@ -291,7 +263,7 @@ class _Build:
 
 
 def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
-    """What settles the ids of a text."""
+    """Everything that decides the ids of a text."""
     return {
         "sha256": tokenizer.vocabulary.sha256,
         "vocab_size": tokenizer.vocab_size,
@@ -300,14 +272,3 @@ def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
         "strip_accents": tokenizer.strip_accents,
         "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
     }
-
-
-def _finished(directory: Path, settings: dict[str, Any]) -> Manifest:
-    manifest = read_manifest(directory)
-    remove_progress(directory)
-    if manifest.settings != settings:
-        raise UsageError(
-            f"{param('out', directory)} is a finished corpus of other files or settings; name a "
-            "new directory"
-        )
-    return manifest

@@ -1,8 +1,8 @@
 """A corpus as a stream of documents: text, JSON lines or Parquet, of any size, in constant memory.
 
 Text has a blank line between documents, and a sentence or a paragraph a line, as for
-create_pretraining_data.py.  A row of JSON lines or Parquet is a document.  Nothing is dropped
-silently: a line that cannot be read is an error with file and line, or counted in the report.
+create_pretraining_data.py.  A row of JSON lines or Parquet is a document.  An unreadable line is an
+error with file and line, or counted in the report.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, problem_lines
 from tidybert.files.records import line_records, parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, decoded_lines
-from tidybert.files.wording import count_of, text_problem
+from tidybert.files.wording import count_of, keys_seen, text_problem
 
-# A file without blank lines would otherwise be one document, held in memory as a whole.
+# A file without blank lines would otherwise be one document, whole in memory.
 MAX_DOCUMENT_CHARACTERS: Final = 1 << 24
 REPLACEMENT: Final = "\ufffd"
 
@@ -28,7 +28,7 @@ Document = list[str]
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How a corpus is to be read; each field is the flag of the same name."""
+    """How to read a corpus; each field is the flag of the same name."""
 
     PANEL: ClassVar = "Data"
 
@@ -43,7 +43,7 @@ class CorpusOptions:
 
 @dataclass
 class CorpusReport:
-    """What was read so far; complete when reading ends."""
+    """What was read so far; complete at the end of the files."""
 
     num_files: int = 0
     num_documents: int = 0
@@ -52,7 +52,7 @@ class CorpusReport:
     num_empty_documents: int = 0
     """Rows of JSON lines or Parquet whose text is blank."""
     num_cut_documents: int = 0
-    """Documents of more than MAX_DOCUMENT_CHARACTERS, which come as several."""
+    """Documents of more than MAX_DOCUMENT_CHARACTERS, read as several."""
     num_lossy_paragraphs: int = 0
     """Paragraphs with U+FFFD, which an earlier conversion put where it lost a character."""
     num_problems: int = 0
@@ -72,19 +72,14 @@ class CorpusReport:
         return self.finished_bytes + (self.packed.tell() if self.packed else 0)
 
     def lines(self, spell: Callable[[str], str] = in_python) -> list[str]:
-        """What a reader should know, as plain text; nothing where all is well.
-
-        ``spell`` writes the parameters that the lines name.
-        """
+        """The findings as plain text, no line if all is well; ``spell`` writes their parameters."""
         lines = []
         if self.empty_files:
-            more = len(self.empty_files) - 1
-            lines.append(
-                f"no document in {self.empty_files[0]}"
-                + (f" and {count_of(more, 'other file')}" if more else "")
-            )
+            first, *others = self.empty_files
+            more = f" and {count_of(len(others), 'other file')}" if others else ""
+            lines.append(f"no document in {first}{more}")
         if self.num_empty_documents:
-            lines.append(f"{count_of(self.num_empty_documents, 'row')} without text passed over")
+            lines.append(f"{count_of(self.num_empty_documents, 'row')} without text skipped")
         if self.num_cut_documents:
             lines.append(
                 f"{count_of(self.num_cut_documents, 'document')} of more than "
@@ -94,16 +89,12 @@ class CorpusReport:
         if self.num_lossy_paragraphs:
             lines.append(
                 f"{count_of(self.num_lossy_paragraphs, 'paragraph')} with U+FFFD, the mark of "
-                "characters that were lost earlier; was the text made with the wrong encoding?"
+                "characters that were lost earlier; was the text decoded with the wrong encoding?"
             )
         if self.num_problems:
             lines.append(f"{count_of(self.num_problems, 'line')} skipped:")
-            lines += self.problem_lines()
+            lines += problem_lines(self.problems, self.num_problems)
         return [spell(line) for line in lines]
-
-    def problem_lines(self) -> list[str]:
-        """The first problems, each with file and line, and how many more there are."""
-        return problem_lines(self.problems, self.num_problems)
 
 
 def read_documents(
@@ -114,8 +105,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """The documents of ``corpus_files(paths)``, in the files' order.
 
-    Without ``options.skip_bad_rows`` nothing of a file is yielded after its first bad line; the
-    rest of it is read to count them all.  ``report`` is filled on the way.
+    Without ``options.skip_bad_rows`` no document of a file follows its first bad line; the rest is
+    read to count all bad lines.  ``report`` is filled on the way.
 
     Raises DataError for a file that is missing, damaged or has bad lines, with file and line, and
     for a corpus without any document; UsageError for an unknown encoding or format.
@@ -144,7 +135,8 @@ def read_documents(
         if report.num_problems > bad_before and not options.skip_bad_rows:
             head = f"{file}: {count_of(report.num_problems - bad_before, 'line')} cannot be read:"
             advice = f"Fix the file, or leave bad lines out with {param('skip_bad_rows')}"
-            raise DataError("\n".join([head, *report.problem_lines(), advice]))
+            found = problem_lines(report.problems, report.num_problems)
+            raise DataError("\n".join([head, *found, advice]))
         if report.num_documents == before:
             report.empty_files.append(str(file))
     if not report.num_documents:
@@ -162,9 +154,8 @@ def _documents(
         for row, record in parquet_rows(str(file), [column]):
             yield from _row(row, record[column], column, report)
         return
-    with open_stored(file) as stored:
-        report.packed = stored.packed
-        lines = decoded_lines(stored.unpacked, options.encoding, str(file))
+    with open_stored(file) as (unpacked, report.packed):
+        lines = decoded_lines(unpacked, options.encoding, str(file))
         if corpus_format(file) == "jsonl":
             yield from _json_documents(lines, column, str(file), report)
         else:
@@ -218,14 +209,12 @@ def _row(
 ) -> Iterator[Document | Problem]:
     if problem := text_problem(column, text):
         yield Problem(number, problem)
-        return
-    assert isinstance(text, str)
-    if document := [line for part in text.split("\n") if (line := part.strip())]:
+    elif document := [line for part in str(text).split("\n") if (line := part.strip())]:
         yield document
     else:
         report.num_empty_documents += 1
 
 
 def _no_column(column: str, names: Sequence[str], kind: str) -> str:
-    seen = ", ".join(repr(name[:40]) for name in names[:20]) or "none at all"
-    return f"no {kind} {column!r} among {seen}{suggestion(column, names)}; give {param('column')}"
+    close = suggestion(column, names)
+    return f"no {kind} {column!r} among {keys_seen(names)}{close}; give {param('column')}"

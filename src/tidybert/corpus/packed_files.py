@@ -5,7 +5,6 @@ import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from glob import glob, has_magic
 from gzip import BadGzipFile, GzipFile
 from pathlib import Path
@@ -24,20 +23,12 @@ CORPUS_FORMATS: Final = ("text", "jsonl", "parquet")
 BUFFER_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An open file of a corpus: its bytes unpacked, and the file as it lies on the disk."""
-
-    unpacked: io.BufferedReader
-    packed: BinaryIO
-
-
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files of a corpus, each once, sorted by path in any order of ``paths``.
 
-    A path is a file, a folder (every file in it and below, hidden ones apart) or a glob (``**``
-    for any depth).  A file named outright, or by a glob, is text unless its suffix says otherwise;
-    in a folder, an unknown suffix is an error, so that no other file is read as text unnoticed.
+    A path is a file, a folder (every file in it and below, without hidden ones) or a glob (``**``
+    for any depth).  A file that you name, or a glob finds, is text unless its suffix says
+    otherwise.  In a folder, an unknown suffix is an error, so that no other file passes for text.
 
     Raises DataError for a path without a file, UsageError for a file of another format.
     """
@@ -62,23 +53,23 @@ def corpus_format(path: Path) -> str:
             "documents, JSON lines (.jsonl) or Parquet (.parquet)"
         )
     if packed and known == "parquet":
-        raise UsageError(f"{path}: Parquet is compressed within; unpack this file first")
+        raise UsageError(f"{path}: Parquet compresses its own data; unpack this file first")
     return known
 
 
 @contextmanager
-def open_stored(path: Path) -> Iterator[Stored]:
-    """Open a file, unpacking what its first bytes say is gzip, xz or Zstandard.
+def open_stored(path: Path) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
+    """Open a file: its bytes unpacked from gzip, xz or Zstandard, and the file on the disk.
 
     Raises DataError for a missing file and for packed data that are damaged or cut short.
     """
     try:
         with path.open("rb") as raw:
-            yield Stored(_unpacked(raw, path), raw)
+            yield _unpacked(raw, path), raw
     except (EOFError, zlib.error, lzma.LZMAError, BadGzipFile) as error:
         raise _damaged(path, error) from error
     except OSError as error:
-        # pyarrow's errors about what it unpacks have no number, those of the system have one.
+        # Errors of the system have a number; pyarrow's about damaged data have none.
         if error.errno is None:
             raise _damaged(path, error) from error
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
@@ -89,14 +80,15 @@ def _files_of(path: str | Path) -> set[Path]:
     if named.is_file():
         return {named}
     if named.is_dir():
-        inside = {file for file in named.rglob("*") if file.is_file() and not _hidden(file, named)}
+        files = {file.relative_to(named) for file in named.rglob("*") if file.is_file()}
+        inside = {named / file for file in files if not any(part[0] == "." for part in file.parts)}
         if not inside:
             raise DataError(f"{path}: the folder holds no file")
         odd = sorted(file for file in inside if not _is_plain(file))
         if odd:
             raise UsageError(
-                f"{path}: {count_of(len(odd), 'file')} with a suffix that is not known, the first "
-                f"being {odd[0]}; name the files to read, as in '{named / '*.txt'}'"
+                f"{path}: {count_of(len(odd), 'file')} with an unknown suffix, first {odd[0]}; "
+                f"name the files to read, for example '{named / '*.txt'}'"
             )
         return inside
     if has_magic(str(path)):
@@ -107,10 +99,6 @@ def _files_of(path: str | Path) -> set[Path]:
             raise DataError(f"{path}: no file matches")
         return files
     raise DataError(f"{path}: no such file or folder")
-
-
-def _hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _is_plain(file: Path) -> bool:

@@ -8,7 +8,7 @@ docs/vocabulary.md compares the rule's speed and its answers with those of the l
 import re
 from typing import Final
 
-# Followed by a name, a number or the rest of a sentence far more often than by a new one.
+# A name, a number or the rest of a sentence follows these far more often than a new sentence.
 ABBREVIATIONS: Final = """
     mr mrs ms messrs dr prof gen col maj capt cpt cdr cmdr lt sgt adm rev fr hon gov sen rep pres
     st ste mt ft jr sr esq inc ltd co corp bros dept univ assn est ave blvd rd hwy
@@ -22,7 +22,7 @@ ABBREVIATIONS: Final = """
 BEFORE_NUMBERS: Final = """
     no nos art arts fig figs sect sec ch chap vol vols pp eq eqs par para op pt pts ver abs kap
 """
-# After an abbreviation these begin a sentence: "in the U.S. He left" against "the U.S. Army".
+# After an abbreviation these begin a sentence: "in the U.S. He left", not "the U.S. Army".
 STARTERS: Final = """
     The A An This That These Those There He She It They We You I His Her Its Their Our My Your
     In On At By For From With After Before During When While Where Since As If Although Though But
@@ -43,9 +43,9 @@ _OPENERS: Final = "\"'“‘„‚«‹¿¡([{「『（"
 _CLOSERS: Final = "\"'”’“»›)\\]}」』）】》〉"
 _JAPANESE_OR_CHINESE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _BEFORE_SENTENCE: Final = rf"[{re.escape(_OPENERS)}—–\-\s]*+"
-# Without a bound a long run of marks would be looked through again from each of them.
+# Without a bound the engine would search a long run of marks again from each of them.
 _FEW: Final = "{0,9}+"
-# One class of characters comes first, alone: the engine looks for that several times faster.
+# A single class of characters comes first: the engine finds it several times faster.
 _END = re.compile(
     rf"[{_TERMINATORS}](?:"
     # と after a closing quote carries the sentence on: 「行こう。」と言った。
@@ -67,8 +67,8 @@ _INITIALS = re.compile(r"[^\W\d](?:\.[^\W\d])*")
 def split_sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph, in order, without white space around them.
 
-    They hold every character of the paragraph but the white space between them.  Text without a
-    terminator is one sentence, blank text none.
+    Together they hold every character of the paragraph, without the white space between them.  Text
+    without a terminator is one sentence; blank text has none.
     """
     paragraph = paragraph.strip()
     sentences = []
@@ -76,7 +76,7 @@ def split_sentences(paragraph: str) -> list[str]:
     is_ascii = paragraph.isascii()
     for match in _END.finditer(paragraph):
         stop, end = match.span()
-        # ASCII's small letters are refused by the expression itself.
+        # The expression itself refuses small letters of ASCII.
         if not is_ascii and _next_word(paragraph, end).islower():
             continue
         if paragraph[stop] == "." and _is_in_sentence(paragraph, start, stop, end):

@@ -1,7 +1,7 @@
 """Writes one part of a corpus, shard after shard; a kill loses only what came after the last sync.
 
-Files only grow.  What ``sync`` returns is on the disk, and a writer that gets that state cuts off
-what came later.
+Files only grow.  ``sync`` returns a state that is on the disk; a writer with that state cuts off
+everything later.
 """
 
 import os
@@ -84,8 +84,7 @@ class PartWriter:
     @property
     def num_tokens(self) -> int:
         """The tokens of all shards so far."""
-        written = [*self.shards, *([self._open] if self._open else [])]
-        return sum(shard.num_tokens for shard in written)
+        return sum(shard.num_tokens for shard in [*self.shards, self._open] if shard)
 
     def add(self, block: Block) -> None:
         """Append documents, in order, none of them empty."""
@@ -95,21 +94,17 @@ class PartWriter:
         while document < len(lengths):
             shard = self._open or self._begin()
             room = self._max_shard_tokens - shard.num_tokens
-            end = int(np.searchsorted(lengths, token + room)) + 1
-            end = min(end, len(lengths))
+            end = min(int(np.searchsorted(lengths, token + room)) + 1, len(lengths))
             last_token, last_sentence = int(lengths[end - 1]), int(sentences[end - 1])
+            ids = block.ids[token:last_token]
+            sentence_lengths = block.sentence_lengths[sentence:last_sentence]
             self._append(
-                shard,
-                Block(
-                    block.ids[token:last_token],
-                    block.sentence_lengths[sentence:last_sentence],
-                    block.document_sentences[document:end],
-                ),
+                shard, Block(ids, sentence_lengths, block.document_sentences[document:end])
             )
             token, sentence, document = last_token, last_sentence, end
 
     def sync(self) -> dict[str, Any]:
-        """Wait until all is on the disk, and return the state from which a writer goes on."""
+        """Wait until everything is on the disk, and return the state for another writer."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -140,13 +135,8 @@ class PartWriter:
         self._files["tokens"].write(block.ids.astype(self._dtype, copy=False).tobytes())
         self._files["sentences"].write(sentences.astype("<u4").tobytes())
         self._files["documents"].write(documents.astype("<u4").tobytes())
-        self._open = Shard(
-            shard.name,
-            shard.num_documents + len(documents),
-            int(documents[-1]),
-            int(sentences[-1]),
-            {},
-        )
+        num_documents = shard.num_documents + len(documents)
+        self._open = Shard(shard.name, num_documents, int(documents[-1]), int(sentences[-1]), {})
         if self._open.num_tokens >= self._max_shard_tokens:
             self._end()
 

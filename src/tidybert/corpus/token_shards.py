@@ -1,4 +1,4 @@
-"""A corpus as token ids on disk: what lies there, and a reader that opens it in milliseconds.
+"""A corpus as token ids on disk: its files, and a reader that opens it in milliseconds.
 
 A corpus directory holds the vocabulary, corpus.json and, for each part (train, held-out), shards of
 three files of little-endian integers without any header:
@@ -7,9 +7,9 @@ three files of little-endian integers without any header:
     train-00000.sentences   uint32 (S + 1,): where each sentence's tokens begin, and the end
     train-00000.documents   uint32 (D + 1,): where each document's sentences begin, and the end
 
-No document lies across two shards, and no sentence or document is empty.  corpus.json has each
-file's counts and sha256, so nothing is read at opening but that; the files are mapped into memory.
-Across the shards of a part, documents, sentences and tokens have numbers that go on.
+No document crosses two shards, and no sentence or document is empty.  corpus.json has each file's
+counts and sha256, so opening reads nothing else; the files are mapped into memory.  Documents,
+sentences and tokens are numbered across the shards of a part.
 """
 
 import json
@@ -59,10 +59,10 @@ class Shard:
 class Manifest:
     """corpus.json.
 
-    ``settings`` is what the corpus was built from and how; under "vocabulary" what settles the
-    ids, with the sha256 of vocab.txt and the ids' dtype, "<u2" or "<u4".  ``sources`` are the
-    files, with the numbers of documents read and of those in each part.  ``counts`` says what
-    became of the documents and lines.
+    settings: the arguments of the build; "vocabulary" has everything that decides the ids, with the
+        sha256 of vocab.txt and the ids' dtype, "<u2" or "<u4".
+    sources: the files, with their numbers of documents read and of those in each part.
+    counts: documents and lines by their fate.
     """
 
     settings: dict[str, Any]
@@ -125,7 +125,7 @@ class TokenCorpus:
     """One part of a corpus directory, mapped into memory.
 
     Raises DataError for a directory without a corpus, and for a file that is missing or of another
-    size than corpus.json says.  What the files hold is checked by ``verify``.
+    size than corpus.json says.  ``verify`` checks their contents.
     """
 
     def __init__(self, directory: str | Path, part: Part = "train") -> None:
@@ -140,19 +140,10 @@ class TokenCorpus:
         self.first_document = _running([shard.num_documents for shard in self.shards])
         self.first_sentence = _running([shard.num_sentences for shard in self.shards])
         self.first_token = _running([shard.num_tokens for shard in self.shards])
+        self.num_documents = int(self.first_document[-1])
+        self.num_sentences = int(self.first_sentence[-1])
+        self.num_tokens = int(self.first_token[-1])
         self._mapped: dict[tuple[int, str], npt.NDArray[Any]] = {}
-
-    @property
-    def num_documents(self) -> int:
-        return int(self.first_document[-1])
-
-    @property
-    def num_sentences(self) -> int:
-        return int(self.first_sentence[-1])
-
-    @property
-    def num_tokens(self) -> int:
-        return int(self.first_token[-1])
 
     def tokens(self, starts: Array, ends: Array) -> list[npt.NDArray[Any]]:
         """The ids of the tokens from each start to its end, which lie in one document: views."""
@@ -192,9 +183,8 @@ class TokenCorpus:
         return str(self.manifest.sources[int(np.searchsorted(after, document, "right"))]["file"])
 
     def tokenizer(self) -> BertTokenizer:
-        """The tokenizer that made the ids; raises DataError where its vocabulary was exchanged."""
-        path = self.directory / VOCABULARY_FILE
-        _check_sha256(path, self.manifest.vocabulary["sha256"])
+        """The tokenizer that made the ids; raises DataError if its vocabulary was exchanged."""
+        _check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
         return BertTokenizer.from_pretrained(self.directory)
 
     def verify(self) -> None:
@@ -205,7 +195,7 @@ class TokenCorpus:
                 _check_sha256(self._path(shard, suffix), digest)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Mapped files do not travel to another process; they are opened there.
+        # Another process opens the mapped files by itself.
         return {"directory": self.directory, "part": self.part}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -219,7 +209,7 @@ class TokenCorpus:
         if found is None:
             dtype = self.dtype if suffix == "tokens" else np.dtype("<u4")
             path = self._path(self.shards[shard], suffix)
-            # Without the subclass a slice costs a fraction.
+            # Slicing a plain array is several times as fast as slicing a memmap.
             found = np.asarray(np.memmap(path, dtype, "r"))
             self._mapped[shard, suffix] = found
         return found
@@ -238,7 +228,7 @@ def _check_size(path: Path, size: int) -> None:
         ) from error
     if found != size:
         raise DataError(
-            f"{path}: {found:,} bytes where {MANIFEST_FILE} says {size:,}; it is cut short or of "
+            f"{path}: {found:,} bytes where {MANIFEST_FILE} says {size:,}; it is cut short or from "
             "another corpus: copy the corpus again"
         )
 

@@ -20,14 +20,14 @@ from tidybert.tokenization import BertTokenizer
 
 Given = TypeVar("Given")
 
-# Blocks at work or waiting, for each process: enough that none is ever idle.
+# Blocks in work or waiting, for each process: enough that no process is ever idle.
 _AHEAD = 3
 
 _tokenizer: BertTokenizer
 
 
 def tokenized(documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
-    """Documents split into sentences and sentences into ids; sentences without tokens fall out."""
+    """Documents as sentences of ids, without the sentences that have no token."""
     sentences: list[str] = []
     ends = []
     for document in documents:
@@ -46,20 +46,16 @@ def tokenize_in_order(
     tokenizer: BertTokenizer,
     num_workers: int,
 ) -> Iterator[tuple[Block, Given]]:
-    """Tokenise blocks of documents, each with something of the caller's that comes back with it.
+    """Tokenise blocks of documents; each comes back with the caller's companion to it.
 
-    With ``num_workers`` 0 all is done in this process.  Raises DataError where a process is killed.
+    ``num_workers`` 0 tokenises in this process.  Raises DataError if a process is killed.
     """
     if not num_workers:
         for documents, given in blocks:
             yield tokenized(documents, tokenizer), given
         return
-    pool = ProcessPoolExecutor(
-        num_workers,
-        mp_context=get_context("spawn"),
-        initializer=_begin_work,
-        initargs=(tokenizer,),
-    )
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(num_workers, context, initializer=_begin_work, initargs=(tokenizer,))
     waiting: deque[tuple[Future[Block], Given]] = deque()
     try:
         for documents, given in blocks:
@@ -70,8 +66,8 @@ def tokenize_in_order(
             yield _next(waiting)
     except BrokenProcessPool as error:
         raise DataError(
-            "a process that tokenised was killed, perhaps for want of memory; run the same command "
-            "again, and it goes on where it was, with fewer worker processes if need be"
+            "a process that tokenised was killed, perhaps for lack of memory; run the same command "
+            "again, if need be with fewer worker processes, and it goes on from there"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -91,7 +87,7 @@ def _begin_work(tokenizer: BertTokenizer) -> None:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would otherwise wait for work for ever."""
+    """End with the parent; a process whose parent was killed would otherwise wait for ever."""
     parent = parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

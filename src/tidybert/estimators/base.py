@@ -5,6 +5,9 @@ attributes end in an underscore.
 """
 
 import json
+import signal
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -22,9 +25,8 @@ from tidybert.atomic_files import atomic_write_text
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
-from tidybert.errors import DataError, UsageError, WeightsError
+from tidybert.errors import DataError, TidyBertError, UsageError, WeightsError, in_python
 from tidybert.estimators.checked_inputs import text_tags
-from tidybert.estimators.messages import as_in_python, tell, warn_of_truncation
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
@@ -34,11 +36,12 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.trainer import StepReport, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
+#: The training arguments about files; fit writes none.
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
-"""The training arguments about files, which fit does not write."""
 
 _STEPS_PER_LINE = 10
 _ESTIMATORS = {
@@ -46,6 +49,11 @@ _ESTIMATORS = {
     "multi-label": "BertClassifier",
     "regress": "BertRegressor",
     "tag": "BertTagger",
+}
+_LOST = {
+    "truncate": "their end",
+    "head-tail": "their middle",
+    "windows": "the end of their first text",
 }
 
 
@@ -113,7 +121,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:
-        """A fitted estimator from a finished RUN: of ``save``, of the shell, or of transformers.
+        """A fitted estimator from a finished RUN of ``save``, the shell or transformers.
 
         The parameters come from its arguments.json, if it has one; ``result_`` has only the
         metrics.  Raises what ``Predictor`` raises, and UsageError for another task.
@@ -127,13 +135,11 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{f'{other}.load' if other else 'Predictor'}"
             )
         path = find_model(run) / ARGUMENTS_FILE
-        stored: dict[str, Any] = {"model": str(run)}
-        if path.is_file():
-            stored = read_json_object(path)
+        stored: dict[str, Any] = read_json_object(path) if path.is_file() else {"model": str(run)}
         known = {*cls._get_param_names()} - {"device"}
         # The shell writes null for a flag that was not given.
-        given = {name: value for name, value in stored.items() if value is not None}
-        estimator = cls(**{name: value for name, value in given.items() if name in known})
+        given = {name: each for name, each in stored.items() if each is not None and name in known}
+        estimator = cls(**given)
         estimator.device = device
         estimator.task_, estimator.model_, estimator.tokenizer_ = task, model, tokenizer
         estimator.max_seq_length_ = metadata.max_seq_length
@@ -151,16 +157,18 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         return params if num_texts is None else {**params, "num_texts": num_texts}
 
     def _restore(self, stored: dict[str, Any]) -> None:
-        """Set the attributes that only one estimator has, from what ``_stored`` gave."""
+        """Set the attributes that only one estimator has, from arguments.json."""
 
     def _train(
         self, task: AnyTask, examples: Sequence[Any], weights: npt.NDArray[np.float64]
     ) -> None:
-        """Train on examples of any task, and set the fitted attributes that all have."""
+        """Train on examples of any task, and set the fitted attributes of every estimator."""
         arguments = self._arguments()
         device = choose_device(self.device)
         train, dev = self._split(task, examples)
-        with as_in_python(), _random_state_kept(device):
+        # Fitting leaves torch's random state as it was.
+        devices = [device] if device.type == "cuda" else []
+        with as_in_python(), torch.random.fork_rng(devices):
             finished = finetune(
                 task,
                 self.model,
@@ -189,8 +197,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         names = [each.name for each in fields(TrainingArguments)]
         if self.early_stopping_patience is not None and not self.validation_fraction:
             raise UsageError(
-                f"early_stopping_patience is {self.early_stopping_patience}, but without a part "
-                "held out nothing tells when to stop: set validation_fraction, to 0.1 for one"
+                f"early_stopping_patience is {self.early_stopping_patience}, which needs a part "
+                "held out to know when to stop: set validation_fraction, for example to 0.1"
             )
         values = {name: _plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
         with as_in_python():
@@ -199,7 +207,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     def _split(
         self, task: AnyTask, examples: Sequence[Any]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Places among the examples, whose rows differ, of those to train on and those held out."""
+        """The places of the examples to train on and of those held out; all rows differ."""
         fraction, everything = self.validation_fraction, np.arange(len(examples))
         if not fraction:
             return everything, everything[:0]
@@ -209,8 +217,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             parts = task.hold_out(examples, fraction, self.seed)
         except DataError as error:
             raise DataError(
-                f"validation_fraction is {fraction}, but none of {len(examples)} examples can be "
-                "spared: give more examples, or validation_fraction=0"
+                f"validation_fraction is {fraction}, but {len(examples)} examples are too few to "
+                "hold any out: give more examples, or validation_fraction=0"
             ) from error
         places = {one.row: place for place, one in enumerate(examples)}
         train, dev = (np.array([places[one.row] for one in part]) for part in parts)
@@ -221,17 +229,13 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
         def step(done: StepReport) -> None:
             if done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps:
-                speed = done.num_examples / done.seconds
-                tell(
-                    f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, "
-                    f"{speed:.0f} examples/s"
-                )
+                speed = f"{done.num_examples / done.seconds:.0f} examples/s"
+                tell(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
 
         def metrics(step: int, found: dict[str, Any]) -> None:
-            shown = (
-                f"{name} {value:.4f}" for name, value in found.items() if isinstance(value, float)
-            )
-            tell(f"step {step}: {', '.join(shown)} on the part held out")
+            scores = {name: each for name, each in found.items() if isinstance(each, float)}
+            shown = ", ".join(f"{name} {each:.4f}" for name, each in scores.items())
+            tell(f"step {step}: {shown} on the part held out")
 
         def data(report: DataReport) -> None:
             for part, count in report.num_truncated.items():
@@ -256,7 +260,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if "model_" in state:
             stored = state["model_"]
-            # Nothing is drawn at random on the meta device.
+            # The meta device draws nothing at random.
             with torch.device("meta"):
                 model = self.task_.build_model(BertConfig.from_dict(stored["config"]))
             weights = {name: torch.tensor(each) for name, each in stored["weights"].items()}
@@ -268,14 +272,40 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers, as a grid has them, and paths as JSON knows them."""
+    """NumPy's numbers, as a grid has them, and paths as JSON values."""
     if isinstance(value, np.generic):
         return value.item()
     return str(value) if isinstance(value, Path) else value
 
 
 @contextmanager
-def _random_state_kept(device: torch.device) -> Iterator[None]:
-    """Fitting leaves torch's random state as it was."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+def as_in_python() -> Iterator[None]:
+    """Have errors name parameters as Python does; Ctrl-C and SIGTERM end more than this fit."""
+    try:
         yield
+    except TrainingInterrupted as interrupted:
+        # cross_val_score takes an Exception for the failure of one fit and starts the next.
+        if interrupted.exit_status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt(str(interrupted)) from None
+        raise SystemExit(interrupted.exit_status) from None
+    except TidyBertError as error:
+        error.args = (in_python(error.message, rows="position"),)
+        raise
+
+
+def tell(text: str) -> None:
+    """Print a note on stderr; the row of an example is its position in X."""
+    print(in_python(text, rows="position"), file=sys.stderr)
+
+
+def warn_of_truncation(
+    lengths: Sequence[int], total: int, max_seq_length: int, mode: str = "truncate"
+) -> None:
+    """Warn of texts of these lengths, in tokens, that ``mode`` of LongTexts has cut."""
+    if lengths:
+        warnings.warn(
+            f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
+            f"tokens and lose {_LOST[mode]} (the longest has {max(lengths)}); a higher "
+            "max_seq_length keeps them whole, at the cost of time",
+            stacklevel=4,
+        )

@@ -16,9 +16,12 @@ from tidybert.files.wording import count_of, json_type
 Text = tuple[str, ...]
 """The one or two texts of an example."""
 
-_EXPECTED = (
+_TEXTS = (
     "expected texts: a list, array or Series of strings, or for pairs of texts a list of "
     "(text, text_pair) or an array of shape (n, 2)"
+)
+_INDICATORS = (
+    "expected one label an example, or for any number of labels a column of 0 and 1 for each"
 )
 
 
@@ -29,26 +32,38 @@ def read_texts(X: Any) -> list[Text]:
     """
     rows = _rows(X)
     if not rows:
-        raise DataError(f"X is empty: {_EXPECTED} (did a filter before drop every row?)")
+        raise DataError(f"X is empty: {_TEXTS} (did a filter before drop every row?)")
     texts = [tuple(row) if isinstance(row, list | tuple | np.ndarray) else (row,) for row in rows]
     width = len(texts[0])
     if width not in (1, 2):
         raise DataError(
-            f"X[0] holds {width} values: {_EXPECTED} (choose the columns with the texts; join "
+            f"X[0] holds {width} values: {_TEXTS} (choose the columns with the texts; join "
             "tokens with ' '.join(...))"
         )
-    for index, cells in enumerate(texts):
-        if len(cells) != width:
+    for index, row in enumerate(texts):
+        if len(row) != width:
             raise DataError(
-                f"X[{index}] holds {len(cells)} values, but X[0] holds {width}: give each example "
+                f"X[{index}] holds {len(row)} values, but X[0] holds {width}: give each example "
                 "a pair of texts, or none of them"
             )
-    _check_strings(texts)
+    cells = ((index, value) for index, row in enumerate(texts) for value in row)
+    wrong = [(index, value) for index, value in cells if not isinstance(value, str)]
+    missing = [index for index, value in wrong if is_missing(value)]
+    if missing:
+        raise DataError(
+            f"X has {len(missing)} missing texts (None or NaN), the first at X[{missing[0]}]: drop "
+            "these rows from X and y, or fill them, X.fillna('')"
+        )
+    for index, value in wrong[:1]:
+        raise DataError(
+            f"X[{index}] is {value!r:.40}, of type {type(value).__name__}: {_TEXTS}; convert with "
+            "str, or decode bytes"
+        )
     return texts
 
 
 def check_width(texts: Sequence[Text], expected: int, estimator: str) -> None:
-    """Raise DataError for pairs where single texts were fitted, and the other way round."""
+    """Raise DataError for pairs after a fit on single texts, and the other way round."""
     if len(texts[0]) != expected:
         kinds = ("", "single texts", "pairs of texts")
         raise DataError(
@@ -57,7 +72,7 @@ def check_width(texts: Sequence[Text], expected: int, estimator: str) -> None:
 
 
 def text_tags(tags: Any) -> Any:
-    """scikit-learn's tags of an estimator, which say here that it takes texts and no numbers."""
+    """scikit-learn's tags of an estimator, changed to say that it takes texts and no numbers."""
     tags.input_tags.string = True
     tags.input_tags.one_d_array = True
     tags.input_tags.two_d_array = False
@@ -71,11 +86,7 @@ def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:
     for more than one dimension.
     """
     column: npt.NDArray[Any] = column_or_1d(y, warn=True)
-    if len(column) != num_texts:
-        raise DataError(
-            f"X has {num_texts} examples and y has {len(column)}: expected one value of y for each "
-            "example of X, in the same order"
-        )
+    _check_length(column, num_texts, "value")
     # NumPy would turn the other values of a list with strings into strings: None into "None".
     values = column.tolist() if hasattr(y, "dtype") else np.array(y, dtype=object).ravel().tolist()
     missing = [index for index, value in enumerate(values) if is_missing(value)]
@@ -111,19 +122,58 @@ def read_labels(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray
         ) from error
     if len(classes) < 2:
         raise DataError(
-            f"y has one class only, {classes.tolist()[0]!r}: expected two at least (if the data "
+            f"y has one class only, {classes.tolist()[0]!r}: expected at least two (if the data "
             "are sorted by label and then cut, shuffle them first or split with stratify=y; "
             "examples of weight 0 do not count)"
         )
     return classes, ids
 
 
+def is_matrix(y: Any) -> bool:
+    """Whether y has several values for an example; a matrix of one column is a column."""
+    shape = getattr(y, "shape", None)
+    if shape is not None:
+        return len(shape) == 2 and (issparse(y) or shape[1] != 1)
+    rows = list(y) if isinstance(y, list | tuple) else []
+    return any(isinstance(row, list | tuple | set | np.ndarray) and len(row) != 1 for row in rows)
+
+
+def read_indicators(y: Any, num_texts: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """The indicators (n, L) of a matrix, and its labels (L,), as ``classes_`` has them.
+
+    The labels are the names of a DataFrame's columns, else 0 to L - 1, as in scikit-learn.  Raises
+    DataError for other values than 0 and 1, another length than X's, and a matrix without a 1.
+    """
+    values = y.toarray() if issparse(y) else _matrix(y)
+    _check_length(values, num_texts, "row")
+    if values.shape[1] < 2:
+        raise DataError(f"y has the shape {values.shape}: {_INDICATORS}, two labels at least")
+    cells = values.tolist()
+    for row, column in np.ndindex(values.shape):
+        cell = cells[row][column]
+        if is_missing(cell):
+            raise DataError(
+                f"y[{row}, {column}] is missing (None or NaN): drop such rows from X and y"
+            )
+        if cell not in (0, 1):
+            raise DataError(
+                f"y has the shape {values.shape} and y[{row}, {column}] is {cell!r:.40}: "
+                f"{_INDICATORS}. For several classes an example (multiclass-multioutput) wrap the "
+                "estimator in sklearn.multioutput.MultiOutputClassifier, which fits one a column"
+            )
+    if not (values == 1).any():
+        raise DataError(f"y of shape {values.shape} is 0 everywhere: no example has a label")
+    names = getattr(y, "columns", None)
+    labels = np.arange(values.shape[1]) if names is None else np.array(list(names))
+    return np.asarray(values == 1), labels
+
+
 def read_scores(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Finite numbers (n,), not all alike; raises DataError or ValueError for anything else."""
+    """Finite numbers (n,), not all equal; raises DataError or ValueError for anything else."""
     wrong = [value for value in column.tolist() if isinstance(value, str)]
     if wrong:
         raise DataError(
-            f"y holds strings, {wrong[0]!r:.40} for one: expected numbers (for classes take "
+            f"y holds strings, for example {wrong[0]!r:.40}: expected numbers (for classes take "
             "BertClassifier; turn the text of a number into one with float)"
         )
     try:
@@ -133,7 +183,7 @@ def read_scores(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     assert_all_finite(scores, input_name="y")
     if (scores == scores[0]).all():
         raise DataError(
-            f"y is {scores[0]:g} in all of {count_of(len(scores), 'sample')}: there is nothing to "
+            f"y is {scores[0]:g} in all of {count_of(len(scores), 'sample')}: nothing is left to "
             "learn (is y the right column?)"
         )
     return scores
@@ -164,9 +214,9 @@ def read_weights(sample_weight: Any, num_texts: int) -> npt.NDArray[np.float64]:
 
 
 def label_names(classes: npt.NDArray[Any]) -> list[str]:
-    """How each class is spelled in tidybert.json and in files: 1 and 1.0 are "1", True is "true".
+    """How files and tidybert.json spell each class: 1 and 1.0 are "1", True is "true".
 
-    Raises DataError where two classes would be spelled alike, or one not at all.
+    Raises DataError for two classes with one spelling, and for a class without any.
     """
     names: dict[str, Any] = {}
     for label in classes.tolist():
@@ -183,8 +233,8 @@ def label_names(classes: npt.NDArray[Any]) -> list[str]:
             )
         if name in names:
             raise DataError(
-                f"the labels {names[name]!r} and {label!r} in y are one to a reader: strip white "
-                "space from the labels, y.str.strip()"
+                f"the labels {names[name]!r} and {label!r} in y look the same: strip white space "
+                "from the labels, y.str.strip()"
             )
         names[name] = label
     return list(names)
@@ -192,60 +242,61 @@ def label_names(classes: npt.NDArray[Any]) -> list[str]:
 
 def _rows(X: Any) -> list[Any]:
     if isinstance(X, str | bytes):
-        raise DataError(f"X is one {type(X).__name__}: {_EXPECTED}; wrap it in a list, [text]")
+        raise DataError(f"X is one {type(X).__name__}: {_TEXTS}; wrap it in a list, [text]")
     if issparse(X):
         raise DataError(
-            f"X is a sparse matrix of shape {X.shape}: {_EXPECTED}. Is there a vectorizer "
-            "(CountVectorizer, TfidfVectorizer) before? Take it out, BERT has its own vocabulary"
+            f"X is a sparse matrix of shape {X.shape}: {_TEXTS}. Does a vectorizer "
+            "(CountVectorizer, TfidfVectorizer) come before? Take it out: BERT has its vocabulary"
         )
     if isinstance(X, Mapping):
-        raise DataError(f"X is a {type(X).__name__}: {_EXPECTED}; give one column, X['text']")
+        raise DataError(f"X is a {type(X).__name__}: {_TEXTS}; give one column, X['text']")
     if hasattr(X, "__array__"):
         array = np.asarray(X)
         if array.dtype.kind in "biufcmM" and array.size:
             guess = (
                 "are X and y swapped?"
                 if array.ndim == 1
-                else "is there a vectorizer or an encoder before? Take it out"
+                else "does a vectorizer or an encoder come before? Take it out"
             )
             raise DataError(
-                f"X holds numbers ({array.dtype}, shape {array.shape}): {_EXPECTED} ({guess})"
+                f"X holds numbers ({array.dtype}, shape {array.shape}): {_TEXTS} ({guess})"
             )
         if array.ndim not in (1, 2):
-            raise DataError(f"X has the shape {array.shape}: {_EXPECTED}")
+            raise DataError(f"X has the shape {array.shape}: {_TEXTS}")
         rows: list[Any] = array.tolist()
         return rows
     try:
         return list(X)
     except TypeError:
-        raise DataError(f"X is {X!r:.40}, of type {type(X).__name__}: {_EXPECTED}") from None
+        raise DataError(f"X is {X!r:.40}, of type {type(X).__name__}: {_TEXTS}") from None
 
 
-def _check_strings(texts: list[Text]) -> None:
-    wrong = [
-        (index, value)
-        for index, cells in enumerate(texts)
-        for value in cells
-        if not isinstance(value, str)
-    ]
-    if not wrong:
-        return
-    missing = [index for index, value in wrong if is_missing(value)]
-    if missing:
+def _check_length(y: npt.NDArray[Any], num_texts: int, entry: str) -> None:
+    if len(y) != num_texts:
         raise DataError(
-            f"X has {len(missing)} missing texts (None or NaN), the first at X[{missing[0]}]: drop "
-            "these rows from X and y, or fill them, X.fillna('')"
+            f"X has {num_texts} examples and y has {len(y)}: expected one {entry} of y for each "
+            "example of X, in order"
         )
-    index, value = wrong[0]
-    raise DataError(
-        f"X[{index}] is {value!r:.40}, of type {type(value).__name__}: {_EXPECTED}; convert with "
-        "str, or decode bytes"
-    )
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or one of pandas' marks for what is not there."""
-    if isinstance(value, float):
-        return value != value
-    # pandas' own marks are known by name, for pandas need not be installed.
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
+    """Whether a value is None, NaN, or one of pandas' marks for a missing value."""
+    # Marks of pandas are recognised by name, because pandas need not be installed.
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+    )
+
+
+def _matrix(y: Any) -> npt.NDArray[Any]:
+    try:
+        values = np.array(y)
+    except ValueError:
+        values = np.empty(0)
+    if values.ndim != 2 or values.dtype.kind in "US":
+        raise DataError(
+            f"y holds lists: {_INDICATORS}. Lists of labels become such columns with "
+            "MultiLabelBinarizer().fit_transform(y)"
+        )
+    return values

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.data.features import text_features
 from tidybert.errors import WeightsError
+from tidybert.estimators.base import as_in_python, warn_of_truncation
 from tidybert.estimators.checked_inputs import check_width, read_texts, text_tags
-from tidybert.estimators.messages import as_in_python, warn_of_truncation
 from tidybert.inference.embedding import Embedder
 
 
@@ -24,19 +24,18 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Fitting learns nothing: it loads the encoder and notes whether the texts come in pairs.  The
     vectors are those of ``Embedder`` and ``tidybert embed``.
 
-    A pickle holds the model's name and the settings, and no weights: where it is opened the same
-    MODEL must be there, which is checked by a hash when it is first used.
+    A pickle holds the model's name and the settings, but no weights.  The machine that opens it
+    needs the same MODEL; a hash is checked at the first use.
 
     Args:
         model: a MODEL: installed weights (minilm) or a directory.
-        pooling, layers, combine, normalize: as of ``Embedder``.
-        max_seq_length: tokens a text is cut to, with a warning; None for as many as the model has
-            positions for.
+        pooling, layers, combine, normalize: see ``Embedder``.
+        max_seq_length: cut texts to this many tokens, with a warning; None: the model's positions.
         device: auto, cpu, cuda or cuda:N.
 
     Attributes:
         n_features_in_: 1 for single texts, 2 for pairs.
-        settings_: the parameters as they were fitted, without ``device``.
+        settings_: the parameters at the time of fitting, without ``device``.
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
 
@@ -55,10 +54,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _embedder: Embedder = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Load the encoder; X is texts, or pairs (n, 2), as BertClassifier takes them.
+        """Load the encoder; X is texts or pairs (n, 2), see BertClassifier.fit.
 
-        Raises DataError for anything but texts, UsageError for settings that do not fit, and what
-        ``load`` raises.
+        Raises DataError for anything but texts, UsageError for settings that do not fit, and the
+        errors of loading a MODEL.
         """
         texts = read_texts(X)
         settings = {name: value for name, value in self.get_params().items() if name != "device"}
@@ -76,14 +75,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         texts = read_texts(X)
         check_width(texts, self.n_features_in_, type(self).__name__)
         embedder = self._loaded()
-        columns: list[Any] = [list(column) for column in zip(*texts, strict=True)]
+        first, *second = ([*column] for column in zip(*texts, strict=True))
+        pairs = second[0] if second else None
         with as_in_python():
-            features = text_features(
-                embedder.tokenizer,
-                columns[0],
-                columns[1] if len(columns) == 2 else None,
-                embedder.max_seq_length,
-            )
+            features = text_features(embedder.tokenizer, first, pairs, embedder.max_seq_length)
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(truncated, len(features), embedder.max_seq_length)
         return embedder.vectors(features)
@@ -95,8 +90,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if embedder.fingerprint != self.fingerprint_:
                 raise WeightsError(
                     f"{self.settings_['model']} is not the model that this BertVectorizer was "
-                    "fitted with: its weights or its vocabulary differ. Fit it again, and the "
-                    "steps after it"
+                    "fitted with: its weights or its vocabulary differ. Fit it and the steps after "
+                    "it again"
                 )
             self._embedder = embedder
         return self._embedder

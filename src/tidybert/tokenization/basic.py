@@ -1,17 +1,18 @@
 """The step before WordPiece: clean a text, lower-case it, strip accents and split it into words.
 
-Follows BasicTokenizer of Google's tokenization.py in the exact form that Hugging Face's
-BertNormalizer and BertPreTokenizer gave it: which character counts as what is in unicode_tables.
+Follows BasicTokenizer of Google's tokenization.py in the exact form of Hugging Face's
+BertNormalizer and BertPreTokenizer: unicode_tables holds their classes of characters.
 
-A text is worked on in pieces.  A piece ends at white space, at a symbol or punctuation mark and
-around each CJK ideograph; none of these can change, or be changed by, its neighbours, so the words
-of a text are the words of its pieces.
+The unit of work is a piece of text.  A piece ends at white space, at a symbol or punctuation mark
+and around each CJK ideograph; none of these affects its neighbours, or they it, so the words of a
+text are the words of its pieces.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from tidybert.errors import TextError
@@ -24,7 +25,7 @@ _REMOVED_CLASS: Final = tables.character_class(tables.REMOVED)
 _CANONICAL_CLASS: Final = tables.character_class(tables.CANONICAL)
 _MARK_CLASS: Final = tables.character_class(tables.NONSPACING_MARKS)
 
-# A normalised character and the (start, end) in the original text that it came from.
+# A normalised character and its (start, end) in the original text.
 _Aligned = tuple[str, tuple[int, int]]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -40,8 +41,8 @@ _SPACE = re.compile(f"[{_WHITE_SPACE}]")
 class Word:
     """A normalised word and where its characters came from.
 
-    ``spans`` holds a (start, end) of the original text for each character of ``text``; None where
-    the original text has the same characters, one by one, from ``start``.
+    ``spans`` holds a (start, end) of the original text for each character of ``text``; None if the
+    original text has the same characters, one by one, from ``start``.
     """
 
     text: str
@@ -61,7 +62,7 @@ class BasicTokenizer:
     """Split texts into normalised words.
 
     do_lower_case: lower-case every character, each by itself (a final sigma becomes σ).
-    strip_accents: decompose and drop non-spacing marks; None does so where do_lower_case does.
+    strip_accents: decompose and drop non-spacing marks; None: as do_lower_case.
     tokenize_chinese_chars: each CJK ideograph is a word.
     """
 
@@ -100,15 +101,15 @@ class BasicTokenizer:
         return _WORD.findall(self.normalize(text))
 
     def split_with_offsets(self, text: str) -> Iterator[Word]:
-        """The normalised words of a text, with the places in the text that they came from.
+        """The normalised words of a text, with their places in it.
 
-        An accent that is stripped belongs to the letter before it, so the span of a decomposed
-        "é" covers its two characters.
+        A stripped accent belongs to the letter before it, so the span of a decomposed "é" covers
+        its two characters.
         """
         for match in self._piece_matches(text):
             piece, start = match[0], match.start()
             word = _lower(piece) if self.do_lower_case else piece
-            # Lower-casing never shortens: at equal length each character has stayed in its place.
+            # Lower-casing never shortens: at equal length each character is in its old place.
             if len(word) == len(piece) and not self._altered(piece):
                 yield Word(word, start)
             else:
@@ -123,9 +124,7 @@ class BasicTokenizer:
         if self.strip_accents:
             characters = _drop_marks(_order_canonically(characters))
         if self.do_lower_case:
-            characters = [
-                (low, span) for character, span in characters for low in _lower(character)
-            ]
+            characters = [(low, span) for one, span in characters for low in _lower(one)]
         spans = [span for _, span in characters]
         for match in _WORD.finditer("".join(character for character, _ in characters)):
             word_spans = spans[match.start() : match.end()]
@@ -140,7 +139,7 @@ class BasicTokenizer:
 
 
 def check_text(text: object, name: str) -> None:
-    """Raise TextError, which calls the text ``name``, for no string and for a lone surrogate."""
+    """Raise TextError, which calls the text ``name``, for a non-string and a lone surrogate."""
     if not isinstance(text, str):
         raise TextError(
             f"{name} is {text!r:.80}, of type {type(text).__name__}: expected a string; "
@@ -150,7 +149,7 @@ def check_text(text: object, name: str) -> None:
     if surrogate:
         raise TextError(
             f"{name} has the lone surrogate U+{ord(surrogate[0]):04X} at position "
-            f"{surrogate.start()}: expected Unicode text; decode the source as what it is, or "
+            f"{surrogate.start()}: expected Unicode text; decode the source with its encoding, or "
             'replace surrogates with text.encode("utf-8", "replace").decode("utf-8")'
         )
 
@@ -169,18 +168,13 @@ def _lower(text: str) -> str:
 def _order_canonically(characters: list[_Aligned]) -> list[_Aligned]:
     """Sort each run of combining characters by combining class (Unicode, canonical ordering)."""
     ordered: list[_Aligned] = []
-    run: list[_Aligned] = []
-    for item in characters:
-        if _combining(item[0]):
-            run.append(item)
-            continue
-        ordered += sorted(run, key=lambda marked: _combining(marked[0]))
-        run = []
-        ordered.append(item)
-    return ordered + sorted(run, key=lambda marked: _combining(marked[0]))
+    for _, run in groupby(characters, key=lambda one: _combining(one) > 0):
+        ordered += sorted(run, key=_combining)
+    return ordered
 
 
-def _combining(character: str) -> int:
+def _combining(aligned: _Aligned) -> int:
+    character = aligned[0]
     return unicodedata.combining(character) if _CANONICAL.match(character) else 0
 
 

@@ -17,11 +17,11 @@ class Encoding:
         tokens: the pieces as the vocabulary spells them.
         input_ids: their ids.
         token_type_ids: 0 for [CLS], the first text and its [SEP]; 1 for the second text and its.
-        offset_mapping: (start, end) of each token in the text that it came from, in characters;
-            (0, 0) for the special tokens around the texts.
-        sequence_ids: 0 or 1, the text that a token came from; None for those special tokens.
+        offset_mapping: (start, end) of each token in its text, in characters; (0, 0) for the
+            special tokens around the texts.
+        sequence_ids: 0 or 1, the text of a token; None for those special tokens.
         truncated: whether tokens were cut off to fit max_seq_length.
-        num_tokens: how many there would be without cutting, special tokens included.
+        num_tokens: the tokens before cutting, special tokens included.
     """
 
     tokens: list[str]
@@ -37,9 +37,9 @@ class Encoding:
 
 
 def fitting_lengths(lengths: list[int], room: int) -> list[int]:
-    """How many tokens of each of one or two texts stay when they share ``room``.
+    """How many tokens of each of one or two texts fit when they share ``room``.
 
-    The longer of two texts is cut first; at equal lengths, the second.
+    Cuts the longer of two texts first; at equal lengths, the second.
     """
     kept = list(lengths)
     excess = max(0, sum(kept) - room)

@@ -1,8 +1,8 @@
-"""BertTokenizer: text to WordPiece ids and back, in the ways that the rest of the package needs.
+"""BertTokenizer: text to WordPiece ids and back.
 
-``encode`` serves one input and keeps everything (tokens, offsets, truncation): ``basic`` splits the
-text into words, ``wordpiece`` cuts words into pieces.  ``encode_batch`` and ``encode_flat`` give
-the same ids alone, many times faster, through ``fast``.  On text without special tokens in it, all
+``encode`` takes one input and returns tokens, offsets and truncation: ``basic`` splits the text
+into words, ``wordpiece`` cuts words into pieces.  ``encode_batch`` and ``encode_flat`` return the
+same ids alone, many times faster, through ``fast``.  On text without special tokens in it, all
 three agree with Hugging Face's BertTokenizer.
 """
 
@@ -19,20 +19,10 @@ from tidybert.catalog import find_model
 from tidybert.errors import TextError, UsageError
 from tidybert.tokenization import tokenizer_files
 from tidybert.tokenization.basic import BasicTokenizer, check_text
-from tidybert.tokenization.decoding import join_pieces
 from tidybert.tokenization.encoding import Encoding, Span, fitting_lengths
-from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray
-from tidybert.tokenization.fast.worker_processes import encode_blocks
-from tidybert.tokenization.vocabulary import (
-    CLS_TOKEN,
-    MASK_TOKEN,
-    PAD_TOKEN,
-    SEP_TOKEN,
-    SPECIAL_TOKENS,
-    UNK_TOKEN,
-    Vocabulary,
-)
-from tidybert.tokenization.wordpiece import WordPiece, piece_ends
+from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, encode_blocks
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 _SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
 
@@ -43,7 +33,7 @@ class BertTokenizer:
     Args:
         vocab: a Vocabulary, or its tokens in the order of their ids.
         do_lower_case: whether the vocabulary is uncased.
-        strip_accents: whether accents are dropped; None: where do_lower_case is.
+        strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
@@ -64,11 +54,9 @@ class BertTokenizer:
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
         self.vocab_size = len(self.vocabulary)
-        self.pad_token_id = self.vocabulary.token_to_id(PAD_TOKEN)
-        self.unk_token_id = self.vocabulary.token_to_id(UNK_TOKEN)
-        self.cls_token_id = self.vocabulary.token_to_id(CLS_TOKEN)
-        self.sep_token_id = self.vocabulary.token_to_id(SEP_TOKEN)
-        self.mask_token_id = self.vocabulary.token_to_id(MASK_TOKEN)
+        pad, unk, cls, sep, mask = self.convert_tokens_to_ids(SPECIAL_TOKENS)
+        self.pad_token_id, self.unk_token_id, self.mask_token_id = pad, unk, mask
+        self.cls_token_id, self.sep_token_id = cls, sep
         self._basic = BasicTokenizer(do_lower_case, strip_accents, tokenize_chinese_chars)
         self._wordpiece = WordPiece(self.vocabulary, range(self.vocab_size))
         self._batch = BatchEncoder(self._basic, self.vocabulary)
@@ -79,10 +67,10 @@ class BertTokenizer:
     def from_pretrained(cls, model: str | Path, *, do_lower_case: bool | None = None) -> Self:
         """The tokenizer of a MODEL: a directory, or the name of installed weights.
 
-        Settings come from tokenizer_config.json.  Where it does not say ``do_lower_case``, a
-        vocabulary that holds the Latin capitals is cased and any other is not; the argument
-        overrules both.  (The published Chinese vocabulary was made from lower-cased text, but its
-        Hugging Face configuration says that it is cased: capitals become [UNK] there.)
+        Settings come from tokenizer_config.json.  Without ``do_lower_case`` there, a vocabulary
+        is cased if it holds the Latin capitals; the argument overrules both.  (The published
+        Chinese vocabulary was made from lower-cased text, but its Hugging Face configuration says
+        that it is cased: capitals become [UNK] there.)
         """
         vocabulary, settings = tokenizer_files.read_directory(find_model(model))
         if do_lower_case is None:
@@ -103,7 +91,7 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
     ) -> Self:
-        """The tokenizer of a vocab.txt; do_lower_case=None is settled as in from_pretrained."""
+        """The tokenizer of a vocab.txt; do_lower_case=None: cased if it holds the capitals."""
         vocabulary = Vocabulary.from_file(vocab_file)
         return cls(
             vocabulary,
@@ -115,7 +103,7 @@ class BertTokenizer:
     def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
-        ``model_max_length`` is what other programs truncate to where they are asked to.
+        Other programs truncate to ``model_max_length`` on request.
         """
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), model_max_length
@@ -147,13 +135,12 @@ class BertTokenizer:
         full = [len(ids) for ids, _ in sides]
         lengths = full
         if max_seq_length is not None:
-            room = max_seq_length - num_special
-            if room < 0:
+            if max_seq_length < num_special:
                 raise UsageError(
                     f"max_seq_length is {max_seq_length}: expected at least {num_special}, which "
                     "the special tokens take"
                 )
-            lengths = fitting_lengths(full, room)
+            lengths = fitting_lengths(full, max_seq_length - num_special)
         ids: list[int] = []
         spans: list[Span] = []
         types: list[int] = []
@@ -186,19 +173,18 @@ class BertTokenizer:
     ) -> list[IdArray]:
         """The ids of each text, never cut: 1-D arrays of ``dtype``, views of one buffer.
 
-        ``num_workers`` processes share the work where it is above 0; they are spawned and each
-        fills a cache of its own, which pays from some hundred thousand texts.
+        ``num_workers`` above 0 spawns that many processes.  Each fills a cache of its own, which
+        pays from some hundred thousand texts.
         """
         flat, offsets = self.encode_flat(texts, add_special_tokens, num_workers=num_workers)
-        bounds = offsets.tolist()
-        return [flat[start:end] for start, end in pairwise(bounds)]
+        return [flat[start:end] for start, end in pairwise(offsets.tolist())]
 
     def encode_flat(
         self, texts: Sequence[str], add_special_tokens: bool = True, *, num_workers: int = 0
     ) -> tuple[IdArray, npt.NDArray[np.int64]]:
-        """As encode_batch, laid end to end: ids (T,) of ``dtype`` and offsets (B+1,) int64.
+        """The ids of all texts end to end: ids (T,) of ``dtype`` and offsets (B+1,) int64.
 
-        Text i is ids[offsets[i]:offsets[i + 1]].
+        Text i is ids[offsets[i]:offsets[i + 1]].  See encode_batch for ``num_workers``.
         """
         if isinstance(texts, str):
             raise TextError("texts is one string: expected a list of strings; wrap it in [...]")
@@ -215,7 +201,7 @@ class BertTokenizer:
         return flat, offsets
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Readable text for ids: pieces joined, punctuation set without stray spaces.
+        """Readable text for ids: joins pieces, and removes the spaces around punctuation.
 
         Raises VocabularyError for an id outside the vocabulary.
         """
@@ -265,7 +251,7 @@ class BertTokenizer:
         return {name: getattr(self, name) for name in tokenizer_files.SETTINGS}
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cache stays behind: it is large, and cheap to fill again.
+        # A copy leaves the cache out: it is large, and cheap to fill again.
         return {"vocab": self.vocabulary, **self._settings()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

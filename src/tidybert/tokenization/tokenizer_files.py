@@ -16,8 +16,6 @@ from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULA
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,
-    MASK_TOKEN,
-    PAD_TOKEN,
     SEP_TOKEN,
     SPECIAL_TOKENS,
     UNK_TOKEN,
@@ -37,7 +35,7 @@ _NO_LINE = re.compile(r"\n|\r\Z")
 
 
 def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
-    """The vocabulary of a directory and those of the SETTINGS that its files give.
+    """The vocabulary of a directory, and the SETTINGS that its files give.
 
     Raises VocabularyError for a missing or damaged vocabulary, ConfigError for a file that is not
     JSON of the expected form, or settings that are not true, false or null.
@@ -82,14 +80,14 @@ def write_directory(
         "tokenizer_class": "BertTokenizer",
         **settings,
         "model_max_length": model_max_length,
-        "unk_token": UNK_TOKEN,
-        "sep_token": SEP_TOKEN,
-        "pad_token": PAD_TOKEN,
-        "cls_token": CLS_TOKEN,
-        "mask_token": MASK_TOKEN,
+        **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
     }
-    _write_object(directory / TOKENIZER_CONFIG_FILE, config)
-    _write_object(directory / TOKENIZER_FILE, _describe(vocabulary, settings))
+    for name, content in (
+        (TOKENIZER_CONFIG_FILE, config),
+        (TOKENIZER_FILE, _describe(vocabulary, settings)),
+    ):
+        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        atomic_write_text(directory / name, text)
 
 
 def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[str, Any]:
@@ -152,14 +150,12 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
     foreign = [token for token in added if not isinstance(token, str) or token not in ids]
     if foreign:
         raise VocabularyError(
-            f"{path} adds the tokens {foreign!r:.200} outside its vocabulary: put them in the "
-            "vocabulary"
+            f"{path} adds the tokens {foreign!r:.200} outside its vocabulary: put them into it"
         )
     unfit = [token for token in ids if _NO_LINE.search(token)]
     if unfit:
         raise VocabularyError(
-            f"{path}: the tokens {unfit!r:.200} are no lines of text: expected none with a line "
-            "break"
+            f"{path}: the tokens {unfit!r:.200} hold line breaks: expected each on one line"
         )
     by_id = {index: token for token, index in ids.items() if type(index) is int}
     if len(by_id) < len(ids) or sorted(by_id) != list(range(len(ids))):
@@ -170,7 +166,7 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
 
 
 def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The normalizer that holds SETTINGS, which may be in a Sequence with others."""
+    """The normalizer with the SETTINGS; it may be in a Sequence with others."""
     waiting = [_object(described.get("normalizer"), "normalizer", path)]
     while waiting:
         one = waiting.pop()
@@ -184,27 +180,19 @@ def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _object(value: object, key: str, path: Path) -> dict[str, Any]:
-    """A JSON object in a file, empty for null; ConfigError for anything else."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
+    """A JSON object, empty for null; raises ConfigError for anything else."""
+    if not isinstance(value, dict | None):
         raise ConfigError(f"{path}: {key} is {value!r:.40}: expected a JSON object")
-    return value
+    return value or {}
 
 
 def _list(value: object, key: str, path: Path) -> list[Any]:
-    """A JSON list in a file, empty for null; ConfigError for anything else."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
+    """A JSON list, empty for null; raises ConfigError for anything else."""
+    if not isinstance(value, list | None):
         raise ConfigError(f"{path}: {key} is {value!r:.40}: expected a JSON list")
-    return value
+    return value or []
 
 
 def _read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where the file is missing."""
     return read_json_object(path) if path.exists() else {}
-
-
-def _write_object(path: Path, content: dict[str, Any]) -> None:
-    atomic_write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")

@@ -2,8 +2,8 @@
 
 Hugging Face's ``tokenizers`` decides what is a control character, a non-spacing mark or punctuation
 by Unicode 8, decomposes by Unicode 9 and lower-cases by Unicode 17, whereas ``unicodedata`` follows
-the Python that runs.  A code point that came into Unicode after a table is, for that table, an
-ordinary letter.  The tests rebuild every table from ``tokenizers``, over all code points.
+the Python that runs.  A table takes code points newer than itself for ordinary letters.  The tests
+rebuild every table from ``tokenizers``, over all code points.
 
 A table is a string of code points and inclusive ranges in hexadecimal.
 """
@@ -18,14 +18,10 @@ REMOVED = """
 """
 
 # Becomes a space.
-WHITE_SPACE = """
-    9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000
-"""
+WHITE_SPACE = "9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000"
 
-# Set apart by spaces: the CJK ideograph blocks (U+2B820 to U+2B91F are missing, as there).
-CJK = """
-    3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F
-"""
+# Set apart by spaces: the CJK ideograph blocks of the reference, without U+2B820 to U+2B91F.
+CJK = "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F"
 
 # A word of its own: all ASCII symbols, and every character of a category P*.
 PUNCTUATION = """
@@ -108,7 +104,7 @@ CANONICAL = """
     2F800-2FA1D
 """
 
-# Capitals that Unicode 16 and 17 brought, lower-cased by hand since an older Python leaves them.
+# Capitals that Unicode 16 and 17 brought; an older Python does not lower-case them.
 NEW_CAPITALS = {
     0x1C89: 0x1C8A,
     0xA7CB: 0x0264,

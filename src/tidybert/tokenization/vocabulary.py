@@ -12,22 +12,16 @@ from typing import Self
 from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import VocabularyError
 
-PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = (
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-)
-SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = SPECIAL_TOKENS
 CONTINUATION = "##"
 
 
 class Vocabulary:
-    """Tokens in the order of their ids, and the way back.
+    """Tokens in the order of their ids, and the ids of tokens.
 
-    ``source`` names where the tokens came from in error messages.  Raises VocabularyError for no
-    tokens at all, a blank or repeated token, and a missing special token.
+    ``source`` names the tokens' origin in error messages.  Raises VocabularyError for no tokens at
+    all, a blank or repeated token, and a missing special token.
     """
 
     def __init__(self, tokens: Iterable[str], *, source: str | Path = "vocabulary") -> None:
@@ -49,7 +43,7 @@ class Vocabulary:
         missing = [token for token in SPECIAL_TOKENS if token not in self._ids]
         if missing:
             raise VocabularyError(
-                f"{source}:{len(self.tokens)} is the end of {len(self.tokens)} tokens without "
+                f"{source}:{len(self.tokens)} ends {len(self.tokens)} tokens without "
                 f"{', '.join(missing)}: a BERT vocabulary holds {' '.join(SPECIAL_TOKENS)}"
             )
 
@@ -78,10 +72,7 @@ class Vocabulary:
 
     @property
     def sha256(self) -> str:
-        """The sha256 of the vocab.txt that ``save`` writes.
-
-        Another program's file of the same tokens may end its lines otherwise.
-        """
+        """The sha256 of the vocab.txt that ``save`` writes; others may end lines in another way."""
         return hashlib.sha256(self._content().encode()).hexdigest()
 
     def _content(self) -> str:
@@ -104,15 +95,14 @@ class Vocabulary:
 
     def token_to_id(self, token: str) -> int:
         """The id of a token; a token that the vocabulary lacks has the id of [UNK]."""
-        index = self._ids.get(token)
-        return self._ids[UNK_TOKEN] if index is None else index
+        return self._ids.get(token, self._ids[UNK_TOKEN])
 
     def id_to_token(self, index: int) -> str:
         """The token of an id; raises VocabularyError for an id outside the vocabulary."""
         if not 0 <= index < len(self.tokens):
             raise VocabularyError(
                 f"id {index} is not in a vocabulary of {len(self)} tokens: "
-                f"expected 0 to {len(self) - 1}; were the ids made with another one?"
+                f"expected 0 to {len(self) - 1}; do the ids come from another one?"
             )
         return self.tokens[index]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidybert.errors import TextError
 from tidybert.tokenization import BasicTokenizer, Vocabulary, WordPiece
-from tidybert.tokenization.fast.chunk_cache import MAX_CHUNK_LENGTH, ChunkCache, chunks
+from tidybert.tokenization.fast.batch_encoder import MAX_CHUNK_LENGTH, ChunkCache, chunks
 
 
 def make(vocabulary: Vocabulary, max_entries: int = 100) -> ChunkCache:

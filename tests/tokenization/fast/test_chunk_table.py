@@ -29,8 +29,8 @@ def check_beside_a_dictionary(table: ChunkTable, calls: list[list[tuple[int, ...
         assert set(added) == set(keys) - set(expected)
         for key in added:
             expected[key] = len(expected)
-        table.set_values(slots[new], np.array([expected[key] for key in added], np.int64))
-        assert table.values(slots).tolist() == [expected[key] for key in keys]
+        table.values[slots[new]] = [expected[key] for key in added]
+        assert table.values[slots].tolist() == [expected[key] for key in keys]
         assert len(table) == len(expected)
 
 

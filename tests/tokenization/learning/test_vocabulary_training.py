@@ -123,7 +123,7 @@ def test_time_and_memory_are_bounded_by_leaving_out_the_rarest(
     counts = counted(["aa " * 60 + "bb " * 30 + "cc " * 9 + "dd"])
     monkeypatch.setattr(training, "MAX_TRAINED_WORDS", 3)
     assert train_vocabulary(counts, 1000).num_left_out == 1
-    monkeypatch.setattr(training, "MAX_TOLD", 10)
+    monkeypatch.setattr(training, "MAX_GIVEN", 10)
     # 99 words told as 10: aa 6, bb 3, cc 1 times, which is too rare to be joined.
     learnt = train_vocabulary(counts, 1000)
     assert learnt.vocabulary.tokens[-2:] == ("aa", "bb")
@@ -132,7 +132,7 @@ def test_time_and_memory_are_bounded_by_leaving_out_the_rarest(
 @pytest.mark.parametrize(
     ("size", "coverage", "message"),
     [
-        (999, 1.0, "size=999: expected at least 1,000: the first 104 places"),
+        (999, 1.0, "size=999: expected at least 1,000: the special tokens"),
         (1000, 0.0, "character_coverage 0: expected a share above 0"),
         (1000, 1.01, "character_coverage 1.01"),
     ],

@@ -1,28 +1,27 @@
 """The fast path from many texts to ids: all steps work on thousands of chunks of text at a time.
 
     texts  --chunk_cutting-->  chunks, as places in one string of bytes
-    chunks --chunk_table-->    the ids of every chunk that was met before
-    others --chunk_words-->    normalised words  --piece_trie-->  ids, kept for the next time
+    chunks --chunk_table-->    the ids of every chunk that was seen before
+    others --chunk_cutting-->  normalised words  --piece_trie-->  ids, kept for the next time
 
-A call costs a few hundred microseconds however little there is to do, so ``tokenizer`` leaves a few
-short texts to the dictionary of ``chunk_cache``.
+A call costs at least a few hundred microseconds, so ``batch_encoder`` leaves a few short texts to
+its dictionary.
 """
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.tokenization.basic import BasicTokenizer
-from tidybert.tokenization.fast.chunk_cutting import ChunkCutter
+from tidybert.tokenization.fast.chunk_cutting import ChunkCutter, Integers, normalized_words
 from tidybert.tokenization.fast.chunk_table import ChunkTable
-from tidybert.tokenization.fast.chunk_words import normalized_words
 from tidybert.tokenization.fast.piece_trie import PieceTrie
 from tidybert.tokenization.vocabulary import Vocabulary
 
-#: Of each table, and of ids; what is above it when a batch begins is forgotten as a whole.
+#: Of each table, and of ids; a batch that begins above one of them forgets everything first.
 MAX_ENTRIES: Final = 2**17
 MAX_IDS: Final = 2**21
 
@@ -30,7 +29,7 @@ MAX_IDS: Final = 2**21
 _GROUP = 2**20
 _BATCH = 2**17
 
-# Words of eight bytes to a key; most chunks have one, and whoever needs more than four is rare.
+# Words of eight bytes to a key; most chunks have one, and few need more than four.
 _WIDTHS = (1, 2, 4)
 _LONGEST = 8 * _WIDTHS[-1]
 # _MASKS[i, length] keeps those bytes of word i that belong to a chunk of this length.
@@ -42,22 +41,11 @@ _MASKS = np.array(
     np.uint64,
 )
 
-Integers = npt.NDArray[np.int64]
-
-
-class _Found(NamedTuple):
-    """The chunks of one width: their numbers and slots (N,), and which are new (M,)."""
-
-    table: ChunkTable
-    chunks: Integers
-    slots: Integers
-    new: Integers
-
 
 class BlockEncoder:
-    """The ids of many texts, by tables of at most ``max_entries`` chunks and one batch more.
+    """The ids of many texts, with tables of at most ``max_entries`` chunks and one batch more.
 
-    The value of a chunk is where its ids begin in a pool, times 2**32, plus how many they are.
+    The value of a chunk is the place of its ids in a pool, times 2**32, plus their number.
     """
 
     def __init__(
@@ -110,7 +98,7 @@ class BlockEncoder:
                     self._clear()
                 values, pool = self._values(data, starts, lengths)
             except BaseException:
-                # What interrupted it, perhaps a key of the user, may have left keys without values.
+                # An interruption, perhaps by the user's Ctrl-C, may have left keys without values.
                 self._clear()
                 raise
         counts = values & (2**32 - 1)
@@ -125,17 +113,20 @@ class BlockEncoder:
         """The values (N,) of N chunks, and the pool that they point into."""
         values = np.empty(len(starts), np.int64)
         found = list(self._look_up(data, starts, lengths))
-        new = np.concatenate([one.chunks[one.new] for one in found])
+        new = np.concatenate([chunks[added] for _, chunks, _, added in found])
         values[new], self._pool = self._work_out(data, starts[new], lengths[new])
         for table, chunks, slots, added in found:
-            table.set_values(slots[added], values[chunks[added]])
-            values[chunks] = table.values(slots)
-        # Long chunks seldom come twice, so their ids are not kept.
+            table.values[slots[added]] = values[chunks[added]]
+            values[chunks] = table.values[slots]
+        # Long chunks seldom come twice, so the pool does not keep their ids.
         long = np.flatnonzero(lengths > _LONGEST)
         values[long], pool = self._work_out(data, starts[long], lengths[long])
         return values, pool
 
-    def _look_up(self, data: bytes, starts: Integers, lengths: Integers) -> Iterator[_Found]:
+    def _look_up(
+        self, data: bytes, starts: Integers, lengths: Integers
+    ) -> Iterator[tuple[ChunkTable, Integers, Integers, Integers]]:
+        """Each table, the numbers and slots (N,) of its chunks, and which are new (M,)."""
         # The eight bytes from every place on, the first the lowest.
         words = np.ndarray(len(data) - 7, np.dtype("<u8"), data, strides=(1,))
         shortest = 1
@@ -144,7 +135,7 @@ class BlockEncoder:
             chunks = np.flatnonzero((lengths >= shortest) & (lengths <= longest))
             places, sizes = starts[chunks], lengths[chunks]
             keys = [words[places + 8 * word] & _MASKS[word][sizes] for word in range(table.width)]
-            yield _Found(table, chunks, *table.find_or_add(keys))
+            yield table, chunks, *table.find_or_add(keys)
             shortest = longest + 1
 
     def _work_out(

@@ -1,9 +1,9 @@
-"""Many texts cut into chunks at once, in UTF-8.
+"""Many texts cut into chunks at once, in UTF-8, and chunks into normalised words.
 
 Chunks end where the pieces of ``basic`` do: at white space, and around marks and CJK ideographs,
-which are chunks of their own.  Only what is cheap to see in bytes is cut here: all that is ASCII,
-and the marks and ideographs of three bytes.  The rare others stay inside a chunk, and are found
-when its words are worked out.
+which are chunks of their own.  ``ChunkCutter`` cuts only what is cheap to see in bytes: ASCII, and
+the marks and ideographs of three bytes.  The rare others stay inside a chunk, and
+``normalized_words`` finds them.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.tokenization import unicode_tables as tables
+from tidybert.tokenization.basic import BasicTokenizer
+
+Integers = npt.NDArray[np.int64]
 
 #: Zeros after the texts, so that reading in words of eight bytes from any chunk stays inside.
 PADDING: Final = 64
 
 _BETWEEN, _LETTER, _MARK = range(3)
+# A mark that is always a chunk of its own, and that normalisation leaves as it is.
+_SEPARATOR = "!"
 
 
 class Chunks(NamedTuple):
@@ -31,15 +36,30 @@ class Chunks(NamedTuple):
     """
 
     data: bytes
-    starts: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    text_ends: npt.NDArray[np.int64]
+    starts: Integers
+    lengths: Integers
+    text_ends: Integers
+
+
+class Words(NamedTuple):
+    """W words; the words of a chunk are side by side and in order.
+
+    Args:
+        text: UTF-8, with at least one more byte after the last word.
+        starts, ends: (W,) word i is text[starts[i]:ends[i]].
+        chunks: (W,) the number of the chunk that each comes from.
+    """
+
+    text: npt.NDArray[np.uint8]
+    starts: Integers
+    ends: Integers
+    chunks: Integers
 
 
 class ChunkCutter:
-    """Cut texts, and fold what makes no difference to their ids, so that more chunks are the same.
+    """Cut texts, and fold differences that do not change ids, so that more chunks are equal.
 
-    ASCII control characters are dropped, as cleaning does; ``do_lower_case`` lower-cases ASCII.
+    Drops ASCII control characters, like cleaning; ``do_lower_case`` lower-cases ASCII.
     """
 
     def __init__(self, do_lower_case: bool, tokenize_chinese_chars: bool) -> None:
@@ -67,7 +87,7 @@ class ChunkCutter:
         characters = np.frombuffer(data, np.uint8)
         text_ends = np.flatnonzero(characters[:-PADDING] == 0)
         if len(text_ends) != len(texts):
-            # Cleaning drops the zeros inside texts, as other control characters.
+            # Cleaning drops the zeros inside texts, like other control characters.
             return self.cut([text.replace("\0", "") for text in texts])
         kinds = np.frombuffer(data.translate(self._kinds), np.uint8)
         is_letter = kinds == _LETTER
@@ -75,7 +95,7 @@ class ChunkCutter:
         goes_on = np.zeros(len(data) + 1, np.bool_)
         np.logical_and(is_letter[1:], is_letter[:-1], out=goes_on[1:-1])
         if not data.isascii():
-            alone = self._standing_alone(characters)
+            alone = self._alone(characters)
             goes_on[alone] = False
             goes_on[alone + 3] = False
         is_filled = kinds != _BETWEEN
@@ -83,14 +103,14 @@ class ChunkCutter:
         lasts = np.flatnonzero(is_filled & ~goes_on[1:])
         return Chunks(data, starts, lasts + 1 - starts, np.searchsorted(starts, text_ends))
 
-    def _standing_alone(self, characters: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    def _alone(self, characters: npt.NDArray[np.uint8]) -> Integers:
         """The places of the characters of three bytes that are chunks of their own."""
         places = np.flatnonzero(characters & 0xF0 == 0xE0)
         # 1110aaaa 10bbbbbb 10cccccc is U+aaaabbbbbbcccccc; shifted by 12, 16 bits keep aaaa alone.
         points = characters[places].astype(np.uint16) << 12
         points |= (characters[places + 1].astype(np.uint16) & 0x3F) << 6
         points |= characters[places + 2] & 0x3F
-        alone: npt.NDArray[np.int64] = places[self._is_alone[points]]
+        alone: Integers = places[self._is_alone[points]]
         return alone
 
 
@@ -100,3 +120,39 @@ def _members(table: str, stop: int) -> npt.NDArray[np.bool_]:
     for first, last in tables.ranges(table):
         members[first : last + 1] = True
     return members
+
+
+def normalized_words(
+    basic: BasicTokenizer, data: bytes, starts: Integers, lengths: Integers
+) -> Words:
+    """The words of the chunks data[starts[i]:starts[i] + lengths[i]] that ``ChunkCutter`` cut.
+
+    Such a chunk is one normalised word if it is ASCII; all others are normalised together.
+    """
+    text = np.frombuffer(data, np.uint8)
+    ends = starts + lengths
+    plain, others = _by_script(text, starts, lengths)
+    places = zip(starts[others].tolist(), ends[others].tolist(), strict=True)
+    chunks = [data[start:end].decode() for start, end in places]
+    words = basic.split(_SEPARATOR.join(chunks))
+    is_separator = np.array([word == _SEPARATOR for word in words], np.bool_)
+    encoded = [word.encode() for word in words]
+    word_ends = len(data) + np.cumsum(np.array([len(word) for word in encoded], np.int64))
+    word_starts = np.concatenate([[len(data)], word_ends[:-1]]) if words else word_ends
+    is_word = ~is_separator
+    return Words(
+        np.frombuffer(b"".join([data, *encoded, b"\0"]), np.uint8),
+        np.concatenate([starts[plain], word_starts[is_word]]),
+        np.concatenate([ends[plain], word_ends[is_word]]),
+        np.concatenate([plain, others[np.cumsum(is_separator)[is_word]]]),
+    )
+
+
+def _by_script(
+    text: npt.NDArray[np.uint8], starts: Integers, lengths: Integers
+) -> tuple[Integers, Integers]:
+    """The numbers of the chunks that are ASCII, and of those that are not."""
+    before = np.cumsum(lengths) - lengths
+    places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+    is_ascii = np.bitwise_or.reduceat(text[places], before) < 0x80
+    return np.flatnonzero(is_ascii), np.flatnonzero(~is_ascii)

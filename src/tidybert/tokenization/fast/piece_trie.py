@@ -21,12 +21,12 @@ _NO_TOKEN: Final = -1
 
 
 class PieceTrie:
-    """The tokens of a vocabulary, ready to be found at the beginning of many strings.
+    """The tokens of a vocabulary, as a trie of V nodes.
 
     The children of a node have successive numbers, in the order of their bytes.  A node's 256
     possible bytes are four groups of 64: group g of node n is number 4 n + g.  ``_present`` (4 V,)
     has a bit for each byte of a group that leads to a child, ``_first_child`` (4 V,) the number of
-    the first of these children; V is the number of nodes.
+    the first of these children.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

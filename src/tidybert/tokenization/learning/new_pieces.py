@@ -1,8 +1,8 @@
 """New pieces for an existing vocabulary: those that save a text most of its pieces.
 
-A candidate is what neighbouring pieces of a word spell together: a whole word, its beginning, or a
-continuation.  The one that saves most is taken, then the one that saves most beside it, and so on;
-savings are worked out by splitting the words again (lazy greedy selection: Minoux, 1978).
+A candidate joins neighbouring pieces of a word: to a whole word, its beginning, or a continuation.
+The one that saves most comes first, then the one that saves most beside it, and so on; splitting
+the words again gives the savings (lazy greedy selection: Minoux, 1978).
 """
 
 import heapq
@@ -19,17 +19,17 @@ from tidybert.tokenization.wordpiece import WordPiece
 
 #: Words to choose by: those that take most pieces in all.
 MAX_WORDS: Final = 2**17
-# What is spelled once or twice says nothing about other texts.
+# A spelling that occurs once or twice says nothing about other texts.
 MIN_SAVED: Final = 3
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
 class NewPiece:
-    """A piece that the vocabulary is to get.
+    """A piece to add to the vocabulary.
 
-    token: as a vocabulary spells it, with ## where it continues a word.
-    replaces: the tokens that stood for it so far; [UNK] for a character that had none.
+    token: with ## if it continues a word.
+    replaces: the tokens that spelled it before; [UNK] for a character that had none.
     saved: how many pieces it saves the text, beside the pieces chosen before it.
     """
 
@@ -39,15 +39,13 @@ class NewPiece:
 
 
 def choose_pieces(
-    words: Mapping[str, int],
-    vocabulary: Vocabulary,
-    num_pieces: int,
+    words: Mapping[str, int], vocabulary: Vocabulary, num_pieces: int
 ) -> list[NewPiece]:
-    """The pieces that save most, at most ``num_pieces`` of them, the most useful first.
+    """The pieces that save most, the most useful first: ``num_pieces``, or all that save three.
 
     words: normalised words and how often each occurs.  A word that is [UNK] counts as its
     characters, and once more for each of them that has no piece, so that making it known saves
-    pieces too.  Fewer are returned where no other would save three.
+    pieces too.
     """
     text = _Text(words, vocabulary)
     estimates, replaces = text.candidates()
@@ -82,7 +80,7 @@ def extend_vocabulary(
 
 
 class _GrowingWordPiece(WordPiece[str]):
-    """WordPiece to tokens, for a vocabulary to which tokens are added, and taken away again."""
+    """WordPiece to tokens, with a vocabulary that gains and loses tokens."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, vocabulary.tokens)
@@ -113,24 +111,24 @@ class _GrowingWordPiece(WordPiece[str]):
 
 
 class _Text:
-    """The words that may gain, what each costs with the vocabulary as it grows."""
+    """The words that may gain, and the cost of each with the vocabulary as it grows."""
 
     def __init__(self, words: Mapping[str, int], vocabulary: Vocabulary) -> None:
         self._wordpiece = _GrowingWordPiece(vocabulary)
         costs = {word: self._wordpiece.cost(word) for word in words}
-        dear = [word for word, cost in costs.items() if cost > 1]
-        dear.sort(key=lambda word: (-words[word] * (costs[word] - 1), word))
-        self._words = sorted(dear[:MAX_WORDS])
+        costly = [word for word, cost in costs.items() if cost > 1]
+        costly.sort(key=lambda word: (-words[word] * (costs[word] - 1), word))
+        self._words = sorted(costly[:MAX_WORDS])
         self._counts = [words[word] for word in self._words]
         self._costs = [costs[word] for word in self._words]
-        # A space before each word, so that a place in the text tells the word and the place in it.
+        # A space before each word, so that a place in the text gives the word and the place in it.
         self._spaced = "".join(f" {word}" for word in self._words)
         self._starts = [0, *accumulate(len(word) + 1 for word in self._words)]
 
     def candidates(self) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-        """What each candidate would save at most, about, and the tokens that spell it so far.
+        """About the most that each candidate would save, and the tokens that spell it so far.
 
-        Where it is spelled in several ways, those are the tokens of the way that is met most often.
+        Of several spellings, the most frequent one.
         """
         saved: Counter[str] = Counter()
         replaces: dict[str, tuple[str, ...]] = {}
@@ -149,7 +147,7 @@ class _Text:
                     saved[token] += count * (last - first)
                     if token not in replaces:
                         replaces[token] = tuple(pieces[first : last + 1])
-        # A beginning serves words too in which the pieces so far end elsewhere.
+        # A beginning also serves words whose pieces so far end elsewhere.
         gains = (count * (cost - 1) for count, cost in zip(self._counts, self._costs, strict=True))
         sums = [0, *accumulate(gains)]
         for token in saved:
@@ -159,7 +157,7 @@ class _Text:
         return saved, replaces
 
     def saving(self, token: str) -> int:
-        """How many pieces the text has less with the token."""
+        """How many fewer pieces the text has with the token."""
         self._wordpiece.add(token)
         saved = sum(
             self._counts[number] * (self._costs[number] - self._wordpiece.cost(self._words[number]))

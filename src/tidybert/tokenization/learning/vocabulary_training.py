@@ -1,45 +1,39 @@
 """Learn a WordPiece vocabulary from counts of words, with the trainer of the tokenizers library.
 
-That trainer starts from single characters and joins the pair of pieces that is most frequent, over
-and over (Sennrich et al., 2016, section 3.2; Google never published its own).  Which of two equally
-frequent pairs comes first depends on the numbers of its pieces, and it numbers the characters
-inside words in the order of a hash table; they are given to it in order here, so that the same
-counts always give the same vocabulary.
+That trainer begins with single characters and joins the most frequent pair of pieces, over and over
+(Sennrich et al., 2016, section 3.2; Google never published its own).  The numbers of pieces decide
+between two equally frequent pairs, and the trainer numbers the characters inside words in the order
+of a hash table.  This module gives it those in order, so that equal counts give equal vocabularies.
+
+``measure_fit`` counts how well a vocabulary fits a text.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
+
+import numpy as np
 
 from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization.learning.word_counts import WordCounts
-from tidybert.tokenization.vocabulary import (
-    CLS_TOKEN,
-    CONTINUATION,
-    MASK_TOKEN,
-    PAD_TOKEN,
-    SEP_TOKEN,
-    UNK_TOKEN,
-    Vocabulary,
-)
+from tidybert.tokenization.tokenizer import BertTokenizer
+from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK_TOKEN, Vocabulary
 
-#: The published vocabularies begin with these, so that the special tokens have their ids.
+#: The published vocabularies begin with these: [PAD], 99 unused places, then the other four.
 FIRST_TOKENS: Final = (
-    PAD_TOKEN,
+    SPECIAL_TOKENS[0],
     *(f"[unused{number}]" for number in range(99)),
-    UNK_TOKEN,
-    CLS_TOKEN,
-    SEP_TOKEN,
-    MASK_TOKEN,
+    *SPECIAL_TOKENS[1:],
 )
-#: Below it the first tokens and the characters leave no room for words.
+#: In a smaller vocabulary the first tokens and the characters leave no room for words.
 MIN_SIZE: Final = 1000
 DEFAULT_COVERAGE: Final = 0.99999
 #: The trainer takes 0.8 KB of memory for each English word.
 MAX_TRAINED_WORDS: Final = 2**19
 #: The trainer gets a word as often as it occurs, and takes a second for 2 to 7 million.
-MAX_TOLD: Final = 2**27
+MAX_GIVEN: Final = 2**27
 # A piece seen once says nothing about other texts.
 MIN_FREQUENCY: Final = 2
 _REPEATED: Final = 1000
@@ -47,7 +41,7 @@ _REPEATED: Final = 1000
 
 @dataclass(frozen=True)
 class LearntVocabulary:
-    """A vocabulary, and what of the text it was not learnt from.
+    """A vocabulary, and the parts of the text that it was not learnt from.
 
     num_characters: different characters of the text.
     dropped_characters: those without a piece, the most frequent first; their words are [UNK].
@@ -66,9 +60,9 @@ class LearntVocabulary:
 def train_vocabulary(
     counts: WordCounts, size: int = 30522, *, character_coverage: float = DEFAULT_COVERAGE
 ) -> LearntVocabulary:
-    """Learn at most ``size`` tokens; fewer where no further pair of pieces occurs twice.
+    """Learn at most ``size`` tokens; fewer if no further pair of pieces occurs twice.
 
-    Every character of the text gets a piece, but for the rarest that together make up less than
+    Every character of the text gets a piece, except the rarest that together make up less than
     1 - ``character_coverage`` of it; the pieces of characters take at most half of the room.
     Raises UsageError for a size or a coverage out of range, DataError for counts without a word.
     """
@@ -83,15 +77,15 @@ def train_vocabulary(
     kept = _kept_characters(ranked, in_all, inner, character_coverage, room // 2)
     alphabet = sorted(kept)
     continuations = [CONTINUATION + character for character in alphabet if character in inner]
-    told = _told_words(counts.words, kept)
-    merged = _merge(told, alphabet, continuations, room)
+    given = _given_words(counts.words, kept)
+    merged = _merge(given, alphabet, continuations, room)
     dropped = tuple(character for character in ranked if character not in kept)
     return LearntVocabulary(
         Vocabulary([*FIRST_TOKENS, *alphabet, *continuations, *merged]),
         num_characters=len(in_all),
         dropped_characters=dropped,
         num_dropped=sum(in_all[character] for character in dropped),
-        num_left_out=counts.num_words - sum(counts.words[word] for word in told),
+        num_left_out=counts.num_words - sum(counts.words[word] for word in given),
     )
 
 
@@ -99,23 +93,19 @@ def check_training(size: int, character_coverage: float) -> None:
     """Raise UsageError for a size without room for words, or a coverage that is not a share."""
     if size < MIN_SIZE:
         raise UsageError(
-            f"{param('size', size)}: expected at least {MIN_SIZE:,}: the first {len(FIRST_TOKENS)} "
-            "places are those of the special tokens in the published vocabularies, and each "
-            "character takes one or two more"
+            f"{param('size', size)}: expected at least {MIN_SIZE:,}: the special tokens of the "
+            f"published vocabularies take {len(FIRST_TOKENS)} places, and each character takes one "
+            "or two more"
         )
     if not 0 < character_coverage <= 1:
         raise UsageError(
-            f"{param('character_coverage')} {character_coverage:g}: expected a share above 0, at "
-            "most 1"
+            f"{param('character_coverage')} {character_coverage:g}: expected a share above 0 and "
+            "at most 1"
         )
 
 
 def _kept_characters(
-    ranked: list[str],
-    in_all: Counter[str],
-    inner: Counter[str],
-    coverage: float,
-    max_pieces: int,
+    ranked: list[str], in_all: Counter[str], inner: Counter[str], coverage: float, max_pieces: int
 ) -> set[str]:
     """The most frequent characters up to the coverage, or to ``max_pieces``."""
     kept: set[str] = set()
@@ -130,19 +120,19 @@ def _kept_characters(
     return kept
 
 
-def _told_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
+def _given_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
     """The words to learn from and how often to give each, so that time and memory are bounded."""
     known = [item for item in words.items() if kept.issuperset(item[0])]
     known.sort(key=lambda item: (-item[1], item[0]))
     known = known[:MAX_TRAINED_WORDS]
-    divisor = max(1.0, sum(count for _, count in known) / MAX_TOLD)
+    divisor = max(1.0, sum(count for _, count in known) / MAX_GIVEN)
     return {word: times for word, count in known if (times := round(count / divisor))}
 
 
 def _merge(
-    told: dict[str, int], alphabet: list[str], continuations: list[str], room: int
+    given: dict[str, int], alphabet: list[str], continuations: list[str], room: int
 ) -> list[str]:
-    """The pieces that joining gives, in the order in which they were joined."""
+    """The pieces that the trainer joins, in its order."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNK_TOKEN))
@@ -151,23 +141,68 @@ def _merge(
         vocab_size=room,
         min_frequency=MIN_FREQUENCY,
         show_progress=False,
-        # Its own limit chooses among equally rare characters by chance.
+        # The trainer's own limit chooses among equally rare characters at random.
         limit_alphabet=len(alphabet),
         initial_alphabet=alphabet,
-        # No special tokens, but the only ones that get their numbers beforehand, in this order.
+        # Not special, but the trainer numbers only special tokens beforehand, in this order.
         special_tokens=continuations,
         continuing_subword_prefix=CONTINUATION,
     )
-    tokenizer.train_from_iterator(_repeated(told), trainer)
+    tokenizer.train_from_iterator(_repeated(given), trainer)
     ids = tokenizer.get_vocab()
     single = {*alphabet, *continuations}
     return [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in single]
 
 
-def _repeated(told: dict[str, int]) -> Iterator[str]:
+def _repeated(given: dict[str, int]) -> Iterator[str]:
     """Lines that hold each word as often as the trainer gets it."""
-    for word, times in told.items():
+    for word, times in given.items():
         spaced = f"{word} "
         for _ in range(times // _REPEATED):
             yield spaced * _REPEATED
         yield spaced * (times % _REPEATED)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Counts over a text; words are normalised and split at punctuation."""
+
+    num_characters: int
+    num_words: int
+    num_tokens: int
+    num_unknown: int
+
+    @property
+    def characters_per_token(self) -> float:
+        """Characters of the raw text, with spaces, to a token; nan for a text without words."""
+        return self.num_characters / self.num_tokens if self.num_tokens else math.nan
+
+    @property
+    def pieces_per_word(self) -> float:
+        """1 if every word is one piece; [UNK] is one piece."""
+        return self.num_tokens / self.num_words if self.num_words else math.nan
+
+    @property
+    def unknown_rate(self) -> float:
+        """The share of the words that are [UNK]."""
+        return self.num_unknown / self.num_words if self.num_words else math.nan
+
+    def figures(self) -> dict[str, float]:
+        """Counts and rates by name."""
+        rates = ("characters_per_token", "pieces_per_word", "unknown_rate")
+        return {**asdict(self), **{name: getattr(self, name) for name in rates}}
+
+
+def measure_fit(tokenizer: BertTokenizer, texts: Sequence[str]) -> Fit:
+    """Tokenise texts and count."""
+    ids, _ = tokenizer.encode_flat(texts, add_special_tokens=False)
+    continues = np.array(
+        [token.startswith(CONTINUATION) for token in tokenizer.vocabulary.tokens], np.bool_
+    )
+    # A text cannot spell "##": each # is a word.
+    return Fit(
+        num_characters=sum(map(len, texts)),
+        num_words=int(np.count_nonzero(~continues[ids])),
+        num_tokens=len(ids),
+        num_unknown=int(np.count_nonzero(ids == tokenizer.unk_token_id)),
+    )

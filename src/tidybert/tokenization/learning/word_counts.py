@@ -1,9 +1,8 @@
 """How often each normalised word and each character occurs in a text of any size.
 
-Raw chunks are counted unchanged and normalised once, as in ``chunk_cache``.  Memory is bounded:
-where too many different words occur, the rarest are forgotten (lossy counting: Manku and
-Motwani, 2002), and ``num_forgotten`` counts them.  The same texts in the same order give
-the same counts.
+Counts raw chunks unchanged and normalises each once, like ``ChunkCache``.  Memory is bounded: if
+too many different words occur, WordCounts forgets the rarest (lossy counting: Manku and Motwani,
+2002), and ``num_forgotten`` counts them.  Equal texts in equal order give equal counts.
 """
 
 from collections import Counter
@@ -12,13 +11,12 @@ from itertools import accumulate
 from typing import Final
 
 from tidybert.tokenization.basic import BasicTokenizer
-from tidybert.tokenization.fast.chunk_cache import chunks
+from tidybert.tokenization.fast.batch_encoder import chunks
 from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
 MAX_RAW_CHUNKS: Final = 2**19
 MAX_RAW_CHARACTERS: Final = 2**27
-#: Longer chunks on average (English has 5 characters) mean a script without spaces, in which hardly
-#: a chunk would come twice.
+#: A longer mean (English has 5) shows a script without spaces, whose chunks seldom come twice.
 MAX_MEAN_CHUNK: Final = 12
 #: Some 150 MB of English words; after forgetting, half as many.
 MAX_WORDS: Final = 2**20
@@ -46,14 +44,12 @@ class WordCounts:
         self._max_raw_chunks = max_raw_chunks
         self._raw: Counter[str] = Counter()
         self._num_raw_characters = 0
-        # Characters of what is in words no longer: where first in a word, and elsewhere.
+        # Characters of words that are no longer in ``words``: first in a word, and elsewhere.
         self._first: Counter[str] = Counter()
         self._inner: Counter[str] = Counter()
 
     def add(self, texts: Iterable[str]) -> None:
-        """Count the words of some texts; raises TextError for a lone surrogate, at the latest when
-        ``finish`` is called.
-        """
+        """Count the words of texts; this or ``finish`` raises TextError for a lone surrogate."""
         raw = self._raw
         for text in texts:
             self._num_raw_characters += len(text)

@@ -1,4 +1,4 @@
-"""BertClassifier: fine-tuning to classes behind scikit-learn's interface."""
+"""BertClassifier and BertRegressor: texts and pairs behind scikit-learn's interface."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,75 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
 
+from tidybert.data.long_texts import LongTexts
 from tidybert.errors import ConfigError, DataError, UsageError
-from tidybert.estimators.checked_inputs import Text, label_names, read_column, read_labels
-from tidybert.estimators.indicators import is_matrix, read_indicators
-from tidybert.estimators.text_estimator import TextEstimator, example_of
+from tidybert.estimators import checked_inputs as inputs
+from tidybert.estimators.base import BertEstimator, as_in_python, warn_of_truncation
+from tidybert.files.text_examples import TextExample
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.regression import Regression
+from tidybert.tasks.task import AnyTask
+from tidybert.tasks.task_options import TextOptions
+from tidybert.tasks.text_task import TextAnswers
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TextEstimator(BertEstimator):
+    """Base of the estimators whose X are texts or pairs; see BertClassifier for the parameters."""
+
+    long: str = "truncate"
+
+    task_: Classification | MultiLabelClassification | Regression = field(init=False)
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[list[inputs.Text], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """The texts, the places of those with a weight above 0, and these weights."""
+        texts = inputs.read_texts(X)
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        weights = inputs.read_weights(sample_weight, len(texts))
+        kept = np.flatnonzero(weights)
+        return texts, kept, weights[kept]
+
+    def _finetune(
+        self, task: AnyTask, examples: Sequence[TextExample], weights: npt.NDArray[np.float64]
+    ) -> Self:
+        self._train(task, examples, weights)
+        self.n_features_in_ = 1 if examples[0].text_pair is None else 2
+        return self
+
+    def _long_texts(self) -> LongTexts:
+        """The settings of ``long`` and ``doc_stride``; UsageError for unknown values."""
+        with as_in_python():
+            TextOptions(long=self.long, doc_stride=self.doc_stride)
+            return LongTexts(self.long or "truncate", self.doc_stride)
+
+    def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
+        """The model's outputs for each example, (n, C), in order."""
+        check_is_fitted(self)
+        texts = inputs.read_texts(X)
+        expected = getattr(self, "n_features_in_", len(texts[0]))
+        inputs.check_width(texts, expected, type(self).__name__)
+        answers = self._run([example_of(*each) for each in enumerate(texts)])
+        truncated = {one.example: one.num_tokens for one in answers.features if one.truncated}
+        mode = self.task_.long_texts.mode
+        warn_of_truncation([*truncated.values()], len(texts), self.max_seq_length_, mode)
+        assert isinstance(answers, TextAnswers)
+        return answers.logits
+
+    def _restore(self, stored: dict[str, Any]) -> None:
+        self.long = self.task_.long_texts.mode
+        self.doc_stride = self.task_.long_texts.doc_stride
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -86,44 +144,30 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         parameter's value, and what loading ``model`` raises.
         """
         texts, kept, weights = self._read(X, y, sample_weight)
-        if is_matrix(y):
-            return self._fit_matrix(texts, y, kept, weights)
-        column = read_column(y, len(texts))[kept]
-        classes, ids = read_labels(column)
-        names = label_names(classes)
-        weights = weights * self._class_weights(classes, column)[ids]
-        examples = [
-            example_of(place, texts[place], names[each])
-            for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
-        ]
-        task = Classification(names, long_texts=self._long_texts())
-        self._finetune(task, examples, weights)
-        self.classes_ = classes
-        return self
-
-    def _fit_matrix(
-        self,
-        texts: Sequence[Text],
-        y: Any,
-        kept: npt.NDArray[np.int64],
-        weights: npt.NDArray[np.float64],
-    ) -> Self:
-        if self.class_weight is not None:
-            raise UsageError(
-                "class_weight has no meaning for y of several columns, whose labels are decided "
-                "one by one: leave it out"
-            )
-        indicators, classes = read_indicators(y, len(texts))
-        names = label_names(classes)
-        examples = [
-            example_of(
-                place,
-                texts[place],
-                labels=tuple(names[at] for at in np.flatnonzero(indicators[place])),
-            )
-            for place in kept.tolist()
-        ]
-        task = MultiLabelClassification(names, long_texts=self._long_texts())
+        task: Classification | MultiLabelClassification
+        if inputs.is_matrix(y):
+            if self.class_weight is not None:
+                raise UsageError(
+                    "class_weight has no meaning for y of several columns, because each label is "
+                    "decided by itself: leave it out"
+                )
+            indicators, classes = inputs.read_indicators(y, len(texts))
+            names = inputs.label_names(classes)
+            examples = []
+            for place in kept.tolist():
+                labels = tuple(names[at] for at in np.flatnonzero(indicators[place]))
+                examples.append(example_of(place, texts[place], labels=labels))
+            task = MultiLabelClassification(names, long_texts=self._long_texts())
+        else:
+            column = inputs.read_column(y, len(texts))[kept]
+            classes, ids = inputs.read_labels(column)
+            names = inputs.label_names(classes)
+            weights = weights * self._class_weights(classes, column)[ids]
+            examples = [
+                example_of(place, texts[place], names[each])
+                for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
+            ]
+            task = Classification(names, long_texts=self._long_texts())
         self._finetune(task, examples, weights)
         self.classes_ = classes
         return self
@@ -131,7 +175,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each example, (n,) of y's type.
 
-        After a matrix y, (n, L) of 0 and 1: whether each probability reaches its label's threshold.
+        After a matrix y: (n, L), 1 where a probability reaches its label's threshold, else 0.
         """
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
@@ -150,7 +194,6 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
             return -np.logaddexp(0.0, -outputs.astype(np.float64) / self.task_.temperature)
-        # Where no part held out asked for a temperature it is 1.
         scaled = (outputs / np.float32(self.task_.temperature)).astype(np.float64)
         shifted = scaled - scaled.max(1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
@@ -178,7 +221,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         stored = {**super()._stored(), "classes": self.classes_.tolist()}
         if isinstance(self.class_weight, Mapping):
             # JSON's keys are strings.
-            names = label_names(np.array(list(self.class_weight), dtype=object))
+            names = inputs.label_names(np.array(list(self.class_weight), dtype=object))
             stored["class_weight"] = dict(zip(names, self.class_weight.values(), strict=True))
         for label in stored["classes"]:
             if not isinstance(label, str | int | float):
@@ -192,16 +235,15 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         super()._restore(stored)
         names = list(self.task_.label_names or ())
         classes = np.array(stored.get("classes", names))
-        if classes.ndim != 1 or label_names(classes) != names:
+        if classes.ndim != 1 or inputs.label_names(classes) != names:
             raise ConfigError(
                 f"arguments.json has the classes {classes.tolist()!r:.80}, tidybert.json the "
                 f"label_names {names!r:.80}: the files do not belong together"
             )
         if isinstance(self.class_weight, Mapping):
-            by_name = dict(zip(names, classes.tolist(), strict=True))
-            self.class_weight = {
-                by_name.get(name, name): weight for name, weight in self.class_weight.items()
-            }
+            label_of = dict(zip(names, classes.tolist(), strict=True))
+            weights = self.class_weight.items()
+            self.class_weight = {label_of.get(name, name): weight for name, weight in weights}
         self.classes_ = classes
         if isinstance(self.task_, Classification):
             self._sort_classes(self.task_)
@@ -222,3 +264,34 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+class BertRegressor(RegressorMixin, TextEstimator):  # type: ignore[misc]
+    """Predict a number from texts, or from pairs of texts, by least squares.
+
+    Parameters and attributes are those of BertClassifier but for ``class_weight`` and ``classes_``;
+    Pearson's correlation on the part held out chooses which weights to keep.
+    """
+
+    _task_names = ("regress",)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fine-tune ``model`` on texts X and finite numbers y; see BertClassifier.fit."""
+        texts, kept, weights = self._read(X, y, sample_weight)
+        scores = inputs.read_scores(inputs.read_column(y, len(texts))[kept])
+        examples = [
+            example_of(place, texts[place], repr(score))
+            for place, score in zip(kept.tolist(), scores.tolist(), strict=True)
+        ]
+        return self._finetune(Regression(self._long_texts()), examples, weights)
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """The number predicted for each example, (n,)."""
+        return self._outputs(X)[:, 0].astype(np.float64)
+
+
+def example_of(
+    place: int, text: inputs.Text, label: str | None = None, labels: tuple[str, ...] | None = None
+) -> TextExample:
+    """The example at a place of X, whose row is that place."""
+    return TextExample(text[0], text[1] if len(text) == 2 else None, label, place, labels)

@@ -1,13 +1,22 @@
-"""Which documents have been seen before, by a hash of their text, in 16 bytes a document."""
+"""Hashes of documents: which have been seen before, and which to hold out.
+
+A hash takes 16 bytes.  It also decides which documents are held out, so that equal texts are on the
+same side in any order of the corpus, in ``tidybert build-corpus`` and in HeldOut.
+"""
 
 import hashlib
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-DIGEST_BYTES = 16
+from tidybert.corpus.documents import Document
+from tidybert.errors import UsageError, param
+
+DIGEST_BYTES: Final = 16
+MAX_CHARACTERS: Final = 1 << 23
 Digests = npt.NDArray[np.bytes_]
 _PARTS: Final = 16
 
@@ -35,7 +44,7 @@ def _digest(text: bytes) -> bytes:
 
 
 class SeenDigests:
-    """A set of digests in parts, by a few of their bits, so that merging takes one part's room."""
+    """A set of digests in parts, by a few of their bits, so that merging copies one part alone."""
 
     def __init__(self, digests: Digests) -> None:
         places = _parts_of(digests)
@@ -51,11 +60,6 @@ class SeenDigests:
                 is_new[at] = runs.add(digests[at])
         return is_new
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of all digests, in bytes."""
-        return sum(run.nbytes for part in self._parts for run in part.runs)
-
 
 def _parts_of(digests: Digests) -> npt.NDArray[np.uint8]:
     """(D,): the part that each digest belongs to."""
@@ -69,7 +73,7 @@ class _SortedRuns:
         self.runs = [np.sort(digests)]
 
     def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """As SeenDigests.add."""
+        """See SeenDigests.add."""
         fresh, first = np.unique(digests, return_index=True)
         known = np.zeros(len(fresh), np.bool_)
         for run in self.runs:
@@ -84,3 +88,47 @@ class _SortedRuns:
         is_new = np.zeros(len(digests), np.bool_)
         is_new[first[~known]] = True
         return is_new
+
+
+class HeldOut:
+    """Sets a few documents of a stream apart; ``documents`` is complete when the stream has ended.
+
+    Holds out the share ``fraction``, at most ``max_characters``, and always the document with the
+    smallest hash.  The only document of a corpus is on both sides.  Raises UsageError for a
+    fraction out of range.
+    """
+
+    def __init__(self, fraction: float, max_characters: int = MAX_CHARACTERS) -> None:
+        check_held_out(fraction)
+        self.fraction = fraction
+        self.max_characters = max_characters
+        self.is_apart = False
+        # The largest hash comes first, because it is the first to go.
+        self._heap: list[tuple[float, Document]] = []
+
+    @property
+    def documents(self) -> list[Document]:
+        """The documents held out, in the order of their hashes."""
+        return [document for _, document in sorted(self._heap, reverse=True)]
+
+    def rest(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The other documents, in a different order."""
+        num_characters = 0
+        for document in documents:
+            heapq.heappush(self._heap, (-share_of(document), document))
+            num_characters += sum(map(len, document))
+            while len(self._heap) > 1 and (
+                num_characters > self.max_characters or -self._heap[0][0] >= self.fraction
+            ):
+                released = heapq.heappop(self._heap)[1]
+                num_characters -= sum(map(len, released))
+                self.is_apart = True
+                yield released
+        if not self.is_apart:
+            yield from self.documents
+
+
+def check_held_out(share: float) -> None:
+    """Raise UsageError for a share of the documents that is not from 0 to below 1."""
+    if not 0 <= share < 1:
+        raise UsageError(f"{param('held_out')} {share:g}: expected a share from 0 to below 1")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
-from tidybert.tokenization.learning.quality import Fit, measure_fit
+from tidybert.tokenization.learning.vocabulary_training import Fit, measure_fit
 
 
 def test_a_literal_example(tokenizer: BertTokenizer) -> None:
