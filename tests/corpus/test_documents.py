@@ -160,7 +160,7 @@ def test_files_folders_and_globs_are_sorted_and_each_stands_once(tmp_path: Path)
         ([], "c.txt", DataError, "c.txt: no such file or folder"),
         ([], "*.txt", DataError, "*.txt: no file matches"),
         (["d/.hidden"], "d", DataError, "d: the folder holds no file"),
-        (["d/a.txt", "d/x.pdf", "d/y.pdf"], "d", UsageError, "2 files with a suffix that is not"),
+        (["d/a.txt", "d/x.pdf", "d/y.pdf"], "d", UsageError, "2 files with an unknown suffix"),
         (["c.csv"], "c.csv", UsageError, "c.csv: csv is not a format of a corpus"),
         (["c.json.gz"], "c.json.gz", UsageError, "json is not a format of a corpus"),
         (["c.parquet.gz"], "c.parquet.gz", UsageError, "Parquet compresses its own data"),

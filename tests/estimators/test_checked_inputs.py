@@ -177,9 +177,9 @@ def test_scores() -> None:
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (["good", "bad"], "y holds strings, 'good' for one: .*take BertClassifier"),
+        (["good", "bad"], "y holds strings, for example 'good': .*take BertClassifier"),
         ([1.0, np.inf], "Input y contains infinity"),
-        ([3.0, 3.0], "y is 3 in all of 2 samples: there is nothing to learn"),
+        ([3.0, 3.0], "y is 3 in all of 2 samples: nothing is left to learn"),
         ([1j, 2j], "numbers"),
         (np.array([{}, {}]), "not numbers"),
     ],

@@ -111,7 +111,7 @@ def test_tags_are_scored_as_those_that_were_learned(
     fitted = BertTagger(**thorough).fit(X, parts)
     few = [number for number, tags in enumerate(parts) if "M" not in tags]
     assert fitted.score([X[at] for at in few], [parts[at] for at in few]) > 0.9
-    with pytest.raises(DataError, match=r"^y\[0\]\[0\] is 'NN', and those in training are of ent"):
+    with pytest.raises(DataError, match=r"^y\[0\]\[0\] is 'NN', but those in training mark ent"):
         tagger.score([["red"]], [["NN"]])
 
 
@@ -142,7 +142,7 @@ def test_the_part_held_out_chooses_the_weights(quick: Quick, toy_tags: Data) -> 
     fitted = BertTagger(**quick, validation_fraction=0.25).fit(X, y)
     assert {"f1", "precision", "recall", "accuracy"} <= set(fitted.result_.metrics)
     assert fitted.task_.temperature != 1.0
-    with pytest.raises(DataError, match=r"^validation_fraction is 0.5, but none of 2 examples"):
+    with pytest.raises(DataError, match=r"^validation_fraction is 0.5, but 2 examples are too few"):
         BertTagger(**quick, validation_fraction=0.5).fit([X[0], X[0]], [y[0], y[0]])
 
 
@@ -212,7 +212,7 @@ def test_before_fit() -> None:
         ([["red"], ["a", "cat"]], [["O"], ["O"]], r"^X\[1\] has 2 words and y\[1\] 1 tag"),
         ([["red"]], [[""]], r"^y\[0\]\[0\] is empty"),
         ([["red"]], ["O"], r"^y\[0\] is 'O', of type str: expected a list of tags"),
-        ([["a", "red"]], [["B-x", "x"]], r"^y\[0\]\[1\] is 'x', and other tags are of entities"),
+        ([["a", "red"]], [["B-x", "x"]], r"^y\[0\]\[1\] is 'x', but other tags mark entities"),
         ([["red"]], [["O"]], "every training tag is O"),
         ([["red"], []], [["B-x"], []], r"1 training example without a word \(position 1\)"),
     ],
