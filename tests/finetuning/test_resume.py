@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ def start_process(
             "model": str(tiny_model),
             "train": as_list(toy_examples(60)),
             "dev": as_list(toy_examples(20, seed=1)),
-            "arguments": toy_arguments(**arguments).to_dict(),
+            "arguments": asdict(toy_arguments(**arguments)),
             "run": str(run),
             "die_writing": die_writing,
             "pause": pause,

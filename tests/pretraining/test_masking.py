@@ -293,13 +293,16 @@ def test_no_span_goes_over_a_separator() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"masked_lm_prob": 0.0}, "masked_lm_prob 0: expected more"),
-        ({"masked_lm_prob": 1.5}, "masked_lm_prob 1.5: expected a share from 0 to 1"),
-        ({"mask_share": 0.8, "random_share": 0.3}, "mask_share and random_share 1.1"),
-        ({"random_share": -0.1}, "random_share -0.1"),
-        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq=0: expected 1 or more"),
-        ({"max_span_length": 0}, "max_span_length=0"),
-        ({"span_length_p": 0.0}, "span_length_p=0.0: expected more than 0"),
+        ({"masked_lm_prob": 0.0}, "masked_lm_prob is 0.0; expected a number above 0"),
+        ({"masked_lm_prob": 1.5}, "masked_lm_prob is 1.5; expected a share from 0 to 1"),
+        (
+            {"mask_share": 0.8, "random_share": 0.3},
+            "mask_share and random_share are together 1.1",
+        ),
+        ({"random_share": -0.1}, "random_share is -0.1"),
+        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq is 0; expected a number above 0"),
+        ({"max_span_length": 0}, "max_span_length is 0"),
+        ({"span_length_p": 0.0}, "span_length_p is 0.0; expected a number above 0"),
     ],
 )
 def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
@@ -317,10 +320,10 @@ def test_the_most_predictions_follow_from_the_length() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"objective": "nsp"}, "objective 'nsp': expected one of mlm+nsp, mlm, mlm+sop"),
-        ({"max_seq_length": 4}, "max_seq_length=4: expected at least 5"),
+        ({"objective": "nsp"}, "objective is nsp; expected mlm+nsp, mlm or mlm+sop"),
+        ({"max_seq_length": 4}, "max_seq_length is 4; expected at least 5"),
         ({"objective": "mlm", "max_seq_length": 3}, "expected at least 4"),
-        ({"short_seq_prob": 2.0}, "short_seq_prob 2"),
+        ({"short_seq_prob": 2.0}, "short_seq_prob is 2.0"),
     ],
 )
 def test_instance_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:

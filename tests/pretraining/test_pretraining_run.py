@@ -462,7 +462,7 @@ SMALLER = r"micro_batch=\d+"
     [
         (LOSS, {}, rf"try {SMALLER}, or checkpoint_activations\. The result is the same"),
         ("torch.nn.utils.clip_grad_norm_", CHECKPOINTED, rf"try {SMALLER}\. The result"),
-        ("tidybert.pretraining.held_out_metrics.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
+        ("tidybert.pretraining.objectives.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
         (LOSS, {**CHECKPOINTED, "micro_batch": 64, "compile": True}, "try a smaller model"),
     ],
 )

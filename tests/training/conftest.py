@@ -13,7 +13,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.modeling import BertForSequenceClassification
-from tidybert.training.trainer import Trainer
+from tidybert.training.trainer import Trainer, TrainingCallbacks
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -69,15 +69,24 @@ def make_trainer(
     """Makes a Trainer; keywords are its own, ``dropout``, or training arguments."""
 
     def make(**given: Any) -> Trainer:
-        own = ("evaluate", "metric", "run", "fingerprint", "report", "report_metrics", "note")
+        own = ("evaluate", "metric", "run", "fingerprint")
         options = {name: given.pop(name) for name in own if name in given}
+        called = {"report": "step", "report_metrics": "metrics", "note": "note"}
+        callbacks = {called[name]: given.pop(name) for name in called if name in given}
         model = given.pop("model", None) or make_model(given.pop("dropout", 0.1))
         features = given.pop("features", None) or make_features(26)
         loss = given.pop("loss", weighted_loss)
         arguments = TrainingArguments(
             **{"train_batch_size": 4, "num_train_epochs": 2, "learning_rate": 1e-3, **given}
         )
-        return Trainer(model, features, loss, arguments, **options)
+        return Trainer(
+            model,
+            features,
+            loss,
+            arguments,
+            callbacks=TrainingCallbacks(**callbacks),
+            **options,
+        )
 
     return make
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
 from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
-from tidybert.training.optimization import adamw, muon
+from tidybert.training.optimization import build_optimizer
 from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
 
 SETTINGS = {"learning_rate": 0.01, "betas": (0.9, 0.98), "epsilon": 1e-6, "weight_decay": 0.1}
@@ -105,7 +105,8 @@ def test_the_encoders_matrices_are_muons_and_all_else_is_adamws(
     model = make_model()
     layers = encoder_of(model).layers
     twin = copy.deepcopy(model)
-    optimizer, expected = muon(model, **SETTINGS), adamw(twin, **SETTINGS)  # type: ignore[arg-type]
+    optimizer = build_optimizer(model, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
+    expected = build_optimizer(twin, **SETTINGS)  # type: ignore[arg-type]
     for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
         mine.grad = torch.randn_like(mine)
         other.grad = mine.grad.clone()
@@ -122,7 +123,7 @@ def test_the_encoders_matrices_are_muons_and_all_else_is_adamws(
 
 def test_the_rate_of_the_groups_holds_for_both_kinds(make_model: Callable[..., nn.Module]) -> None:
     model = make_model()
-    optimizer = muon(model, **SETTINGS)  # type: ignore[arg-type]
+    optimizer = build_optimizer(model, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
     before = copy.deepcopy(model.state_dict())
     for each in model.parameters():
         each.grad = torch.ones_like(each)
@@ -136,7 +137,7 @@ def test_the_rate_of_the_groups_holds_for_both_kinds(make_model: Callable[..., n
 
 def test_its_state_comes_back(make_model: Callable[..., nn.Module]) -> None:
     model = make_model()
-    optimizer = muon(model, **SETTINGS)  # type: ignore[arg-type]
+    optimizer = build_optimizer(model, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
         torch.manual_seed(seed)
@@ -146,7 +147,7 @@ def test_its_state_comes_back(make_model: Callable[..., nn.Module]) -> None:
 
     step(model, optimizer, 1)
     twin = copy.deepcopy(model)
-    restored = muon(twin, **SETTINGS)  # type: ignore[arg-type]
+    restored = build_optimizer(twin, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
     saved = {name: each.clone() for name, each in optimizer_tensors(model, optimizer).items()}
     load_optimizer(twin, restored, saved)
     step(model, optimizer, 2)

@@ -60,7 +60,9 @@ def test_biases_and_layer_norms_do_not_decay(make_model: Callable[..., nn.Module
     model = make_model()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
 
-    decayed, rest = build_optimizer(model, TrainingArguments(weight_decay=0.3)).param_groups
+    decayed, rest = build_optimizer(
+        model, learning_rate=2e-4, betas=(0.8, 0.95), epsilon=1e-7, weight_decay=0.3
+    ).param_groups
 
     assert (decayed["weight_decay"], rest["weight_decay"]) == (0.3, 0.0)
     undecayed = {names[id(each)] for each in rest["params"]}
@@ -77,8 +79,7 @@ def test_the_arguments_reach_adam_and_frozen_parameters_do_not(
     model.bert.embeddings.requires_grad_(False)
 
     optimizer = build_optimizer(
-        model,
-        TrainingArguments(learning_rate=2e-4, adam_beta1=0.8, adam_beta2=0.95, adam_epsilon=1e-7),
+        model, learning_rate=2e-4, betas=(0.8, 0.95), epsilon=1e-7, weight_decay=0.3
     )
 
     assert isinstance(optimizer.defaults["lr"], float)

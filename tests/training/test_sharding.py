@@ -12,7 +12,7 @@ from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.rows import Rows
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.optimization import adamw, muon
+from tidybert.training.optimization import build_optimizer
 from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
 from tidybert.training.sharding import give_up_gathered, load_weights, placed_like, shard, whole
 
@@ -112,9 +112,7 @@ def test_weights_and_moments_go_to_disk_whole_and_come_back(
             "epsilon": 1e-6,
             "weight_decay": 0.01,
         }
-        if name == "muon":
-            return muon(model, **given)
-        return adamw(model, **given)
+        return build_optimizer(model, with_muon=name == "muon", **given)
 
     def train(model: BertForPreTraining, optimizer: torch.optim.Optimizer, *seeds: int) -> None:
         for seed in seeds:

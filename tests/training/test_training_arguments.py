@@ -1,6 +1,7 @@
 """TrainingArguments: the defaults of the paper, and what is refused, by its flag."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
 def test_they_survive_json() -> None:
     arguments = TrainingArguments(learning_rate=3e-5, max_steps=7, freeze_embeddings=True)
 
-    assert TrainingArguments(**json.loads(json.dumps(arguments.to_dict()))) == arguments
+    assert TrainingArguments(**json.loads(json.dumps(asdict(arguments)))) == arguments
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,14 @@ from tidybert.finetuning.finetuning_run import (
     model_sources,
     save,
 )
-from tidybert.finetuning.trials import Trials, run_trials
+from tidybert.finetuning.trials import (
+    Trials,
+    check_search,
+    run_trials,
+    search_variants,
+    seed_variants,
+)
 from tidybert.finetuning.trials_file import Trial, shared_settings
-from tidybert.finetuning.variants import check_search, search_variants, seed_variants
 from tidybert.training.run_directory import check_run, is_finished
 
 __all__ = [

@@ -5,7 +5,7 @@ The shell and the scikit-learn estimators both call ``finetune``.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,9 @@ from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fingerprint import deciding, fingerprint
-from tidybert.training.notes import Notes
 from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import check_run, write_arguments
-from tidybert.training.trainer import StepReport, Trainer, TrainingResult
+from tidybert.training.run_directory import check_run, deciding, fingerprint, write_arguments
+from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -50,12 +48,10 @@ class FinetunedModel:
 
 
 @dataclass(frozen=True)
-class Callbacks(Notes):
-    """Functions that get lines of text, the report on the data, each step, and each evaluation."""
+class Callbacks(TrainingCallbacks):
+    """The same functions, and one that gets the report on the data."""
 
     data: Callable[[DataReport], None] = lambda _report: None
-    step: Callable[[StepReport], None] | None = None
-    metrics: Callable[[int, dict[str, Any]], None] | None = None
 
 
 def finetune(
@@ -102,7 +98,11 @@ def finetune(
     # A new head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
-    _check(config, max_seq_length, arguments, dev)
+    fitting_length(config, max_seq_length)
+    if arguments.early_stopping_patience is not None and not dev:
+        raise UsageError(
+            f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
+        )
     if origin is None:
         network, has_head = task.build_model(config), False
         callbacks.tell(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
@@ -113,7 +113,10 @@ def finetune(
     data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
     _check_data(data, task, callbacks)
     if example_weights is not None:
-        _weigh(data, example_weights)
+        if len(example_weights) != len(train):
+            raise ValueError(f"{len(example_weights)} weights for {len(train)} examples")
+        for one in train_features:
+            one.weight *= float(example_weights[one.example])
     if not has_head:
         task.start(network, train_features)
     to_device(network, device)
@@ -126,15 +129,13 @@ def finetune(
         metric=task.metric,
         run=run,
         fingerprint=_fingerprint(task, network, data, arguments),
-        report=callbacks.step,
-        report_metrics=callbacks.metrics,
-        note=callbacks.tell,
+        callbacks=callbacks,
     )
     if run is not None:
         if resume:
             trainer.resume()
         given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
-        write_arguments(run, {**given, **(settings or {}), **arguments.to_dict()})
+        write_arguments(run, {**given, **(settings or {}), **asdict(arguments)})
     result = trainer.train()
     collapsed = None
     if dev:
@@ -149,20 +150,6 @@ def finetune(
         save(finished, run)
         remove_best(run)
     return finished
-
-
-def _check(
-    config: BertConfig,
-    max_seq_length: int,
-    arguments: TrainingArguments,
-    dev: Sequence[Any] | None,
-) -> None:
-    """Raise UsageError for arguments that the model or the data do not allow."""
-    fitting_length(config, max_seq_length)
-    if arguments.early_stopping_patience is not None and not dev:
-        raise UsageError(
-            f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
-        )
 
 
 def _build(
@@ -193,14 +180,6 @@ def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) ->
     callbacks.data(report)
     task.add_labels(data.train_features, data.train)
     task.add_labels(data.dev_features, data.held_out)
-
-
-def _weigh(data: TrainingData[Any], weights: Sequence[float]) -> None:
-    """Multiply each training feature's weight by its example's.  Raises ValueError."""
-    if len(weights) != len(data.train):
-        raise ValueError(f"{len(weights)} weights were given for {len(data.train)} examples")
-    for one in data.train_features:
-        one.weight *= float(weights[one.example])
 
 
 def _answers(
@@ -300,5 +279,5 @@ def _fingerprint(
                 rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
                 yield repr(rest).encode()
 
-    settings = json.dumps([task.name, task.label_names, deciding(arguments.to_dict())])
+    settings = json.dumps([task.name, task.label_names, deciding(asdict(arguments))])
     return fingerprint(settings, model, pieces())

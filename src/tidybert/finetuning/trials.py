@@ -1,4 +1,4 @@
-"""Several runs in one: other seeds, or a search over the paper's hyper-parameters.
+"""Several runs in one: other seeds, or a search over the paper's hyper-parameters (A.3).
 
 Each run is a trial with its own directory under RUN/trials.  RUN/trials.json records its result as
 soon as it ends, so a stopped search goes on with the next trial, under the same settings.  The best
@@ -12,16 +12,63 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tidybert.errors import DivergedError, TrainingError, in_shell, param
+from tidybert.configuration import BertConfig
+from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuning_run import FinetunedModel
 from tidybert.finetuning.trials_file import Trial, read_trials, write_trials
-from tidybert.finetuning.variants import Variants
 from tidybert.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
+from tidybert.training.argument_checks import check_seed
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
+
+SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
+_BATCH_SIZES: Final = (32, 16)
+_EPOCHS: Final = (3.0, 2.0, 4.0)
+# Appendix A.3 of the paper, for base and large.
+_RATES: Final = (5e-5, 3e-5, 2e-5)
+# The grid of the published miniatures: small models want larger steps.
+_RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
+_SMALL: Final = 50_000_000
+
+Variants = Sequence[tuple[str, dict[str, Any]]]
+"""Names, and the arguments that each changes."""
+
+
+def seed_variants(arguments: TrainingArguments, count: int) -> Variants:
+    """``count`` seeds from the arguments' own on.  Raises UsageError for a seed too high."""
+    check_seed(arguments.seed + count - 1)
+    seeds = range(arguments.seed, arguments.seed + count)
+    return [(f"seed-{seed}", {"seed": seed}) for seed in seeds]
+
+
+def search_variants(config: BertConfig) -> Variants:
+    """The paper's grid (A.3), in order of importance: at three epochs, each learning rate.
+
+    Below 50 M parameters the learning rates are those of the published miniatures.
+    """
+    rates = _RATES_OF_SMALL if config.num_parameters < _SMALL else _RATES
+    return [
+        (
+            f"rate-{rate:g}-batch-{size}-epochs-{epochs:g}",
+            {"learning_rate": rate, "train_batch_size": size, "num_train_epochs": epochs},
+        )
+        for epochs in _EPOCHS
+        for size in _BATCH_SIZES
+        for rate in rates
+    ]
+
+
+def check_search(arguments: TrainingArguments) -> None:
+    """Raise UsageError where an argument is given that the search will set."""
+    defaults = TrainingArguments()
+    for name in SEARCHED:
+        if getattr(arguments, name) != getattr(defaults, name):
+            raise UsageError(
+                f"{param(name)} is given, but {param('search')} sets it: leave out one of them"
+            )
 
 
 @dataclass(frozen=True)
@@ -34,7 +81,7 @@ class Trials:
 
     @property
     def num_failed(self) -> int:
-        """How many of the trials have no metrics."""
+        """The number of trials without metrics."""
         return len(self.trials) - len(_finished(self.trials))
 
     def spread(self, metric: str) -> tuple[float, float]:
@@ -86,13 +133,16 @@ def run_trials(
             shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
         done.append(known[name])
         note(_line(done[-1], metric))
-        _keep_best_weights(run, _finished(done), metric)
-    if not _finished(done):
+        best = _best(done, metric)
+        for each in _finished(done):
+            if each is not best:
+                (run / TRIALS_FOLDER / each.name / WEIGHTS_FILE).unlink(missing_ok=True)
+    best = _best(done, metric)
+    if best is None:
         raise TrainingError(
             f"all {len(done)} trials failed ({path} says why each did); give other arguments and a "
             f"new {param('out')}. The first: {done[0].error}"
         )
-    best = _best(_finished(done), metric)
     _take(run / TRIALS_FOLDER / best.name, run)
     return Trials(tuple(done), best, untried)
 
@@ -139,14 +189,9 @@ def _expected(done: Sequence[Trial], arguments: TrainingArguments, varied: dict[
     return spent + seconds / sum(epochs(each.varied) for each in finished) * epochs(varied)
 
 
-def _best(trials: Sequence[Trial], metric: str) -> Trial:
-    return max(trials, key=lambda each: float(each.metrics[metric]))
-
-
-def _keep_best_weights(run: Path, finished: Sequence[Trial], metric: str) -> None:
-    for each in finished:
-        if each is not _best(finished, metric):
-            (run / TRIALS_FOLDER / each.name / WEIGHTS_FILE).unlink(missing_ok=True)
+def _best(trials: Iterable[Trial], metric: str) -> Trial | None:
+    """The first of the best; None where all failed."""
+    return max(_finished(trials), key=lambda each: float(each.metrics[metric]), default=None)
 
 
 def _take(trial: Path, run: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidybert.atomic_files import atomic_write_json, file_sha256
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
-from tidybert.training.fingerprint import deciding
+from tidybert.training.run_directory import deciding
 
 # Recorded by a hash of the content, wherever it lies.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")

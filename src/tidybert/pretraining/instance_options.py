@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from tidybert.errors import UsageError, param
+from tidybert.training.argument_checks import bad_value, check_arguments
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
@@ -30,16 +31,12 @@ class InstanceOptions:
     for mlm."""
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"{param('objective')} {self.objective!r}: expected one of {', '.join(OBJECTIVES)}"
-            )
-        _check_share(param("short_seq_prob"), self.short_share)
+        check_arguments(self, shares=("short_seq_prob",), choices={"objective": OBJECTIVES})
         if self.max_seq_length < self.num_special + 2:
-            raise UsageError(
-                f"{param('max_seq_length', self.max_seq_length)}: expected at least "
-                f"{self.num_special + 2}, for {self.num_special} special tokens and some text"
+            expected = (
+                f"at least {self.num_special + 2}, for {self.num_special} special tokens and text"
             )
+            raise bad_value("max_seq_length", self.max_seq_length, expected)
 
     @property
     def short_share(self) -> float:
@@ -94,32 +91,14 @@ class MaskingOptions:
     """Probability, after each word of a span, that the span ends there."""
 
     def __post_init__(self) -> None:
-        for flag, share in (
-            (param("masked_lm_prob"), self.predicted_share),
-            (param("mask_share"), self.mask_share),
-            (param("random_share"), self.random_share),
-            (
-                f"{param('mask_share')} and {param('random_share')}",
-                self.mask_share + self.random_share,
-            ),
-        ):
-            _check_share(flag, share)
-        if self.masked_lm_prob == 0.0:
+        above_0 = ("masked_lm_prob", "max_predictions_per_seq", "max_span_length", "span_length_p")
+        shares = ("masked_lm_prob", "mask_share", "random_share", "span_length_p")
+        check_arguments(self, above_0=above_0, shares=shares)
+        # Sums of shares such as 0.8 + 0.2 may be off by a rounding.
+        if self.mask_share + self.random_share > 1 + 1e-9:
             raise UsageError(
-                f"{param('masked_lm_prob')} 0: expected more, for at least a token is predicted"
-            )
-        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
-            raise UsageError(
-                f"{param('max_predictions_per_seq', self.max_predictions_per_seq)}: expected 1 or "
-                "more"
-            )
-        if self.max_span_length < 1:
-            raise UsageError(
-                f"{param('max_span_length', self.max_span_length)}: expected 1 or more"
-            )
-        if not 0.0 < self.span_length_p <= 1.0:
-            raise UsageError(
-                f"{param('span_length_p', self.span_length_p)}: expected more than 0, and at most 1"
+                f"{param('mask_share')} and {param('random_share')} are together "
+                f"{self.mask_share + self.random_share:g}; expected at most 1"
             )
 
     @property
@@ -132,9 +111,3 @@ class MaskingOptions:
         if self.max_predictions_per_seq is not None:
             return self.max_predictions_per_seq
         return math.ceil(max_seq_length * self.predicted_share)
-
-
-def _check_share(flag: str, share: float) -> None:
-    # Sums of shares such as 0.8 + 0.2 may be off by a rounding.
-    if not 0.0 <= share <= 1.0 + 1e-9:
-        raise UsageError(f"{flag} {share:g}: expected a share from 0 to 1")

@@ -1,27 +1,22 @@
 """Pre-training instances, made from token shards while training and never stored on disk.
 
 Pairs and lengths follow create_pretraining_data.py, which also puts unused text back.  That program
-cuts all documents in one pass, shuffles the instances and writes them, ten times with other draws.
-Here an epoch is never made as a whole:
+cuts all documents, shuffles the instances and writes them, ten times with other draws.  Here:
 
-- The documents are visited in groups, in another order in each epoch (``groups``).  Any
-  group is cut without the others, in some hundredth of a second, and its instances are shuffled.
+- Each epoch visits the documents in groups, in another order.  Any group is cut without the others,
+  in some hundredth of a second, and its instances are shuffled (``segments``).
 - All draws are hashes of the seed, the epoch and the token that an instance begins with
-  (``random_streams``).
-- A ``Position`` names the epoch, the group and the place in it.  So to go on from anywhere takes
-  the time of one group, at any size of corpus, and no state but these three numbers.
+  (``random_streams``).  So an instance is the same in any batch, order or process.
+- A ``Position`` names the epoch, the group and the place in it.  To resume there takes the time of
+  one group, at any size of corpus.
 
-How many instances a group has follows from its draws, for what a random next sentence leaves over
-is put back.  Hence an instance's number within the epoch is found by counting the groups before it
-(``position``), at some hundred million tokens a second; whoever goes on keeps the Position.
-
-An instance is the same whatever the batch, the order of asking, and the processes that share work.
+The number of instances in a group follows from its draws.  So finding an instance by its number in
+the epoch counts the groups before it, at some hundred million tokens a second.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +24,10 @@ import numpy.typing as npt
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
-from tidybert.pretraining.document_groups import Groups
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.masking import Masking
-from tidybert.pretraining.random_streams import Bits, Purpose, below, heads, random_bits
-from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Segments
-
-Array = npt.NDArray[np.int64]
+from tidybert.pretraining.random_streams import Array, Bits, Purpose, below, heads, random_bits
+from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Groups, Segments
 
 
 @dataclass(frozen=True)
@@ -70,20 +62,17 @@ class Places:
 
     def __getitem__(self, chosen: Array | slice) -> "Places":
         """Some of the instances, for a part of a batch or a process's share."""
-        return Places(*(column[chosen] for column in self._columns()))
+        return Places(*(column[chosen] for column in vars(self).values()))
 
     @staticmethod
     def join(parts: "Sequence[Places]") -> "Places":
         """All the instances of all parts."""
-        columns = zip(*(part._columns() for part in parts), strict=True)
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Places(*(np.concatenate(column) for column in columns))
 
     def num_text_tokens(self) -> Array:
         """(n,): tokens of A and B, without special ones."""
         return self.end_a - self.begin_a + self.end_b - self.begin_b
-
-    def _columns(self) -> tuple[Any, ...]:
-        return tuple(vars(self).values())
 
 
 @dataclass(frozen=True)
@@ -91,7 +80,7 @@ class PretrainingBatch:
     """B masked instances, laid end to end: T tokens with M of them to predict.
 
     input_ids (T,) int32, token_type_ids (T,) uint8, lengths (B,) int64; masked_lm_positions (M,)
-    int64, rising rows of the batch, masked_lm_labels (M,) int32, the ids that stood there;
+    int64, rising rows of the batch, masked_lm_labels (M,) int32, the ids before masking;
     next_sentence_label (B,) int64, None for mlm.
     """
 
@@ -157,9 +146,9 @@ class PretrainingInstances:
         self._planned: dict[tuple[int, int], Segments] = {}
 
     def take(self, position: Position, count: int) -> tuple[Places, Position]:
-        """The next ``count`` instances from a position on, over ends of epochs, and what follows.
+        """The next ``count`` instances from a position on, across epochs, and the position after.
 
-        Takes about a tenth of a second where a group is begun, and else a millisecond or two.
+        Takes about a tenth of a second where a group begins, and otherwise a millisecond or two.
         """
         parts = []
         epoch, group, offset = position.epoch, position.group, position.offset
@@ -212,12 +201,14 @@ class PretrainingInstances:
         )
 
     def num_instances(self, epoch: int) -> int:
-        """How many instances an epoch has; goes through all of its groups."""
+        """The number of an epoch's instances; cuts all of its groups."""
         return sum(len(self._groups.segments(epoch, group)) for group in range(self.num_groups))
 
     def position(self, epoch: int, index: int) -> Position:
-        """Where the instance of a number, from 0, within an epoch is; goes through the groups
-        before it.  Raises UsageError where the epoch has no such number."""
+        """The place of an epoch's instance number ``index``, from 0; cuts the groups before it.
+
+        Raises UsageError where the epoch has fewer instances.
+        """
         before = 0
         for group in range(self.num_groups):
             count = len(self._groups.segments(epoch, group))
@@ -268,7 +259,7 @@ class PretrainingInstances:
     ) -> tuple[Array, Array, Array]:
         """Document, begin and end of a B for each instance: sentences of any document but its own.
 
-        From a random sentence on as many as reach ``num_tokens``, or the document's end.
+        They begin at a random sentence, and end at ``num_tokens`` or the document's end.
         """
         draws = random_bits(self.seed, epoch, Purpose.OTHER_DOCUMENT, key)
         others = below(draws, self.corpus.num_documents - 1)
@@ -294,8 +285,8 @@ class PretrainingInstances:
     ) -> tuple[Array, Array, Array, Array]:
         """Pairs that fit the room: truncate_seq_pair, all its steps at once.
 
-        It takes a token from the longer segment, B where they are equal, until the two fit, each
-        from the front or the back at the throw of a coin.
+        It takes tokens from the longer segment, or B where they are equal, until the two fit.  A
+        coin decides for each token whether it goes from the front or the back.
         """
         length_a, length_b = end_a - begin_a, end_b - begin_b
         excess = np.maximum(length_a + length_b - self.options.room, 0)

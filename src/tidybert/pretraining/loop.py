@@ -28,10 +28,8 @@ from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rat
 from tidybert.pretraining.stream import StepBatches
 from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
-from tidybert.training.metrics_log import MetricsLog
-from tidybert.training.notes import Notes
-from tidybert.training.optimization import adamw, begin_step, muon
+from tidybert.training.interruption import StopRequest, stop_requests
+from tidybert.training.optimization import begin_step, build_optimizer
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
@@ -39,7 +37,7 @@ from tidybert.training.run_checkpoints import (
     load_optimizer,
     optimizer_tensors,
 )
-from tidybert.training.run_record import RunRecord
+from tidybert.training.run_record import MetricsLog, Notes, RunRecord
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
 
 Take = Callable[[int, Any], StepBatches]
@@ -88,8 +86,8 @@ class PretrainingCallbacks(Notes):
     tensorboard: called with a name, a value and a step for each figure that is logged.
     """
 
-    step: Callable[[PretrainingReport], None] | None = None
-    metrics: Callable[[int, dict[str, Any]], None] | None = None
+    step: Callable[[PretrainingReport], None] = lambda _done: None
+    metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None
     tensorboard: Callable[[str, float, int], None] | None = None
 
 
@@ -135,11 +133,18 @@ class Pretrainer:
         note_slow_bfloat16(self.device, self.is_mixed, self.callbacks.tell)
         # Before the optimizer, which must hold the shards.
         self.shared = self.processes.shared(model, arguments.sharding, self.is_mixed)
-        self.optimizer = self._optimizer()
+        self.optimizer = build_optimizer(
+            model,
+            learning_rate=arguments.setting("learning_rate"),
+            betas=(arguments.adam_beta1, arguments.setting("adam_beta2")),
+            epsilon=arguments.adam_epsilon,
+            weight_decay=arguments.weight_decay,
+            with_muon=arguments.optimizer == "muon",
+        )
         self.trained = [each for each in model.parameters() if each.requires_grad]
         self.writer = BackgroundWriter()
-        counted = {"num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
-        progress = {"position": list(first_position), **counted}
+        position = list(first_position)
+        progress = {"position": position, "num_tokens": 0, "num_bad_steps": 0, "seconds": 0.0}
         self.record = RunRecord(
             run,
             self.num_steps,
@@ -157,17 +162,6 @@ class Pretrainer:
     def state(self) -> TrainingState:
         """Where the run is."""
         return self.record.state
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        arguments = self.arguments
-        build = muon if arguments.optimizer == "muon" else adamw
-        return build(
-            self.model,
-            learning_rate=arguments.setting("learning_rate"),
-            betas=(arguments.adam_beta1, arguments.setting("adam_beta2")),
-            epsilon=arguments.adam_epsilon,
-            weight_decay=arguments.weight_decay,
-        )
 
     def resume(self) -> None:
         """Go on from the last valid checkpoint, and note where that is."""
@@ -217,8 +211,7 @@ class Pretrainer:
                 following = ahead.submit(self.take, step + 1, taken.position)
             with memory_advice(taken.batches, self.arguments):
                 done = self._step(taken, begin)
-            if self.callbacks.step is not None:
-                self.callbacks.step(done)
+            self.callbacks.step(done)
             stopping = self.processes.any(bool(request.signal_number), self.device)
             if self.record.is_due(self.arguments.eval_steps):
                 with memory_advice(taken.batches, self.arguments):
@@ -227,7 +220,11 @@ class Pretrainer:
                 self._save()
             if stopping and not self.record.is_over:
                 self.writer.wait()
-                raise self._interrupted(request.signal_number)
+                error = self.record.interrupted(request.signal_number)
+                if request.signal_number != signal.SIGINT:
+                    # A scheduler that takes the machine away requeues a job that ended well.
+                    error.exit_status = 0
+                raise error
 
     def _step(self, taken: StepBatches, begin: float) -> PretrainingReport:
         """One update, or none where the loss or the gradient is not finite."""
@@ -321,8 +318,7 @@ class Pretrainer:
         step, best, is_first = self.state.step, self.state.best_metrics, self.processes.is_first
         figures = self.record.log_evaluation(metrics)
         self._tell_tensorboard({f"eval/{name}": each for name, each in figures.items()}, step)
-        if self.callbacks.metrics is not None:
-            self.callbacks.metrics(step, metrics)
+        self.callbacks.metrics(step, metrics)
         is_best = best is None or metrics["loss"] < best["loss"]
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
         if self.processes.any(is_best and is_first, self.device):
@@ -372,10 +368,3 @@ class Pretrainer:
                 f"from the last checkpoint, or begin again with a lower {param('learning_rate')} "
                 f"or more {param('warmup_steps')}"
             )
-
-    def _interrupted(self, signal_number: int) -> TrainingInterrupted:
-        error = self.record.interrupted(signal_number)
-        if signal_number != signal.SIGINT:
-            # A scheduler that takes the machine away requeues a job that ended well.
-            error.exit_status = 0
-        return error

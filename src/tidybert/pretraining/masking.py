@@ -1,11 +1,11 @@
 """Choosing the tokens to predict, and replacing them.
 
 Follows create_masked_lm_predictions of create_pretraining_data.py (paper 3.1, task 1), with whole
-words as in its later version, and spans as in SpanBERT (Joshi et al. 2020, section 3.1).  Masks are
-drawn for each instance of each epoch, for a whole batch at once.
+words as in its later version, and spans as in SpanBERT (Joshi et al. 2020, section 3.1).  Each
+instance has new masks in each epoch; a whole batch is drawn at once.
 
-[CLS] and [SEP] are never predicted; [UNK] is, because it replaces a word.  The random tokens come
-from the whole vocabulary, special tokens with it, as in the original.
+[CLS] and [SEP] are never predicted; [UNK] is, because it replaces a word.  Random tokens come from
+the whole vocabulary, special tokens included, as in the original.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tidybert.pretraining.instance_options import MaskingOptions
 from tidybert.pretraining.random_streams import (
+    Array,
     Bits,
     Purpose,
     below,
@@ -25,8 +26,6 @@ from tidybert.pretraining.random_streams import (
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import CONTINUATION
 
-Array = npt.NDArray[np.int64]
-
 # The sort key of a token or word: its sequence, 32 random bits, its place in the sequence.
 _PLACE_BITS = np.uint64(16)
 _MAX_PLACES = 2**16
@@ -35,7 +34,7 @@ _MAX_PLACES = 2**16
 @dataclass(frozen=True)
 class Masked:
     """A batch with M tokens to predict: input_ids (T,) int32, positions (M,) int64, rising rows of
-    the batch, and labels (M,) int32, the ids that stood there."""
+    the batch, and labels (M,) int32, the ids before masking."""
 
     input_ids: npt.NDArray[np.int32]
     positions: Array
@@ -78,16 +77,14 @@ class Masking:
         budgets: Array = np.clip(wanted, 1, self._num_predictions)
         return budgets
 
-    def mask(
-        self, input_ids: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64], keys: Bits
-    ) -> Masked:
+    def mask(self, input_ids: npt.NDArray[np.int32], lengths: Array, keys: Bits) -> Masked:
         """Mask B sequences laid end to end.
 
-        input_ids: (T,).  lengths: (B,), summing up to T.  keys: (B,), each sequence's own; its
-        masks follow from its key alone.
+        input_ids: (T,).  lengths: (B,), which sum up to T.  keys: (B,); a sequence's masks follow
+        from its key alone.
 
         A sequence of n tokens gets round(n * predicted_share) predictions, at least one and at most
-        max_predictions_per_seq.  Whole words that do not fit what is left of that are passed over.
+        max_predictions_per_seq.  Whole words that do not fit into the rest of it are skipped.
         """
         assert max(len(lengths), lengths.max(initial=0)) <= _MAX_PLACES
         starts = np.cumsum(lengths) - lengths
@@ -126,14 +123,14 @@ class Masking:
         left = budgets.copy()
         turn = 0
         going_on = np.arange(len(counts))
-        # Each turn offers every sequence the next of its shuffled words, as the original's loop.
+        # As in the original, each turn offers every sequence the next of its shuffled words.
         while len(going_on):
             anchors = order[first[going_on] + turn]
             _take_spans(units, anchors, lengths[anchors], anchor_of, left)
             turn += 1
             going_on = going_on[(left[going_on] > 0) & (turn < counts[going_on])]
         sizes = units.size.copy()
-        # Where no word fits, pieces of one do: a sequence must have something to predict.
+        # Where no word fits, take pieces of one: a sequence must have something to predict.
         bare = np.flatnonzero(left == budgets)
         pieces = order[first[bare]]
         anchor_of[pieces] = pieces
@@ -147,7 +144,7 @@ class Masking:
         return rows, np.repeat(units.row[anchor_of[chosen]], sizes)
 
     def _span_lengths(self, units: _Units, keys: Bits) -> Array:
-        """(U,): words in a span from each word on; geometric, given max_span_length at most."""
+        """(U,): words in a span from each word on: geometric, cut at max_span_length."""
         if not self.options.span:
             return np.ones(len(units.row), np.int64)
         words = np.arange(1, self.options.max_span_length + 1)
@@ -205,14 +202,14 @@ def _take_spans(
 
 
 def _shuffled(units: _Units, keys: Bits) -> tuple[Array, Array, Array]:
-    """The units, each sequence's in random order; its first place in that, and its number (B,)."""
+    """The units, shuffled in each sequence; its first place and its number of units (B,)."""
     counts = np.bincount(units.sequence, minlength=len(keys))
     first = np.cumsum(counts) - counts
     draws = random_bits(Purpose.MASK_ORDER, keys[units.sequence], units.place)
     number = (np.arange(len(draws)) - first[units.sequence]).astype(np.uint64)
     key = units.sequence.astype(np.uint64) << np.uint64(48)
     key |= (draws >> np.uint64(32)) << _PLACE_BITS
-    # Sorting numbers that carry their places is several times as quick as sorting places by them.
+    # Sorting numbers that hold their places is several times as fast as argsort.
     key = np.sort(key | number)
     order = (key & np.uint64(_MAX_PLACES - 1)).astype(np.int64) + np.repeat(first, counts)
     return order, first, counts

@@ -1,16 +1,26 @@
 """The objectives of pre-training: masked words and next sentence (paper 3.1; run_pretraining.py).
 
 The loss of a micro-batch comes in parts, the masked words' and the pairs', each a sum with its
-count, so that the parts of a step add up however the step was cut.
+count.  So the parts of a step add up however the step was cut.
 """
+
+import math
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
+from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows
+from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.stream import InstanceStream
+from tidybert.training.precision import autocast, is_mixed
+
+_HELD_OUT_SEED: Final = 0
 
 PretrainingModel = BertForPreTraining | BertForMaskedLM
 
@@ -21,7 +31,7 @@ def build_pretraining_model(objective: str) -> type[PretrainingModel]:
 
 
 def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
-    """The masked words' loss, and the pairs' where there are any."""
+    """The masked words' loss as mlm; with pairs, theirs as nsp."""
     found = model(
         batch.rows,
         masked_lm_positions=batch.masked_lm_positions,
@@ -35,3 +45,38 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
     with torch.no_grad():
         correct = (logits.argmax(1) == labels).sum()
     return {"mlm": found.masked_lm_loss, "nsp": SummedLoss(total, correct)}
+
+
+class HeldOut:
+    """Measures on held-out documents, on the same instances and masks each time."""
+
+    def __init__(
+        self, plan: PretrainingPlan, training: InstanceStream, device: torch.device
+    ) -> None:
+        corpus = TokenCorpus(plan.corpus.directory, "held-out")
+        instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
+        stream = InstanceStream(instances, plan.arguments.eval_tokens, training.micro_batch_tokens)
+        # The graphs that training compiled serve here too.
+        stream.shape = training.shape
+        self.taken = stream.take(Position())
+        self.device = device
+        self.is_mixed = is_mixed(plan.arguments.precision, device)
+
+    def measure(self, model: nn.Module) -> dict[str, Any]:
+        """The loss, each part's loss and accuracy, and the perplexity of the masked words."""
+        sums = dict.fromkeys(self.taken.counts, 0.0)
+        correct = dict.fromkeys(self.taken.counts, 0.0)
+        # Not inference mode: what a sharded model gathers in it could not serve a backward.
+        with torch.no_grad(), autocast(self.device, self.is_mixed):
+            for batch in self.taken.batches:
+                for name, part in loss_parts(model, batch.to(self.device)).items():
+                    sums[name] += part.total.item()
+                    correct[name] += part.correct.item()
+        counts = self.taken.counts
+        losses = {name: each / counts[name] for name, each in sums.items()}
+        return {
+            "loss": sum(losses.values()),
+            "perplexity": math.exp(min(losses["mlm"], 700.0)),
+            **{f"{name}_loss": each for name, each in losses.items()},
+            **{f"{name}_accuracy": each / counts[name] for name, each in correct.items()},
+        }

@@ -11,7 +11,7 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import MASKED_LM_PROB, PretrainingArguments
 from tidybert.training.distributed import Processes
-from tidybert.training.fingerprint import deciding, fingerprint
+from tidybert.training.run_directory import deciding, fingerprint
 
 
 @dataclass(frozen=True)

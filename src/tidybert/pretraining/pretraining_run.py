@@ -14,18 +14,16 @@ from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.inference.loading import to_device
-from tidybert.pretraining.compiled_layers import compile_rows
-from tidybert.pretraining.held_out_metrics import HeldOut
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
-from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
+from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
-from tidybert.training.activation_checkpoints import checkpoint_activations
+from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.run_checkpoints import remove_best

@@ -1,9 +1,9 @@
 """Random numbers by key and counter: no generator has a state that must be kept or passed on.
 
-A draw is a hash of integers that name it: the seed, the epoch, what it is for, the instance, the
+A draw is a hash of integers that name it: the seed, the epoch, the purpose, the instance, the
 token.  So it is the same in any order, batch, process or machine, and a whole batch is drawn at
 once.  The hash is the output function of SplitMix64 (Steele, Lea, Flood 2014), once for each
-integer; NumPy promises no fixed stream for its distributions from version to version.
+integer; the streams of NumPy's distributions may change with its version.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 
 _INCREMENT: Final = 0x9E3779B97F4A7C15
@@ -74,7 +75,7 @@ def uniform(bits: Bits) -> npt.NDArray[np.float64]:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def below(bits: Bits, limits: int | npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+def below(bits: Bits, limits: int | npt.NDArray[np.integer[Any]]) -> Array:
     """Bits as integers from 0 to below ``limits``, which are at most 2**32; from the upper 32.
 
     No integer is more than 1 + limit / 2**32 times as likely as another.
@@ -88,7 +89,7 @@ def lower_half(bits: Bits) -> Bits:
     return (bits & _LOW_HALF) << np.uint64(32)
 
 
-def heads(counts: npt.NDArray[np.int64], *words: int | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def heads(counts: Array, *words: int | npt.NDArray[Any]) -> Array:
     """How many of ``counts`` (n,) fair coins show heads: binomial, one key of ``words`` each."""
     total = np.zeros(len(counts), np.int64)
     for start in range(0, int(counts.max(initial=0)), 64):
@@ -101,11 +102,11 @@ def heads(counts: npt.NDArray[np.int64], *words: int | npt.NDArray[Any]) -> npt.
     return total
 
 
-def permuted(places: npt.NDArray[np.int64], size: int, *key: int) -> npt.NDArray[np.int64]:
+def permuted(places: Array, size: int, *key: int) -> Array:
     """The values at ``places`` of a permutation of 0 … size - 1 that is never made as a whole.
 
-    A Feistel network permutes the next power of four; what falls outside is permuted again until it
-    falls inside (Black and Rogaway 2002), which takes fewer than four rounds on average.
+    A Feistel network permutes the next power of four; a value outside is permuted again until it is
+    inside (Black and Rogaway 2002), which takes fewer than four rounds on average.
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)

@@ -1,29 +1,36 @@
-"""Cutting documents into the segments of instances, following create_pretraining_data.py.
+"""Documents in groups, and each group cut into segments (create_pretraining_data.py).
 
-A chunk is as many consecutive sentences as reach the target length, and is what an instance begins
-with.  A document is gone through from its first sentence to its last, each chunk beginning where
-the one before let go; that is one step after another, so all documents go one step at a time,
-together.
-
-A random draw belongs to the token that a chunk begins with.  So nothing depends on how many draws
-came before, or on which documents are gone through together.
+A chunk is as many consecutive sentences as reach the target length; an instance begins with one.
+Each chunk of a document begins where the one before ended, so all documents go one step at a time,
+together.  A random draw belongs to the token that a chunk begins with.  So nothing depends on the
+number of earlier draws, or on which documents are cut together.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.pretraining.instance_options import Objective
-from tidybert.pretraining.random_streams import Bits, below
-
-Array = npt.NDArray[np.int64]
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.pretraining.instance_options import InstanceOptions, Objective
+from tidybert.pretraining.random_streams import (
+    Array,
+    Bits,
+    Purpose,
+    below,
+    permuted,
+    random_bits,
+    uniform,
+)
 
 FOLLOWS: Final = 0
 RANDOM_NEXT: Final = 1
 SWAPPED: Final = 1
+_GROUP_TOKENS: Final = 2**23
+_MAX_GROUP_DOCUMENTS: Final = 2**16
+_STRETCH_TOKENS: Final = 2**15
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,9 @@ class Segments:
     """n instances in no particular order: (n,) int64 each.
 
     Segment A is the tokens from ``begin`` to ``middle``.  Segment B is those from ``middle`` to
-    ``end``; but where ``label`` is RANDOM_NEXT it is from another document, and ``end - middle`` is
-    how many tokens it aims at.  Where ``label`` is SWAPPED the two are in the other order.
-    ``document``: which of the D documents they are from.
+    ``end``; where ``label`` is RANDOM_NEXT, it is from another document and aims at
+    ``end - middle`` tokens.  Where ``label`` is SWAPPED the two are in the other order.
+    ``document``: the number of their document, from 0 to below D.
     """
 
     document: Array
@@ -78,7 +85,7 @@ def _next_sentence(documents: Documents) -> Iterator[_Step]:
     """Pairs for next sentence prediction: create_instances_from_document.
 
     A chunk is split between two of its sentences.  Half the time, and where it is one sentence, B
-    is to come from another document, and the chunk's rest begins the next one.
+    comes from another document, and the chunk's rest begins the next chunk.
     """
     bounds = documents.bounds
     left = np.arange(len(documents.first))
@@ -99,8 +106,8 @@ def _next_sentence(documents: Documents) -> Iterator[_Step]:
 def _sentence_order(documents: Documents) -> Iterator[_Step]:
     """Pairs for sentence order prediction (ALBERT: Lan et al. 2020, section 3.1).
 
-    Every chunk is two consecutive segments, half the time to be swapped.  One that is a single
-    sentence is split between two of its tokens; a single token, left at the end, makes no pair.
+    Every chunk is two consecutive segments, swapped half the time.  A single sentence is split
+    between two of its tokens; a single token, left at the end, makes no pair.
     """
     bounds = documents.bounds
     left = np.arange(len(documents.first))
@@ -156,3 +163,78 @@ def _between(first: Array, after: Array, draws: Bits) -> Array:
 
 def _coin(draws: Bits) -> npt.NDArray[np.bool_]:
     return (draws & np.uint64(1)).astype(np.bool_)
+
+
+class Groups:
+    """The groups of documents of each epoch; ``number`` is how many an epoch has.
+
+    A group has some 8 million tokens: enough to shuffle its instances well, and few enough to cut
+    in a moment.  A formula gives the order of the documents in an epoch, so a group's documents are
+    known without the others'.
+    """
+
+    def __init__(self, corpus: TokenCorpus, options: InstanceOptions, seed: int) -> None:
+        self._corpus = corpus
+        self._options = options
+        self._seed = seed
+        per_document = corpus.num_tokens / corpus.num_documents
+        self._size = int(np.clip(_GROUP_TOKENS / per_document, 1, _MAX_GROUP_DOCUMENTS))
+        self.number = -(-corpus.num_documents // self._size)
+
+    def segments(self, epoch: int, group: int) -> Segments:
+        """The group's instances, in no particular order, by the tokens' numbers in the corpus."""
+        num_documents = self._corpus.num_documents
+        places = np.arange(group * self._size, min((group + 1) * self._size, num_documents))
+        documents = permuted(places, num_documents, self._seed, epoch, Purpose.DOCUMENT_ORDER)
+        bounds, counts = self._corpus.sentence_bounds(documents)
+        ends = np.cumsum(counts) - 1
+        begins = ends - counts + 1
+        num_tokens = bounds[ends] - bounds[begins]
+        # Cutting needs documents that follow each other, as if the corpus had them in this order.
+        shift = bounds[begins] - (np.cumsum(num_tokens) - num_tokens)
+        first, last, document = _stretches(bounds - np.repeat(bounds[begins], counts), ends)
+        cut = cut_documents(
+            cast(Objective, self._options.objective),
+            Documents(
+                bounds=bounds - np.repeat(shift, counts),
+                first=first,
+                last=last,
+                targets=self.targets(epoch, bounds[first]),
+                draws=random_bits(self._seed, epoch, Purpose.SEGMENTS, bounds),
+                room=self._options.room,
+            ),
+        )
+        document = document[cut.document]
+        shift = shift[document]
+        return Segments(
+            documents[document], cut.begin + shift, cut.middle + shift, cut.end + shift, cut.label
+        )
+
+    def targets(self, epoch: int, keys: Array) -> Array:
+        """(L,): the tokens that a stretch's chunks aim at: the whole room, or sometimes fewer."""
+        room = self._options.room
+        draws = random_bits(self._seed, epoch, Purpose.TARGET_LENGTH, keys)
+        is_short = uniform(draws) < self._options.short_share
+        lengths = random_bits(self._seed, epoch, Purpose.SHORT_LENGTH, keys)
+        return np.where(is_short, 2 + below(lengths, room - 1), room)
+
+
+def _stretches(within: Array, ends: Array) -> tuple[Array, Array, Array]:
+    """Documents in stretches of about _STRETCH_TOKENS, each cut with a target length of its own.
+
+    So no book takes a group's time for itself or has only short sequences.  The original goes
+    through each document as a whole.
+
+    within: (N,) tokens of the document before each sentence, and before its end.  ends: (D,) the
+    places of the documents' ends.
+
+    Returns the places of each stretch's first sentence and of its end, and its document (L,).
+    """
+    is_end = np.zeros(len(within), np.bool_)
+    is_end[ends] = True
+    number = within // _STRETCH_TOKENS
+    begins = ~is_end & ((within == 0) | (number != np.roll(number, 1)))
+    first = np.flatnonzero(begins)
+    following = np.append(first[1:], len(within))
+    last = np.where(is_end[following - 1], following - 1, following)
+    return first, last, np.searchsorted(ends, first)

@@ -15,7 +15,7 @@ def check_arguments(
     at_least_0: Collection[str] = (),
     below_1: Collection[str] = (),
     shares: Collection[str] = (),
-    choices: Mapping[str, Sequence[str]],
+    choices: Mapping[str, Sequence[str]] = {},
 ) -> None:
     """Raise UsageError for a field of another type, or out of the range that its group has.
 
@@ -24,7 +24,7 @@ def check_arguments(
     for item in fields(arguments):
         types = get_args(item.type) or (item.type,)
         _check_type(item.name, getattr(arguments, item.name), types)
-    check_seed(arguments.seed)
+    check_seed(getattr(arguments, "seed", 0))
     ranges: list[tuple[Collection[str], Callable[[float], bool], str]] = [
         (above_0, lambda value: value > 0, "a number above 0"),
         (at_least_0, lambda value: value >= 0, "a number of at least 0"),

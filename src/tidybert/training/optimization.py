@@ -1,7 +1,5 @@
 """AdamW without decay on biases and LayerNorm, Muon, and the linear schedule (optimization.py)."""
 
-from collections.abc import Container
-
 import numpy as np
 import torch
 from torch import nn
@@ -11,35 +9,24 @@ from tidybert.training.muon import MuonAdamW, muon_matrices
 from tidybert.training.training_arguments import TrainingArguments
 
 
-def build_optimizer(model: nn.Module, arguments: TrainingArguments) -> torch.optim.AdamW:
-    """``adamw`` with the arguments' values."""
-    return adamw(
-        model,
-        learning_rate=arguments.learning_rate,
-        betas=(arguments.adam_beta1, arguments.adam_beta2),
-        epsilon=arguments.adam_epsilon,
-        weight_decay=arguments.weight_decay,
-    )
-
-
-def adamw(
+def build_optimizer(
     model: nn.Module,
     *,
     learning_rate: float,
     betas: tuple[float, float],
     epsilon: float,
     weight_decay: float,
-    without: Container[int] = (),
-) -> torch.optim.AdamW:
+    with_muon: bool = False,
+) -> torch.optim.Optimizer:
     """AdamW over the parameters that require gradients, in two groups: decayed and not.
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
-    ``without`` has the ids of parameters that another optimizer updates.
+    ``with_muon``: Muon updates the matrices of the encoder's layers, and AdamW the rest.
     """
-    trained = [
-        each for each in model.parameters() if each.requires_grad and id(each) not in without
-    ]
-    return torch.optim.AdamW(
+    stacked = muon_matrices(encoder_of(model).layers) if with_muon else []
+    others = {id(matrix) for matrices, _ in stacked for matrix in matrices}
+    trained = [each for each in model.parameters() if each.requires_grad and id(each) not in others]
+    adamw = torch.optim.AdamW(
         [
             {"params": [each for each in trained if each.dim() > 1], "weight_decay": weight_decay},
             {"params": [each for each in trained if each.dim() <= 1], "weight_decay": 0.0},
@@ -49,27 +36,9 @@ def adamw(
         eps=epsilon,
         fused=True,
     )
-
-
-def muon(
-    model: nn.Module,
-    *,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
-    weight_decay: float,
-) -> MuonAdamW:
-    """Muon over the matrices of the encoder's layers, and ``adamw`` over all other parameters."""
-    stacked = muon_matrices(encoder_of(model).layers)
-    rest = adamw(
-        model,
-        learning_rate=learning_rate,
-        betas=betas,
-        epsilon=epsilon,
-        weight_decay=weight_decay,
-        without={id(matrix) for matrices, _ in stacked for matrix in matrices},
-    )
-    return MuonAdamW(stacked, rest, learning_rate=learning_rate, weight_decay=weight_decay)
+    if not with_muon:
+        return adamw
+    return MuonAdamW(stacked, adamw, learning_rate=learning_rate, weight_decay=weight_decay)
 
 
 def begin_step(

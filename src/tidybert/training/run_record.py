@@ -1,20 +1,22 @@
-"""Where a run is and what it leaves on disk: both loops, of fine-tuning and pre-training, call it.
+"""Where a run is, what it leaves on disk and what it says, for fine-tuning and pre-training.
 
 The first of several processes writes; all of them hold the same state.
 """
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from tidybert.errors import param
+from tidybert.atomic_files import atomic_write_text
+from tidybert.errors import in_python, param
+from tidybert.model_files import METRICS_FILE
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.metrics_log import MetricsLog
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -27,6 +29,48 @@ from tidybert.training.run_checkpoints import (
 
 Write = Callable[[Callable[[], object]], object]
 """Calls a function that writes a file: at once, or in a thread of its own."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Base of a run's callbacks.
+
+    note: called with each line of text for the reader.
+    spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
+    """
+
+    note: Callable[[str], None] = lambda _line: None
+    spell: Callable[[str], str] = in_python
+
+    def tell(self, line: str) -> None:
+        """Give a line to ``note``."""
+        self.note(self.spell(line))
+
+
+class MetricsLog:
+    """metrics.jsonl and its like: one JSON object a line; written nowhere without a RUN."""
+
+    def __init__(self, run: Path | None, file: str = METRICS_FILE) -> None:
+        self.path = None if run is None else run / file
+
+    def rewind(self, step: int) -> None:
+        """Drop the lines after ``step``, which a resumed run writes again."""
+        if self.path is None or not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text(encoding="utf-8").split("\n"):
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError, TypeError):
+                continue  # a kill can leave half a line at the end
+        atomic_write_text(self.path, "".join(kept))
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Append one line."""
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")
 
 
 class RunRecord:

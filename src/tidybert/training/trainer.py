@@ -1,9 +1,8 @@
-"""The loop: epochs of steps, each an update from the examples of one batch.
+"""The loop of fine-tuning: epochs of steps, each an update from the examples of one batch.
 
-It is handed a model, features and a loss, and knows no task.  A step's examples run in parts of at
-most ``tokens_per_batch`` tokens whose gradients add up, so memory is bounded by tokens while the
-batch size means what the paper means by it.  Everything random follows from (seed, step): a run
-resumed from a checkpoint goes on with the same bits.
+A step's examples run in parts of at most ``tokens_per_batch`` tokens whose gradients add up, so
+tokens bound memory while the batch size keeps the paper's meaning.  Everything random follows from
+(seed, step): a resumed run goes on with the same bits.
 """
 
 import math
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,7 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import (
-    DivergedError,
-    TrainingError,
-    WeightsError,
-    param,
-)
+from tidybert.errors import DivergedError, TrainingError, WeightsError, param
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.interruption import stop_requests
@@ -42,7 +37,7 @@ from tidybert.training.run_checkpoints import (
     load_optimizer,
     optimizer_tensors,
 )
-from tidybert.training.run_record import RunRecord
+from tidybert.training.run_record import Notes, RunRecord
 from tidybert.training.training_arguments import TrainingArguments
 from tidybert.training.used_vocabulary import used_vocabulary
 
@@ -51,6 +46,11 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 """The metrics on dev of the model, which is in evaluation mode."""
+
+_ADVICE: Final = (
+    f"Try a lower {param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
+    "before this step can be resumed only with the same arguments"
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,14 @@ class TrainingResult:
     resumed_from: int = 0
 
 
+@dataclass(frozen=True)
+class TrainingCallbacks(Notes):
+    """Functions that get lines of text, each step, and each evaluation's step and metrics."""
+
+    step: Callable[[StepReport], None] = lambda _done: None
+    metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None
+
+
 class Trainer:
     """Trains ``model`` in place on ``features``.
 
@@ -92,9 +100,6 @@ class Trainer:
         metric: the key of ``evaluate``'s result that decides, the higher the better.
         run: directory for checkpoints and metrics.jsonl; None keeps everything in memory.
         fingerprint: a hash of all that a resumed run must share with this one.
-        report: called after each step.
-        report_metrics: called after each evaluation with the step and its metrics.
-        note: called with lines of text about the training.
     """
 
     def __init__(
@@ -108,9 +113,7 @@ class Trainer:
         metric: str = "loss",
         run: Path | None = None,
         fingerprint: str = "",
-        report: Callable[[StepReport], None] | None = None,
-        report_metrics: Callable[[int, dict[str, float]], None] | None = None,
-        note: Callable[[str], None] = lambda _line: None,
+        callbacks: TrainingCallbacks | None = None,
     ) -> None:
         if not features:
             raise TrainingError("there are no examples to train on")
@@ -120,9 +123,8 @@ class Trainer:
         self.arguments = arguments
         self.evaluate = evaluate
         self.metric = metric
-        self.report = report
-        self.report_metrics = report_metrics
-        self.note = note
+        self.callbacks = callbacks or TrainingCallbacks()
+        note = self.callbacks.tell
         self.device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, self.device)
         note_slow_bfloat16(self.device, self.is_mixed, note)
@@ -133,15 +135,16 @@ class Trainer:
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
         self.vocabulary = used_vocabulary(model, features)
         self.frozen_states = frozen_states(model, arguments.freeze_layers, features, note)
-        self.optimizer = build_optimizer(model, arguments)
-        self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
-        self.record = RunRecord(
-            run,
-            self.num_steps,
-            TrainingState(fingerprint),
-            arguments.save_total_limit,
-            note=note,
+        self.optimizer = build_optimizer(
+            model,
+            learning_rate=arguments.learning_rate,
+            betas=(arguments.adam_beta1, arguments.adam_beta2),
+            epsilon=arguments.adam_epsilon,
+            weight_decay=arguments.weight_decay,
         )
+        self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
+        state = TrainingState(fingerprint)
+        self.record = RunRecord(run, self.num_steps, state, arguments.save_total_limit, note=note)
         self._lengths = np.array([len(one.input_ids) for one in features])
         self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
@@ -176,7 +179,8 @@ class Trainer:
             examples, tokens = self._train_steps()
         finally:
             if self.vocabulary is not None:
-                self.vocabulary.restore(self._unused_factor())
+                factor = decay_until(self.state.step, self.num_steps, self.arguments)
+                self.vocabulary.restore(factor)
         best = self.record.best_weights()
         if best is not None:
             self.model.load_state_dict(best)
@@ -203,8 +207,7 @@ class Trainer:
                     raise TrainingError(self._out_of_memory()) from error
                 examples += done.num_examples
                 tokens += done.num_tokens
-                if self.report is not None:
-                    self.report(done)
+                self.callbacks.step(done)
                 if self._is_due(self.arguments.eval_steps) and self.evaluate is not None:
                     self._evaluate_and_keep_best(self.evaluate)
                 if self._is_due(self.arguments.save_steps) or request.signal_number:
@@ -229,7 +232,11 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.optimizer.zero_grad()
-            raise DivergedError(self._not_finite(loss, norm, chosen))
+            raise DivergedError(
+                f"at step {step + 1} of {self.num_steps} the loss is {loss} and the gradient norm "
+                f"{norm}; nothing was updated. The batch's examples are numbers "
+                f"{sorted(chosen.tolist())} of the training data (from 0). {_ADVICE}"
+            )
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state.step += 1
@@ -263,7 +270,7 @@ class Trainer:
                 if found is not None:
                     return found
                 self._has_threads = False
-                self.note(
+                self.callbacks.tell(
                     "the loss draws random numbers from PyTorch's own generator, so steps are not "
                     "shared out among threads; tidybert.modeling.kernels.dropout would allow it"
                 )
@@ -298,10 +305,12 @@ class Trainer:
             with self._whole_model():
                 metrics = evaluate(self.model)
         except WeightsError as error:
-            raise DivergedError(self._too_large()) from error
+            raise DivergedError(
+                f"after step {self.state.step} of {self.num_steps} the model's outputs on the dev "
+                f"part are not finite: its weights have grown too large. {_ADVICE}"
+            ) from error
         self.record.log_evaluation(metrics)
-        if self.report_metrics is not None:
-            self.report_metrics(self.state.step, metrics)
+        self.callbacks.metrics(self.state.step, metrics)
         best = self.state.best_metrics
         if best is None or metrics[self.metric] > best[self.metric]:
             with self._whole_model():
@@ -314,26 +323,22 @@ class Trainer:
         with self._whole_model():
             self.record.save(self.model.state_dict(), moments)
 
-    def _unused_factor(self) -> float:
-        return decay_until(self.state.step, self.num_steps, self.arguments)
-
     def _whole_model(self) -> AbstractContextManager[None]:
         """Within it the model has its whole vocabulary, as others know it."""
         if self.vocabulary is None:
             return nullcontext()
-        return self.vocabulary.whole(self._unused_factor())
+        return self.vocabulary.whole(decay_until(self.state.step, self.num_steps, self.arguments))
 
     def _log_step(self, done: StepReport) -> None:
-        self.record.log.write(
-            {
-                "step": done.step,
-                "epoch": round(done.epoch, 4),
-                "loss": done.loss,
-                "learning_rate": done.learning_rate,
-                "gradient_norm": done.gradient_norm,
-                "tokens_per_second": round(done.num_tokens / done.seconds),
-            }
-        )
+        figures = {
+            "step": done.step,
+            "epoch": round(done.epoch, 4),
+            "loss": done.loss,
+            "learning_rate": done.learning_rate,
+            "gradient_norm": done.gradient_norm,
+            "tokens_per_second": round(done.num_tokens / done.seconds),
+        }
+        self.record.log.write(figures)
 
     def _out_of_memory(self) -> str:
         """What to try where the examples of the step need more than the device's memory."""
@@ -341,31 +346,12 @@ class Trainer:
         parts = cut_by_tokens(lengths, self.arguments.tokens_per_batch)
         tokens = max(int(lengths[part].sum()) for part in parts)
         smaller = max(tokens // 2, int(lengths.max()))
+        if smaller < tokens:
+            advice = f"{param('tokens_per_batch', smaller)}: only rounding and dropout change"
+        else:
+            length, freeze = param("max_seq_length"), param("freeze_layers")
+            advice = f"a smaller {length}, with {freeze}, or with a smaller model"
         return (
             f"at step {self.state.step + 1} of {self.num_steps} the device's memory is too small "
-            f"for {tokens:,} tokens at once; begin again with "
-            + (
-                f"{param('tokens_per_batch', smaller)}: the result is the same but for rounding "
-                "and dropout"
-                if smaller < tokens
-                else f"a smaller {param('max_seq_length')}, with {param('freeze_layers')}, or with "
-                "a smaller model"
-            )
-        )
-
-    def _not_finite(self, loss: float, norm: float, chosen: npt.NDArray[np.int64]) -> str:
-        return (
-            f"at step {self.state.step + 1} of {self.num_steps} the loss is {loss} and the "
-            f"gradient norm {norm}; nothing was updated. The batch's examples are numbers "
-            f"{sorted(int(index) for index in chosen)} of the training data (from 0). Try a lower "
-            f"{param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
-            "before this step can be resumed only with the same arguments"
-        )
-
-    def _too_large(self) -> str:
-        return (
-            f"after step {self.state.step} of {self.num_steps} the model's outputs on the dev part "
-            "are not finite: its weights have grown too large. Try a lower "
-            f"{param('learning_rate')} or a longer {param('warmup_proportion')}; a checkpoint "
-            "before this step can be resumed only with the same arguments"
+            f"for {tokens:,} tokens at once; begin again with {advice}"
         )

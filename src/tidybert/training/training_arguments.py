@@ -4,8 +4,8 @@ The defaults follow appendix A.3 of the paper and run_classifier.py, with Adam's
 which the original left out and which makes small data sets stable (Mosbach et al. 2020).
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from tidybert.training.argument_checks import check_arguments
 
@@ -77,7 +77,3 @@ class TrainingArguments:
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
             choices={"precision": PRECISIONS},
         )  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        """As arguments.json holds them."""
-        return asdict(self)

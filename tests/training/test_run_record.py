@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tidybert.training.metrics_log import MetricsLog
+from tidybert.training.run_record import MetricsLog
 
 
 def steps_in(path: Path) -> list[int]:

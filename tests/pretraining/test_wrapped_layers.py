@@ -1,4 +1,4 @@
-"""torch.compile for what works row by row: as many graphs as there are numbers of rows."""
+"""Compiled layers: as many graphs as numbers of rows.  Recomputed ones: the same bits."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.modeling import BertForPreTraining
-from tidybert.pretraining.compiled_layers import compile_rows
+from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.stream import InstanceStream
+from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 
 
 def instances_of(corpus: Path, **options: Any) -> PretrainingInstances:
@@ -47,3 +48,38 @@ def test_the_compiler_sees_a_number_of_rows_for_each_kind_of_layer_and_no_more(
     # All rows in the lower layers, and in the last one those that the heads read.
     assert counter.frame_count == 2
     torch._dynamo.reset()
+
+
+def gradients(model: BertModel) -> tuple[int, list[Tensor]]:
+    """How many numbers the forward keeps for the backward, and the gradients."""
+    kept = 0
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        kept += tensor.numel()
+        return tensor
+
+    torch.manual_seed(3)
+    model.zero_grad()
+    rows = Rows.from_lists([[1, 2, 3, 4], [5, 6, 7]])
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        states = model(rows).last_hidden_state
+    states.square().sum().backward()
+    return kept, [each.grad.clone() for each in model.parameters() if each.grad is not None]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_gradients_have_the_same_bits_and_less_is_kept_in_training(
+    training: bool, tiny_config: Callable[..., Any]
+) -> None:
+    torch.manual_seed(0)
+    model = BertModel(tiny_config(num_hidden_layers=4), add_pooler=False).train(training)
+    names = list(model.state_dict())
+    kept, expected = gradients(model)
+
+    checkpoint_activations(model.layers)
+    kept_then, found = gradients(model)
+
+    assert all(map(torch.equal, found, expected))
+    assert list(model.state_dict()) == names
+    assert (kept_then < kept / 2) is training
