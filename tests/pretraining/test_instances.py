@@ -19,7 +19,7 @@ from scipy import stats
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
-from tidybert.pretraining import document_groups as groups
+from tidybert.pretraining import segments as groups
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import Places, Position, PretrainingBatch, PretrainingInstances
 
@@ -75,7 +75,7 @@ def make(directory: Path) -> Callable[..., PretrainingInstances]:
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "GROUP_TOKENS", 1500)
+    monkeypatch.setattr(groups, "_GROUP_TOKENS", 1500)
 
 
 def epoch_of(instances: PretrainingInstances, epoch: int = 0) -> Places:
@@ -202,7 +202,7 @@ def test_each_sentence_is_in_one_chunk_of_an_epoch(
 def test_a_long_document_is_gone_through_in_stretches(
     tmp_path: Path, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "STRETCH_TOKENS", 100)
+    monkeypatch.setattr(groups, "_STRETCH_TOKENS", 100)
     documents = some_documents(6, most_sentences=150)
     directory = write_corpus(tmp_path / "corpus", documents, vocab_size=VOCAB_SIZE)
     corpus = TokenCorpus(directory)

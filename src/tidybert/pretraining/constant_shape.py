@@ -1,8 +1,8 @@
 """Micro-batches of one shape: sequences packed into a fixed number of rows, the rest padding.
 
-A compiled graph serves one shape, and kernels are chosen for one.  So a batch is filled up with
-sequences of padding, which attention keeps to themselves and no loss reads.  It has T rows, B
-sequences, M masked rows, always.
+A compiled graph serves one shape, and kernels are chosen for one.  So sequences of padding fill up
+each batch to T rows, B sequences and M masked rows.  Attention keeps padding apart, and no loss
+reads it.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.int64]
 
-# Room for batches of shorter sequences than most: more of them, and more to predict.
+# Room for batches of shorter sequences: more sequences, and more to predict.
 _MORE_SEQUENCES = 1.25
 _MORE_PREDICTIONS = 1.05
 # Rows are a multiple of this, so that products divide into whole tiles.
@@ -41,8 +41,8 @@ class BatchShape:
     def cut(self, lengths: Array, predictions: Array) -> list[Array]:
         """Indices in batches that fit the shape, in the order given.
 
-        ``predictions``: at most how many rows of each sequence are masked.  Each sequence of
-        padding has from 1 to ``longest`` rows, so a batch ends too where they would not.
+        ``predictions``: the most masked rows of each sequence.  A batch also ends where its
+        sequences of padding would not have from 1 to ``longest`` rows each.
         """
         batches: list[Array] = []
         start = tokens = masked = 0
@@ -69,7 +69,7 @@ def shape_for(
     """The shape that gives steps of ``num_tokens`` tokens the least padding.
 
     Args:
-        lengths, predictions: of some of the sequences that there will be.
+        lengths, predictions: of a sample of the sequences.
         longest: most tokens of a sequence.
         num_tokens: most tokens of a process's share of a step.
         micro_batch_tokens: most rows; at least twice ``longest``.

@@ -46,9 +46,9 @@ class TokenVectors:
 def token_vectors(corpus: TokenCorpus, width: int, *, seed: int = 0) -> TokenVectors:
     """Count the tokens near each token, and decompose the counts.
 
-    At most 34 million tokens are read, evenly spread over the corpus.  The contexts are the most
-    frequent tokens: half of a vocabulary of 8,192, and of another as many as the bound on memory
-    lets.  Where there are fewer than W contexts, the last columns are 0.
+    Reads at most 34 million tokens, evenly spread over the corpus.  The contexts are the most
+    frequent tokens, as many as the bound on memory allows: half of a vocabulary of 8,192.  With
+    fewer than W contexts, the last columns are 0.
     """
     size = int(corpus.manifest.vocabulary["vocab_size"])
     pieces = _selected(corpus)
@@ -71,13 +71,13 @@ def token_vectors(corpus: TokenCorpus, width: int, *, seed: int = 0) -> TokenVec
 def _selected(corpus: TokenCorpus) -> list[Ids]:
     """The ids of windows of the corpus: all of it, or evenly spread over it.
 
-    Where one document ends and another begins is not looked for: that is one pair in hundreds.
+    A window may cross the ends of documents, which affects one pair in hundreds.
     """
     number, size = -(-_MOST_TOKENS // _WINDOW), corpus.num_tokens
     starts = np.arange(0, size, _WINDOW)
     if len(starts) > number:
         starts = np.arange(number) * size // number
-    # No window goes on in another file.
+    # No window crosses into another file.
     after = corpus.first_token[corpus.first_token.searchsorted(starts, "right")]
     ends = np.minimum(starts + _WINDOW, after)
     return [ids.astype(np.int32) for ids in corpus.tokens(starts, ends)]

@@ -261,19 +261,20 @@ class Pretrainer:
     def _add_gradients(self, taken: StepBatches) -> tuple[dict[str, float], dict[str, float]]:
         """Add the gradient of the step's loss; return losses and accuracies by objective."""
         counts = self.processes.totals(taken.counts, self.device)
-        sums = {name: torch.zeros((), device=self.device) for name in counts}
-        correct = {name: torch.zeros((), device=self.device) for name in counts}
+        sums = {name: torch.zeros(2, device=self.device) for name in counts}
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
             with nullcontext() if is_last else self.processes.apart(self.shared):
                 parts = self._forward_backward(batch, counts)
             for name, each in parts.items():
-                sums[name] += each.total.detach()
-                correct[name] += each.correct
-        figures = self.processes.sum(torch.stack([*sums.values(), *correct.values()])).tolist()
-        means = [each / count for each, count in zip(figures, [*counts.values()] * 2, strict=True)]
-        losses, accuracies = means[: len(counts)], means[len(counts) :]
-        return dict(zip(counts, losses, strict=True)), dict(zip(counts, accuracies, strict=True))
+                sums[name] += torch.stack([each.total.detach(), each.correct])
+        figures = self.processes.sum(torch.stack([*sums.values()])).tolist()
+        means = {
+            name: [each / counts[name] for each in pair]
+            for name, pair in zip(counts, figures, strict=True)
+        }
+        losses = {name: loss for name, (loss, _) in means.items()}
+        return losses, {name: accuracy for name, (_, accuracy) in means.items()}
 
     def _forward_backward(self, batch: MaskedRows, counts: dict[str, int]) -> dict[str, SummedLoss]:
         """Add the gradient of one batch."""

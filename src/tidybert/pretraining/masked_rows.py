@@ -22,8 +22,8 @@ class MaskedRows:
     """A micro-batch.
 
     rows: T tokens of B sequences.  masked_lm_positions (M,) int64: the rows to predict,
-    masked_lm_labels (M,) int64: what stood there.  next_sentence_label (B,) int64, or None for mlm.
-    A label of -100 is padding's, and no loss reads it.
+    masked_lm_labels (M,) int64: their ids before masking.  next_sentence_label (B,) int64, or None
+    for mlm.  Padding has the label -100, which no loss reads.
     """
 
     rows: Rows

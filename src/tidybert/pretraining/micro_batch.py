@@ -2,7 +2,7 @@
 
 ``auto`` finds the largest by trying: forward and backward of a batch, twice as large while it fits,
 half as large while it does not.  Each process tries alone, before the model is shared, so that none
-waits for one that has run out of memory; then all take the smallest answer.
+waits for one without memory; then all take the smallest answer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,8 +79,8 @@ def largest_micro_batch(
 ) -> int:
     """Tokens from ``least`` to ``most`` that fit the devices of all processes, with a margin.
 
-    ``make_batch`` makes a batch of so many tokens; ``start`` is tried first.  TrainingError where
-    not even ``least`` fit.
+    ``make_batch`` makes a batch of a number of tokens; ``start`` is tried first.  Raises
+    TrainingError where ``least`` do not fit.
     """
     device = next(model.parameters()).device
     trained = [each for each in model.parameters() if each.requires_grad]

@@ -43,12 +43,12 @@ class PretrainingPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """All options, as arguments.json holds them."""
-        return {**asdict(self.instances), **asdict(self.masking), **self.arguments.to_dict()}
+        return {**asdict(self.instances), **asdict(self.masking), **asdict(self.arguments)}
 
     def fingerprint(self, model: nn.Module) -> str:
         """A hash of all that decides the run's course, for a model with its first weights."""
         left_out = ("micro_", "max_bad_steps", "sharding")
-        course = deciding(self.arguments.to_dict(), but=left_out)
+        course = deciding(asdict(self.arguments), but=left_out)
         options = [asdict(self.instances), asdict(self.masking), course]
         words = [self.corpus.manifest.to_dict(), *options]
         return fingerprint(json.dumps(words, sort_keys=True), model)

@@ -1,6 +1,6 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tidybert.errors import UsageError, param
@@ -8,37 +8,26 @@ from tidybert.pretraining.instance_options import PAPER_SHARE
 from tidybert.training.argument_checks import bad_value, check_arguments, one_of
 from tidybert.training.training_arguments import PRECISIONS
 
+# bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
+# 512.  fast is for a fixed, small budget; benchmarks/NOTES.md has measurements of its choices.
+_BY_RECIPE: Final[dict[str, tuple[Any, Any]]] = {
+    # setting: (bert, fast)
+    "start": ("random", "corpus"),
+    "max_steps": (1_000_000, 10_000),
+    "tokens_per_step": (32_768, 4_096),
+    "ramp_share": (0.0, 0.0),
+    "optimizer": ("adamw", "muon"),
+    "learning_rate": (1e-4, 2e-3),
+    "warmup_steps": (10_000, 200),
+    "schedule": ("linear", "trapezoid"),
+    "decay_share": (1.0, 0.2),
+    "adam_beta2": (0.999, 0.98),
+    "dropout": (0.1, 0.0),
+    "long_share": (0.1, 0.0),
+}
 RECIPES: Final[dict[str, dict[str, Any]]] = {
-    # Appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at 512.
-    "bert": {
-        "start": "random",
-        "max_steps": 1_000_000,
-        "tokens_per_step": 32_768,
-        "ramp_share": 0.0,
-        "optimizer": "adamw",
-        "learning_rate": 1e-4,
-        "warmup_steps": 10_000,
-        "schedule": "linear",
-        "decay_share": 1.0,
-        "adam_beta2": 0.999,
-        "dropout": 0.1,
-        "long_share": 0.1,
-    },
-    # For a fixed, small budget; docs/pretraining.md has what was measured of these choices.
-    "fast": {
-        "start": "corpus",
-        "max_steps": 10_000,
-        "tokens_per_step": 4_096,
-        "ramp_share": 0.0,
-        "optimizer": "muon",
-        "learning_rate": 2e-3,
-        "warmup_steps": 200,
-        "schedule": "trapezoid",
-        "decay_share": 0.2,
-        "adam_beta2": 0.98,
-        "dropout": 0.0,
-        "long_share": 0.0,
-    },
+    recipe: {setting: values[column] for setting, values in _BY_RECIPE.items()}
+    for column, recipe in enumerate(("bert", "fast"))
 }
 MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 """The share of the tokens that a recipe predicts where MaskingOptions give none."""
@@ -54,15 +43,11 @@ class PretrainingArguments:
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
         "Checkpoints": (
-            "eval_steps",
-            "eval_tokens",
-            "save_steps",
-            "save_minutes",
-            "save_total_limit",
+            "eval_steps", "eval_tokens", "save_steps", "save_minutes", "save_total_limit",
             "logging_steps",
         ),
         "Device": ("micro_batch", "precision", "sharding", "compile", "checkpoint_activations"),
-    }
+    }  # fmt: skip
 
     recipe: str = "bert"
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
@@ -178,10 +163,6 @@ class PretrainingArguments:
         assert value is not None
         return value
 
-    def to_dict(self) -> dict[str, Any]:
-        """As arguments.json holds them."""
-        return asdict(self)
-
 
 def rate_at(step: int, arguments: PretrainingArguments) -> float:
     """The learning rate of step 0, 1, …: a rise over the warm-up, then the schedule."""
@@ -220,16 +201,11 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
     if tokens < longest:
         raise bad_value("tokens_per_step", tokens, f"at least {longest}, the longest sequence")
     if isinstance(micro, int) and micro < least_micro_batch(arguments, longest):
-        wanted = (
-            f"twice the longest sequence, with {param('compile')}"
-            if arguments.compile
-            else "the longest sequence"
-        )
-        raise bad_value(
-            "micro_batch",
-            micro,
-            f"at least {least_micro_batch(arguments, longest)}, {wanted}",
-        )
+        wanted = "the longest sequence"
+        if arguments.compile:
+            wanted = f"twice {wanted}, with {param('compile')}"
+        least = least_micro_batch(arguments, longest)
+        raise bad_value("micro_batch", micro, f"at least {least}, {wanted}")
     if tokens_at(0, arguments) < max_seq_length:
         raise UsageError(
             f"{param('ramp_share', arguments.ramp_share)} begins with {tokens_at(0, arguments)} "

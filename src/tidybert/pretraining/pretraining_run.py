@@ -125,7 +125,7 @@ def _utilization(
         return None
     predicted = plan.masking.predicted_share
     flops = [flops_per_token(config, length, predicted) for length in stream.lengths]
-    return Utilization(flops, stream.switch, peak, plan.processes.size)
+    return Utilization(flops, stream.switch, peak * plan.processes.size)
 
 
 def _save(

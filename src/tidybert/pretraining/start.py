@@ -15,7 +15,7 @@ from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 
-# Standard deviation of counted embeddings; docs/pretraining.md has the measured gain.
+# Standard deviation of counted embeddings; benchmarks/NOTES.md has the measured gain.
 _CORPUS_START_STD: Final = 0.05
 
 
@@ -57,7 +57,7 @@ def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
         network.mlm.bias.copy_((frequencies / frequencies.sum()).log())
     attend_to_neighbours(network.bert, _CORPUS_START_STD, plan.arguments.seed)
     plan.note(
-        f"start from the corpus: {int(seen.sum()):,} words' embeddings by what stands near them in "
+        f"start from the corpus: {int(seen.sum()):,} words' embeddings from their neighbours in "
         f"{found.num_tokens:,} tokens, and heads that look at neighbours; "
         f"{param('start', 'random')} leaves that out"
     )

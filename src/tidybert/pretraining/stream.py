@@ -13,7 +13,7 @@ from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import tokens_at
 
-# Instances by which the shape of batches is chosen.
+# The number of instances that decide the shape of batches.
 _SAMPLE: Final = 1024
 
 
@@ -21,9 +21,8 @@ _SAMPLE: Final = 1024
 class StepBatches:
     """One process's share of a step.
 
-    ``counts`` are the share's predictions of each objective; ``num_tokens`` are the useful ones,
-    over all processes, and ``num_rows`` count padding too.
-    ``position`` is where the next step goes on, as JSON can hold it.
+    counts: the share's predictions, by objective.  num_tokens: all processes' tokens; num_rows: the
+    same with padding.  position: where the next step begins, as JSON can hold it.
     """
 
     batches: list[MaskedRows]
@@ -37,8 +36,8 @@ class StepBatches:
 class PhasedStream:
     """The steps of a run: on sequences of one length, and the last share of them on longer ones.
 
-    A position is [phase, epoch, group, offset], which JSON can hold.  ``lengths`` are those of the
-    phases, and ``switch`` is the first step of the second phase.
+    A position is [phase, epoch, group, offset].  ``lengths``: the most tokens of a sequence, by
+    phase.  ``switch``: the first step of the second phase.
     """
 
     first_position: Final = (0, 0, 0, 0)
@@ -86,8 +85,8 @@ class InstanceStream:
     """Steps of ``tokens_per_step`` tokens of a corpus's instances, and each process's share.
 
     Args:
-        tokens_per_step: of all processes together; a step has as many sequences as fit, one at
-            least.
+        tokens_per_step: of all processes together; a step has as many sequences as fit, at least
+            one.
         micro_batch_tokens: most tokens of one of the batches that a share is cut into.
         rank, num_processes: whose share; the steps are the same for any number of processes.
         constant_shape: fill all batches up to one shape, ``shape``.

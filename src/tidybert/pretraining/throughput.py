@@ -36,7 +36,7 @@ def flops_per_token(config: BertConfig, sequence_length: float, masked_share: fl
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """What a CUDA device can do in bfloat16 a second; None for others, and for a CPU."""
+    """A CUDA device's bfloat16 operations a second; None for unknown ones, and for a CPU."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -45,23 +45,22 @@ def peak_flops(device: torch.device) -> float | None:
 
 @dataclass(frozen=True)
 class Utilization:
-    """The share that a run reaches of its devices' peak.
+    """The share of its devices' peak that a run reaches.
 
-    flops: operations of a token in each phase.  switch: the first step of the second phase.
-    peak: operations a second of one of the ``num_devices``.
+    flops: operations for a token, by phase.  switch: the first step of the second phase.
+    peak: operations a second of all devices.
     """
 
     flops: Sequence[float]
     switch: int
     peak: float
-    num_devices: int
 
     def of_step(self, step: int, tokens_per_second: float) -> float:
         """The share in one step, counted from 0."""
-        return tokens_per_second * self.flops[step >= self.switch] / (self.peak * self.num_devices)
+        return tokens_per_second * self.flops[step >= self.switch] / self.peak
 
     def of_run(self, num_steps: int, num_tokens: int, seconds: float) -> float:
         """The share in a whole run."""
         is_long = 1 - self.switch / num_steps
         per_token = (1 - is_long) * self.flops[0] + is_long * self.flops[-1]
-        return per_token * num_tokens / seconds / (self.peak * self.num_devices)
+        return per_token * num_tokens / seconds / self.peak

@@ -10,10 +10,10 @@ from tidybert.training.sharding import whole
 
 
 class BackgroundWriter:
-    """Runs writes in their order; an error of one is raised by a later call, or by ``wait``.
+    """Runs writes in their order; a later call, or ``wait``, raises the error of one.
 
-    After a failed write the later ones are left out, because they may rely on it.  At most two are
-    waiting, because each holds a copy of the weights.
+    After a failed write it skips the later ones, because they may rely on it.  At most two are
+    pending, because each holds a copy of the weights.
     """
 
     def __init__(self) -> None:
@@ -22,13 +22,20 @@ class BackgroundWriter:
 
     def start(self, write: Callable[[], object]) -> None:
         """Write after all earlier writes."""
-        self._take(1)
+        self.wait(1)
         before = self._pending[-1] if self._pending else None
-        self._pending.append(self._pool.submit(_write_after, before, write))
 
-    def wait(self) -> None:
-        """Wait until all is written; raises what a write raised."""
-        self._take(0)
+        def write_after() -> None:
+            if before is not None:
+                before.result()
+            write()
+
+        self._pending.append(self._pool.submit(write_after))
+
+    def wait(self, most: int = 0) -> None:
+        """Wait until at most this many writes are pending; raises what a write raised."""
+        while len(self._pending) > most:
+            self._pending.popleft().result()
 
     def close(self) -> None:
         """``wait``, and end the thread."""
@@ -37,23 +44,11 @@ class BackgroundWriter:
         finally:
             self._pool.shutdown()
 
-    def _take(self, most: int) -> None:
-        """Wait until at most this many are pending."""
-        while len(self._pending) > most:
-            self._pending.popleft().result()
-
-
-def _write_after(before: Future[object] | None, write: Callable[[], object]) -> None:
-    if before is not None:
-        before.result()
-    write()
-
 
 def snapshot(tensors: dict[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
-    """Copies on the CPU, whole, which later steps do not change.
+    """Whole copies on the CPU, which later steps do not change; none where they are not wanted.
 
-    All processes must call this together where tensors are sharded; those that do not want the
-    copies get none.
+    All processes must call this together where tensors are sharded.
     """
     copies = {}
     for name, each in tensors.items():

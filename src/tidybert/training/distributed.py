@@ -27,7 +27,7 @@ class Processes:
         return self.rank == 0
 
     def own_device(self, device: str) -> str:
-        """The device that ``device`` means to this process: each of several has a CUDA device."""
+        """This process's device: on CUDA each of several processes has one of its own."""
         return f"cuda:{self.local_rank}" if self.size > 1 and _on_cuda(device) else device
 
     def sum(self, values: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Processes:
         return int(found.item())
 
     def from_first(self, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-        """The first process's tensors, on each; all have the same names and shapes."""
+        """The first process's tensors, on every one; all have the same names and shapes."""
         if self.size == 1:
             return dict(tensors)
         sent = {name: each.to(device) for name, each in tensors.items()}
@@ -81,7 +81,7 @@ class Processes:
 
     @contextmanager
     def apart(self, model: nn.Module) -> Iterator[None]:
-        """Within it a backward of the shared model keeps its gradients to itself."""
+        """Within the block a backward of the shared model does not share its gradients."""
         if isinstance(model, DistributedDataParallel):
             with model.no_sync():
                 yield
@@ -94,7 +94,7 @@ class Processes:
                 sync_gradients(model, True)
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process gets here."""
         if self.size > 1:
             distributed.barrier()
 

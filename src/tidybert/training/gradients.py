@@ -20,14 +20,14 @@ from tidybert.modeling.kernels.threads import map_on_threads
 
 # The gradients of each piece are as large as the trained weights.
 _MOST_PIECES: Final = 4
-# Smaller pieces are not worth a thread's while.
+# Smaller pieces take longer on a thread of their own.
 _FEWEST_TOKENS: Final = 128
 
 Gradients = Sequence[Tensor | None]
 
 
 def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Indices of the sequences in pieces that are each worth a thread's while; at least one."""
+    """Indices of the sequences, in pieces large enough for a thread each; at least one."""
     worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
     return share_out(lengths, max(1, min(torch.get_num_threads(), _MOST_PIECES, worthwhile)))
 
@@ -35,11 +35,10 @@ def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.in
 def add_gradients_on_threads(
     loss: Callable[[Batch], Tensor], pieces: Sequence[Batch], trained: Sequence[Tensor]
 ) -> float | None:
-    """Add the gradient of the pieces' summed loss to ``grad`` of the trained tensors.
+    """Add the gradient of the pieces' summed loss to ``grad`` of the trained tensors; return it.
 
-    Returns the loss.  Returns None and changes nothing if ``loss`` draws from torch's default
-    generator, as PyTorch's own dropout does: the pieces would get its numbers in another order each
-    time.
+    Returns None and changes nothing if ``loss`` draws from torch's default generator, as PyTorch's
+    dropout does: the order in which pieces draw its numbers would change from run to run.
     """
     before = torch.get_rng_state()
     seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
@@ -60,7 +59,7 @@ def add_gradients_on_threads(
 
 
 def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
-    """Add each gradient to ``grad``, or make it ``grad`` where there is none."""
+    """Add each gradient to ``grad``, or make it ``grad`` where that is None."""
     begun: set[int] = set()
     sums, terms = [], []
     for each, gradient in zip(trained, gradients, strict=True):

@@ -27,10 +27,10 @@ class TrainingInterrupted(TidyBertError):
 
 @contextmanager
 def stop_requests(*, forwarded: bool = False) -> Iterator[StopRequest]:
-    """Within the block SIGINT and SIGTERM set the request; outside the main thread nothing does.
+    """Within the block SIGINT and SIGTERM set the request, in the main thread alone.
 
-    Where signals are ``forwarded``, a second one changes nothing: it may be the first once more, as
-    a scheduler and torchrun both send it.
+    Where signals are ``forwarded``, a second one changes nothing: a scheduler and torchrun may both
+    have sent the first.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

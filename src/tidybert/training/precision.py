@@ -30,8 +30,8 @@ def _has_bfloat16(device: torch.device) -> bool:
 
 
 def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], None]) -> None:
-    """Say so if a CPU has no bfloat16 instructions: steps take two to eight times as long there."""
-    # Some versions of PyTorch cannot tell what the processor has; then there is no note.
+    """Note a CPU without bfloat16 instructions: steps take two to eight times as long there."""
+    # Some versions of PyTorch do not report the processor's instructions; then it notes nothing.
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     if not mixed or device.type != "cpu" or not capabilities:
         return

@@ -80,7 +80,7 @@ class RunRecord:
         run: the RUN; None keeps the best weights in memory, and nothing else.
         num_steps: the steps of the whole run.
         state: where it begins; ``resume`` replaces it.
-        save_total_limit: how many checkpoints stay.
+        save_total_limit: checkpoints to keep.
         note: called with lines of text.
         processes: those that share the run.
         write: see Write.
