@@ -35,7 +35,7 @@ from tidybert.training.training_arguments import TrainingArguments
 class FinetunedModel:
     """A fine-tuned model, in evaluation mode, and the result of its training.
 
-    ``collapsed`` is the one answer that it gives to all of dev although several are right.
+    ``collapsed``: see ``collapsed_to``, on dev.
     """
 
     task: AnyTask

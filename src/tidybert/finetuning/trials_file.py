@@ -12,7 +12,7 @@ from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
 from tidybert.training.run_directory import deciding
 
-# Recorded by a hash of the content, wherever it lies.
+# The file has hashes of their content, so they may move.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")
 
 
@@ -21,7 +21,7 @@ class Trial:
     """The result of one run.
 
     varied: the arguments in which it differs from the others.  collapsed: the one answer that it
-    gives to everything, if it does.  error: why it failed and has no metrics, if it did.
+    gives to everything, or None.  error: why it failed and has no metrics, or None.
     """
 
     name: str
@@ -44,7 +44,7 @@ def shared_settings(
     Args:
         model, vocab: MODELs, recorded by a hash of their files; a size is recorded by its name.
         train, dev: the examples as they were read, recorded by a hash.
-        given: all other settings; those that change no result are left out.
+        given: all other settings; those that change no result are not recorded.
 
     Raises ModelNotFoundError.
     """

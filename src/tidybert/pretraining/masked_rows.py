@@ -66,15 +66,9 @@ def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> Mas
 
 def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
     """A batch of padding alone: of the shape, or of one row."""
-    nothing = np.zeros(0, np.int64)
-    empty = PretrainingBatch(
-        nothing.astype(np.int32),
-        nothing.astype(np.uint8),
-        nothing,
-        nothing,
-        nothing.astype(np.int32),
-        nothing if is_pair else None,
-    )
+    none = np.zeros(0, np.int64)
+    ids, types = none.astype(np.int32), none.astype(np.uint8)
+    empty = PretrainingBatch(ids, types, none, none, ids, none if is_pair else None)
     return masked_rows(empty, shape or BatchShape(1, 1, 1, 1))
 
 

@@ -136,14 +136,11 @@ def memory_advice(batches: Sequence[MaskedRows], arguments: PretrainingArguments
         tokens = max(batch.rows.num_tokens for batch in batches)
         longest = max(batch.rows.max_seqlen for batch in batches)
         smaller = max(tokens // 2, least_micro_batch(arguments, longest))
-        advice = [param("micro_batch", smaller)] if smaller < tokens else []
+        flags = [param("micro_batch", smaller)] if smaller < tokens else []
         if not arguments.checkpoint_activations:
-            advice.append(param("checkpoint_activations"))
+            flags.append(param("checkpoint_activations"))
+        advice = f"{', or '.join(flags)}: only rounding and dropout change"
         raise TrainingError(
             f"the device's memory is too small for {tokens:,} tokens at once; try "
-            + (
-                f"{', or '.join(advice)}. The result is the same but for rounding and dropout"
-                if advice
-                else "a smaller model"
-            )
+            f"{advice if flags else 'a smaller model'}"
         ) from error

@@ -2,11 +2,11 @@
 
 A BERT with random weights must first learn that positions matter, and that a masked word's
 neighbours matter most.  Until then its loss stays near that of the words' frequencies.  Here the
-position embeddings begin as sines and cosines, in which a step to the side is a rotation.  A head's
-queries begin as that rotation of its keys, so it attends to the token at a fixed offset.  Cordonnier
-et al.  2020 ("On the relationship between self-attention and convolutional layers") show that
-attention can compute a convolution; d'Ascoli et al.  2021 ("ConViT") begin with one.  Training may
-change all of it, and the model's form is BERT's.
+position embeddings begin as sines and cosines, in which a step to the side is a rotation.  A
+head's queries begin as that rotation of its keys, so it attends to the token at a fixed offset.
+Cordonnier et al. 2020 ("On the relationship between self-attention and convolutional layers") show
+that attention can compute a convolution; d'Ascoli et al. 2021 ("ConViT") begin with one.  Training
+may change all of it, and the model's form is BERT's.
 """
 
 import math

@@ -1,6 +1,6 @@
 """A pre-training run: config, then build, then train, then save.
 
-The loop is in loop.py, the loss in objectives.py, and what a step learns from in stream.py.
+The loop is in loop.py, the loss in objectives.py, and a step's batches come from stream.py.
 """
 
 from copy import deepcopy
@@ -59,7 +59,7 @@ def pretrain(
     callbacks = callbacks or PretrainingCallbacks()
     processes = processes or Processes()
     if not processes.is_first:
-        # The first one says what all would say.
+        # All processes would say the same.
         callbacks = PretrainingCallbacks()
     check_run(run, resume)
     # All processes have looked at the directory before the first one writes to it.
@@ -119,7 +119,7 @@ def pretrain(
 def _utilization(
     config: BertConfig, stream: PhasedStream, plan: PretrainingPlan, device: torch.device
 ) -> Utilization | None:
-    """Measures the share of the devices' peak that is reached; None where it is not known."""
+    """Measures the share of the devices' peak that the run reaches; None where it is unknown."""
     peak = peak_flops(device)
     if peak is None:
         return None

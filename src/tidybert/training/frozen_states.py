@@ -48,10 +48,7 @@ def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Modul
 
 
 def frozen_states(
-    model: nn.Module,
-    num_layers: int,
-    features: Sequence[Features],
-    note: Callable[[str], None],
+    model: nn.Module, num_layers: int, features: Sequence[Features], note: Callable[[str], None]
 ) -> "FrozenStates | None":
     """The states after the frozen layers; None without any, and where they cannot be kept."""
     encoder = encoder_of(model)

@@ -26,8 +26,8 @@ class MuonAdamW(torch.optim.Optimizer):
     """Muon over ``stacked`` matrices, AdamW over ``adamw``'s parameters.
 
     Args:
-        stacked: lists of matrices, each list with the number of equal blocks that lie one above
-            the other in each matrix: three where queries, keys and values come from one product.
+        stacked: lists of matrices, each with the number of equal blocks one above the other in a
+            matrix: three where queries, keys and values come from one product.
         adamw: an optimizer over all other parameters.
         learning_rate: the rate of the first step; the groups hold it, as in any optimizer.
         weight_decay: decoupled decay of the matrices.
@@ -41,13 +41,9 @@ class MuonAdamW(torch.optim.Optimizer):
         learning_rate: float,
         weight_decay: float,
     ) -> None:
+        settings = {"lr": learning_rate, "weight_decay": weight_decay}
         matrices = [
-            {
-                "params": parameters,
-                "num_blocks": num_blocks,
-                "lr": learning_rate,
-                "weight_decay": weight_decay,
-            }
+            {"params": parameters, "num_blocks": num_blocks, **settings}
             for parameters, num_blocks in stacked
         ]
         # Both optimizers have the same group objects, so a rate set here holds for AdamW too.

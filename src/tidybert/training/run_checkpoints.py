@@ -33,9 +33,9 @@ from tidybert.training.sharding import placed_like
 class TrainingState:
     """Where a run is.
 
-    fingerprint: a hash of arguments and data; a resumed run must have the same.  best_metrics: the
-    metrics of ``best_step`` on dev, None before the first evaluation.  progress: what does not
-    follow from the step, such as the place in a stream of instances, and counts.
+    fingerprint: a hash that a resumed run must have too.  best_metrics: those of ``best_step`` on
+    dev, None before the first evaluation.  progress: values that do not follow from the step, such
+    as counts and the place in a stream of instances.
     """
 
     fingerprint: str
@@ -72,7 +72,7 @@ class Checkpoint:
 def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
 
-    Raises TrainingError where it cannot be written; those before it are left.
+    Raises TrainingError where it cannot be written, and then removes nothing.
     """
     state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
@@ -94,7 +94,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
     kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
     for path in step_directories(run):
-        # A later one is damaged, and a resumed run must not prefer it to this one.
+        # Later ones are damaged, and a resumed run must not prefer them to this one.
         if path not in kept:
             shutil.rmtree(path)
     return target

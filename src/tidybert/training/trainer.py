@@ -167,10 +167,9 @@ class Trainer:
     def train(self) -> TrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
 
-        Raises DivergedError where the loss or the gradient is not finite (before the update), or
-        what the model says of the dev part is not, TrainingInterrupted after a signal, once a
-        checkpoint is written, and TrainingError where none can be, or the device's memory is too
-        small.
+        Raises DivergedError, before the update, where the loss or the gradient is not finite, or
+        after it, where outputs on dev are not.  Raises TrainingInterrupted after a signal and a
+        checkpoint, and TrainingError where none can be written or memory is too small.
         """
         begin, resumed_from = time.perf_counter(), self.state.step
         if self.vocabulary is not None:
@@ -256,7 +255,7 @@ class Trainer:
         return done
 
     def _add_gradient(self, chosen: npt.NDArray[np.int64], total_weight: float) -> float:
-        """Add the gradient of what these examples have of the step's loss, and return that."""
+        """Add the gradient of these examples' share of the step's loss, and return that share."""
 
         def loss(batch: Batch) -> Tensor:
             with autocast(self.device, self.is_mixed):
@@ -271,8 +270,8 @@ class Trainer:
                     return found
                 self._has_threads = False
                 self.callbacks.tell(
-                    "the loss draws random numbers from PyTorch's own generator, so steps are not "
-                    "shared out among threads; tidybert.modeling.kernels.dropout would allow it"
+                    "the loss draws random numbers from PyTorch's own generator, so threads do not "
+                    "share a step; tidybert.modeling.kernels.dropout would allow it"
                 )
         part_loss = loss(self._batch(chosen))
         part_loss.backward()  # type: ignore[no-untyped-call]
@@ -324,7 +323,7 @@ class Trainer:
             self.record.save(self.model.state_dict(), moments)
 
     def _whole_model(self) -> AbstractContextManager[None]:
-        """Within it the model has its whole vocabulary, as others know it."""
+        """Within the block the model has its whole vocabulary."""
         if self.vocabulary is None:
             return nullcontext()
         return self.vocabulary.whole(decay_until(self.state.step, self.num_steps, self.arguments))
