@@ -350,9 +350,9 @@ def has_weights(model: nn.Module, weights: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize(
     ("batch_size", "tokens", "advice"),
     [
-        (8, 60, "60 tokens at once; begin again with tokens_per_batch=30: the result"),
+        (8, 60, "60 tokens at once; begin again with tokens_per_batch=30: only rounding"),
         (8, 12, "10 tokens at once; begin again with a smaller max_seq_length"),
-        (2, 4096, "20 tokens at once; begin again with tokens_per_batch=10: the result"),
+        (2, 4096, "20 tokens at once; begin again with tokens_per_batch=10: only rounding"),
         (1, 4096, "10 tokens at once; begin again with a smaller max_seq_length"),
     ],
 )
