@@ -162,7 +162,7 @@ def test_example_weights_change_the_course_and_ones_do_not(
     plain = trained(None)
     assert torch.equal(trained(np.ones(60)), plain)
     assert not torch.equal(trained(np.linspace(0.1, 2, 60)), plain)
-    with pytest.raises(ValueError, match="1 weights were given for 60 examples"):
+    with pytest.raises(ValueError, match="1 weights for 60 examples"):
         trained([1.0])
 
 

@@ -202,7 +202,7 @@ def test_a_loss_that_draws_from_torchs_generator_is_not_shared_out_and_it_is_sai
     assert largest_difference(alone, together) < 1e-5
     assert not none
     assert len(notes) == 1
-    assert "not shared out among threads" in notes[0]
+    assert "threads do not share a step" in notes[0]
 
 
 @pytest.mark.parametrize(
