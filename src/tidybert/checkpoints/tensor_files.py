@@ -24,16 +24,13 @@ from tidybert.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 
 
-def read_tensors(
-    path: str | Path, *, allow_pickle: bool = False, dtype: torch.dtype | None = None
-) -> dict[str, Tensor]:
-    """Every tensor in the weights at ``path``, by the name it has there, on the CPU.
+def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, Tensor]:
+    """Every tensor in the weights at ``path``, by its name and with its dtype there, on the CPU.
 
     Args:
         path: a directory, or one file: ``*.safetensors``, ``*.bin`` or an ``*.index.json``.  In a
             directory model.safetensors comes first, then its index, then the pickles.
         allow_pickle: also read pytorch_model.bin, but only tensors from it (``weights_only``).
-        dtype: convert floating tensors to this dtype; None keeps each as stored.
 
     Raises:
         WeightsError: no weights, or only a pickle without ``allow_pickle``; a file is missing,
@@ -46,23 +43,15 @@ def read_tensors(
     else:
         tensors = _read_file(source, allow_pickle=allow_pickle)
     check_finite(tensors, str(source))
-    if dtype is None:
-        return tensors
-    return {
-        name: tensor.to(dtype) if tensor.is_floating_point() else tensor
-        for name, tensor in tensors.items()
-    }
+    return tensors
 
 
-def write_tensors(
-    path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> Path:
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
     """Write ``tensors`` as one safetensors file, whole or not at all.
 
     Args:
         path: the file, or an existing directory for model.safetensors in it.
         tensors: by name, of any dtype, shape and device.
-        metadata: strings by name for the file's header, besides ``format: pt``.
 
     Returns:
         The path of the file.
@@ -76,7 +65,7 @@ def write_tensors(
     try:
         with atomic_file(target) as partial:
             # transformers refuses a file whose header does not say which framework wrote it.
-            save_file(_without_sharing(stored), partial, {"format": "pt", **(metadata or {})})
+            save_file(_without_sharing(stored), partial, {"format": "pt"})
             # The library makes a file that only its owner can read; our other files follow umask.
             partial.chmod(0o666 & ~_umask())
     except (OSError, SafetensorError) as error:
