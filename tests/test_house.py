@@ -34,7 +34,7 @@ HEAVY = ("torch", "sklearn", "pyarrow", "scipy", "transformers")
 CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 LONGEST_FUNCTION = 100
-# Tests of a subject that no one module has: what they hold is said in their first line.
+# Folders of tests whose subject is outside the package.
 SUBJECTS = {"benchmarks", "docs", "examples", "resources"}
 
 
@@ -92,7 +92,7 @@ def is_command(path: Path) -> bool:
 
 
 def test_tests_mirror_the_house() -> None:
-    """A test file in the folder of a room is named after a module of it, or a part of one."""
+    """The folders of the tests are the rooms of the house."""
     for path in TESTS.rglob("test_*.py"):
         folder = path.relative_to(TESTS).parent
         if folder == Path() or folder.parts[0] in SUBJECTS:
