@@ -51,7 +51,7 @@ def entry(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[st
 
 
 def test_round_trip_through_a_directory(tmp_path: Path, same_state: Same) -> None:
-    path = write_tensors(tmp_path, TENSORS, {"step": "3"})
+    path = write_tensors(tmp_path, TENSORS)
     assert path == tmp_path / "model.safetensors"
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
     assert same_state(read_tensors(tmp_path), TENSORS)
