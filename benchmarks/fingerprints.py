@@ -111,7 +111,7 @@ def question_answerer(folder: Path) -> dict[str, str]:
 
 
 def pretrained(folder: Path) -> dict[str, str]:
-    """A tiny encoder, 40 steps on the tickets, and what stands in a gap."""
+    """A tiny encoder, 40 steps on the tickets, and its words for a gap."""
     (folder / "corpus.txt").write_text("\n\n".join(texts("train") + texts("dev")), encoding="utf-8")
     tidybert(folder, "train-vocab", "corpus.txt", "--size", 1000, "--out", "vocab")
     tidybert(folder, "build-corpus", "corpus.txt", "--vocab", "vocab", "--out", "shards")

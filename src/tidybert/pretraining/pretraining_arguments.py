@@ -95,17 +95,17 @@ class PretrainingArguments:
     seed: int = 42
     """Random seed for initial weights, instances, masks and dropout."""
     eval_steps: int = 1000
-    """Measure on held-out documents after every so many steps, and at the end."""
+    """Measure on held-out documents after every N steps, and at the end."""
     eval_tokens: int = 65_536
     """Tokens to measure on, the same ones each time."""
     save_steps: int = 1000
-    """Write a checkpoint after every so many steps, and at the end."""
+    """Write a checkpoint after every N steps, and at the end."""
     save_minutes: float = 30.0
     """Also write a checkpoint after this many minutes."""
     save_total_limit: int = 2
     """Checkpoints to keep, besides the best weights."""
     logging_steps: int = 10
-    """Write a line of metrics.jsonl after every so many steps."""
+    """Write a line of metrics.jsonl after every N steps."""
     max_bad_steps: int = 10
     """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""

@@ -48,9 +48,9 @@ class TrainingArguments:
     seed: int = 42
     """Random seed for head weights, example order and dropout."""
     eval_steps: int | None = None
-    """Evaluate on dev after every so many steps. If not set: at the end of each epoch."""
+    """Evaluate on dev after every N steps. If not set: at the end of each epoch."""
     save_steps: int | None = None
-    """Write a checkpoint after every so many steps. If not set: at the end of each epoch."""
+    """Write a checkpoint after every N steps. If not set: at the end of each epoch."""
     save_total_limit: int = 1
     """Checkpoints to keep, besides the best weights."""
     early_stopping_patience: int | None = None
@@ -62,7 +62,7 @@ class TrainingArguments:
     precision: str = "auto"
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
     logging_steps: int = 10
-    """Write a line of metrics.jsonl after every so many steps."""
+    """Write a line of metrics.jsonl after every N steps."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
