@@ -105,6 +105,7 @@ def test_the_embedded_weights_are_found(minilm_directory: Path) -> None:
         ("mediun", "did you mean 'medium'"),
         ("large", "a size with random weights"),
         ("bert-base-cased", "no package holds the weights"),
+        ("sentence-transformers/all-MiniLM-L6-v2", "as 'minilm': name that"),
         ("runs/none", "no directory and no model"),
         ("", "no directory and no model"),
         (__file__, "is a file"),

@@ -31,6 +31,7 @@ class PretrainedPackage:
         sha256: of that folder's model.safetensors as published, in hexadecimal.
         licence: SPDX identifier of the weights' licence.
         description: one line for a list.
+        hub_name: the model's name on a hub, without its owner; None where it is on none.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PretrainedPackage:
     sha256: str
     licence: str
     description: str
+    hub_name: str | None = None
 
     @property
     def is_part_of_tidybert(self) -> bool:
@@ -77,6 +79,7 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         licence="Apache-2.0",
         description="all-MiniLM-L6-v2: 6 layers, width 384, English uncased, 22.7 M parameters",
+        hub_name="all-MiniLM-L6-v2",
     ),
     "tidybert-mini": PretrainedPackage(
         name="tidybert-mini",
@@ -131,6 +134,9 @@ def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
             f"no package holds the weights of {name!r}; name the directory where you keep them, or "
             f"a size with random weights ({sizes})"
         )
+    for each in obtainable():
+        if each.hub_name is not None and name.rpartition("/")[2].lower() == each.hub_name.lower():
+            return f"tidybert does not use a hub; it knows {name!r} as {each.name!r}: name that"
     similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES))
     return (
         f"no directory and no model is named {name!r}{similar}; name installed weights "

@@ -41,6 +41,11 @@ def test_a_task_that_is_unknown_is_named() -> None:
         task_class("translate")
 
 
+def test_a_misspelt_task_gets_a_suggestion() -> None:
+    with pytest.raises(UsageError, match="did you mean 'classify'"):
+        task_class("clasify")
+
+
 def test_classes_without_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="classify needs label_names"):
         task_for(ModelMetadata("classify"))

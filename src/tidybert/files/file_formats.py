@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
@@ -10,6 +11,15 @@ from tidybert.files.read_report import ReadReport
 
 TABLE_FLAGS = ("header", "delimiter", "quoting")
 """The options that only rows of cells have a use for."""
+_SHEETS: Final = (".xlsx", ".xls", ".ods", ".numbers")
+_ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz")
+_PAGES: Final = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".html", ".htm")
+# What to do first with a file whose suffix says that it is not data, by its suffix.
+_FIRST: Final = {
+    **dict.fromkeys(_SHEETS, "save the sheet as CSV"),
+    **dict.fromkeys(_ARCHIVES, "unpack it"),
+    **dict.fromkeys(_PAGES, "save its text as CSV, JSON lines or plain text"),
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,8 @@ class FileFormats:
     def of(self, path: str, options: ReadOptions) -> str:
         """The format that the options or the suffix give; "" for standard input without one.
 
-        Raises DataError for a folder, and UsageError for an unknown suffix; the options' format is
-        one that ``check`` passed.
+        Raises DataError for a folder or no file, and UsageError for an unknown suffix; the options'
+        format is one that ``check`` passed.
         """
         if options.format is not None:
             return options.format
@@ -39,6 +49,13 @@ class FileFormats:
             raise DataError(f"{path}: it is a folder; name a file in it")
         suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
         if suffix not in self.suffixes:
+            if not Path(path).exists():
+                raise DataError(
+                    f"{path}: no such file; name one, or - to read {self.content} from standard "
+                    "input"
+                )
+            if suffix in _FIRST:
+                raise UsageError(f"{path}: {_FIRST[suffix]} first, and name that file")
             raise UsageError(
                 f"{path}: the suffix {suffix!r} does not tell the format; {self.advice()}"
             )

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.errors import ConfigError, UsageError, param
+from tidybert.errors import ConfigError, UsageError, param, suggestion
 from tidybert.tasks.task_options import (
     ClassOptions,
     MultiLabelOptions,
@@ -61,7 +61,10 @@ def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]"
     Raises UsageError for a name that is unknown, and for options that the task does not take.
     """
     if name not in task_names():
-        raise UsageError(f"TASK is {name!r}; expected one of {', '.join(task_names())}")
+        names = task_names()
+        raise UsageError(
+            f"TASK is {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
+        )
     options = options or TaskOptions()
     for option, variant in _TASKS[name][1].chooses.items():
         if getattr(options, option, None):
