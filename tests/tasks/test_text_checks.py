@@ -61,9 +61,9 @@ def test_good_data_have_nothing_to_tell():
 
 
 def test_errors_stop_training():
-    with pytest.raises(DataError, match="no training examples"):
+    with pytest.raises(DataError, match="the training data hold no example"):
         check([]).raise_on_errors()
-    with pytest.raises(DataError, match="no dev examples"):
+    with pytest.raises(DataError, match="the dev data hold no example"):
         check(TRAIN, []).raise_on_errors()
     with pytest.raises(DataError, match="every training example has the label 'x'"):
         check(examples(("a", "x"), ("b", "x"))).raise_on_errors()

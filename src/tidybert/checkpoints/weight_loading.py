@@ -10,7 +10,7 @@ from tidybert.checkpoints.conversion import PREFIX, from_huggingface, huggingfac
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 
-# Without these there is no encoder; a head or the pooler may be new.
+# An encoder needs all of these from the file; a head or the pooler may be new.
 _ENCODER = ("embeddings.", "encoder.")
 _POOLER = "pooler."
 

@@ -11,7 +11,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, read_labelled
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
-from tidybert.tasks.registry import task_flags
+from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -77,9 +77,7 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     arguments=TrainingArguments,
 )
 def finetune(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="classify, regress, choose, answer or tag.")
-    ],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(task_names())}.")],
     model: flags.ModelArgument,
     *,
     given: FinetuneFlags,

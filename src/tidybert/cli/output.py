@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, notes on stderr, also about the files they read."""
+"""Commands print results on stdout, and notes on stderr, also about the files they read."""
 
 import json
 import math

@@ -170,7 +170,7 @@ def _shown(
 
 
 def _draw_curves(run: Path) -> bool:
-    """Whether RUN/curves.svg could be written; a full disk for it does not end the run."""
+    """Draw RUN/curves.svg; returns False, with a note, if it cannot be written."""
     from tidybert.reporting.pretraining_curves import write_curves
 
     try:

@@ -88,7 +88,7 @@ def train_vocab(
 
 
 def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Iterator[str]:
-    """What the vocabulary leaves out of the text."""
+    """A line about each kind of word or character that the vocabulary leaves out."""
     from tidybert.tokenization.wordpiece import MAX_CHARS_PER_WORD
 
     if counts.num_too_long:

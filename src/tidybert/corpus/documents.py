@@ -43,7 +43,7 @@ class CorpusOptions:
 
 @dataclass
 class CorpusReport:
-    """What was read so far; complete at the end of the files."""
+    """Counts of a corpus while it is read; they are complete at the end of the files."""
 
     num_files: int = 0
     num_documents: int = 0

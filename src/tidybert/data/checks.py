@@ -38,7 +38,7 @@ E = TypeVar("E", bound=Example)
 
 @dataclass
 class DataReport:
-    """What a task found; ``errors`` stop training, ``warnings`` do not."""
+    """The findings of a task's checks; ``errors`` stop training, ``warnings`` do not."""
 
     task: str
     num_train: int
@@ -130,9 +130,9 @@ class TrainingData(Generic[E]):
         """A report that has only found out whether a part is empty."""
         report = DataReport(task, len(self.train), None if self.dev is None else len(self.dev))
         if not self.train:
-            report.errors.append("there are no training examples")
+            report.errors.append("the training data hold no example")
         elif self.dev is not None and not self.dev:
-            report.errors.append("there are no dev examples")
+            report.errors.append("the dev data hold no example")
         return report
 
 

@@ -33,7 +33,7 @@ from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.json_objects import read_json_object
 from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.tasks.answers import Answers
-from tidybert.tasks.task import AnyTask
+from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
@@ -68,7 +68,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
     model: str | Path = field(default="minilm", kw_only=False)
     vocab: str | Path | None = None
-    max_seq_length: int = 128
+    max_seq_length: int = Task.default_max_seq_length
     doc_stride: int | None = None
     num_train_epochs: float = TrainingArguments.num_train_epochs
     max_steps: int | None = TrainingArguments.max_steps

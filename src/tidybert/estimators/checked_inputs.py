@@ -130,7 +130,7 @@ def read_labels(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def is_matrix(y: Any) -> bool:
-    """Whether y has several values for an example; a matrix of one column is a column."""
+    """True if y has several values for an example; a matrix of one column has one."""
     shape = getattr(y, "shape", None)
     if shape is not None:
         return len(shape) == 2 and (issparse(y) or shape[1] != 1)

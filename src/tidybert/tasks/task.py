@@ -155,7 +155,7 @@ class Task(ABC, Generic[E]):
 
         A task gives this, or ``loss`` itself.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines neither losses nor loss")
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight; a scalar."""

@@ -273,7 +273,7 @@ def test_the_data_are_checked() -> None:
     assert "1 dev example of 2 with a question that a training example has too (line 1" in told
     assert not report.errors
     assert task.check(TrainingData([], None, [], [], 128)).errors == [
-        "there are no training examples"
+        "the training data hold no example"
     ]
 
 

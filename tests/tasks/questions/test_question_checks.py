@@ -108,8 +108,8 @@ def test_a_text_on_both_sides() -> None:
 
 
 def test_errors() -> None:
-    assert check([]).errors == ["there are no training examples"]
-    assert check([example("x", "a", "a")], []).errors == ["there are no dev examples"]
+    assert check([]).errors == ["the training data hold no example"]
+    assert check([example("x", "a", "a")], []).errors == ["the dev data hold no example"]
     # The tokenizer drops a zero-width space.
     (error,) = check([example("x", "a \u200b b", "\u200b")]).errors
     assert error.startswith("1 training answer without a token (id x); the tokenizer drops")

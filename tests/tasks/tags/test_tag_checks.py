@@ -54,8 +54,8 @@ def test_good_data_have_nothing_to_tell() -> None:
 
 
 def test_what_stops_training() -> None:
-    assert check([]).errors == ["there are no training examples"]
-    assert check(TRAIN, []).errors == ["there are no dev examples"]
+    assert check([]).errors == ["the training data hold no example"]
+    assert check(TRAIN, []).errors == ["the dev data hold no example"]
     assert "every training tag is O" in check(sentences("a/O b/O")).errors[0]
     plain = check(sentences("a/NN b/NN"), of_entities=False)
     assert "every training word has the tag 'NN'; two at least" in plain.errors[0]
