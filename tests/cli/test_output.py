@@ -1,13 +1,16 @@
 """Results on stdout, notes on stderr."""
 
+import ast
 import io
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tidybert.cli.output import note, print_json, print_table
+from tidybert import cli
+from tidybert.cli.output import note, print_json, print_line, print_table
 
 
 def test_a_note_goes_to_stderr(capsys) -> None:
@@ -56,3 +59,26 @@ def test_a_table_is_no_wider_than_80_and_loses_nothing(
     assert max(map(len, out.splitlines())) <= min(80, int(columns))
     assert all(word in out for word in [*long.split(), "[count]"])
     assert "[b]no markup[/b]" in " ".join(out.split())
+
+
+def test_escapes_of_files_and_users_are_shown_and_not_sent(capsys) -> None:
+    evil = "\x1b[2J\x9b31m\u202elabel"
+    note(f"error: {evil} is there already")
+    print_line(evil)
+    print_table({evil: "left", "n": "right"}, [(evil, "1")], title=evil)
+    print_json({evil: evil})
+
+    out, err = capsys.readouterr()
+    assert not {"\x1b", "\x9b", "\u202e"}.intersection(out + err)
+    assert err.count("\\x1b[2J\\x9b31m\\u202elabel") == 1
+    assert out.count("\\x1b[2J\\x9b31m\\u202elabel") == 4
+    assert json.loads(out.splitlines()[-1]) == {evil: evil}
+
+
+def test_output_is_the_one_place_that_prints() -> None:
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        if path.name in ("output.py", "main.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_print = isinstance(node, ast.Name) and node.id == "print"
+            assert not is_print, f"{path}: print_line shows control characters, print sends them"

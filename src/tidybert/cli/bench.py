@@ -8,7 +8,7 @@ import typer
 
 from tidybert.cli.bench_output import cells_of, figure, print_bench
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note
+from tidybert.cli.output import note, print_line
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None)
 def bench(context: typer.Context) -> None:
     """Time tokenize, infer, finetune, pretrain or instances, alone or beside transformers."""
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        print_line(context.get_help())
 
 
 @dataclass(frozen=True, kw_only=True)

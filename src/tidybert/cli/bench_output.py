@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from tidybert.cli.output import MAX_WIDTH, print_json, print_table
+from tidybert.cli.output import MAX_WIDTH, print_json, print_line, print_table
 
 
 def print_bench(
@@ -34,21 +34,21 @@ def print_bench(
     is_compared = any(len(cells) > 1 for cells in rows.values())
     columns = [*sides, "ratio"] if is_compared else sides[:1]
     # The table's own title would be folded to the width of the columns.
-    print(_folded(title))
+    print_line(_folded(title))
     print_table(
         {"": "left", **dict.fromkeys(columns, "right")},
         [(name, *map(figure, cells)) for name, cells in rows.items()],
     )
     for remark in remarks:
-        print(remark)
+        print_line(remark)
     how = [f"medians of {count_of(result['rounds'], 'round')}"]
     if "threads" in result:
         how.append(count_of(result["threads"], "thread"))
     how.append(f"{where['cpu']}, {count_of(where['cores'], 'core')}")
-    print(_folded("; ".join(how)))
+    print_line(_folded("; ".join(how)))
     # Python's own version would not fit on the line; --json has it.
     shown = (f"{name} {number}" for name, number in found.items() if number and name != "python")
-    print(_folded(", ".join(shown)))
+    print_line(_folded(", ".join(shown)))
 
 
 def cells_of(result: Mapping[str, Any], quantities: Mapping[str, str]) -> dict[str, list[float]]:

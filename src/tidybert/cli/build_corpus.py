@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import LINE_SECONDS, shown_progress
 from tidybert.corpus.documents import CorpusOptions
 
@@ -88,7 +88,7 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
         {"part": "left", **dict.fromkeys(next(iter(parts.values())), "right")},
         [(part, *(f"{number:,}" for number in row.values())) for part, row in parts.items()],
     )
-    print(
+    print_line(
         f"{counts['documents']:,} documents read: {counts['duplicates']:,} had come before, "
         f"{counts['without_tokens']:,} had no token"
     )

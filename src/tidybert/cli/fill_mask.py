@@ -8,7 +8,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import print_json, print_table
+from tidybert.cli.output import print_json, print_line, print_table
 
 # Characters of a long text that are shown on each side of the word.
 _CONTEXT: Final = 60
@@ -43,7 +43,7 @@ def fill_mask(
             print_json(answer)
             continue
         if number:
-            print()
+            print_line()
         _print(answer)
 
 
@@ -51,7 +51,7 @@ def _print(answer: Mapping[str, Any]) -> None:
     masks = answer["masks"]
     for number, mask in enumerate(masks, start=1):
         if number > 1:
-            print()
+            print_line()
         print_table(
             {"word": "left", "probability": "right", "text": "left"},
             [
@@ -61,7 +61,7 @@ def _print(answer: Mapping[str, Any]) -> None:
             title=f"[MASK] {number} of {len(masks)}" if len(masks) > 1 else None,
         )
     if len(masks) > 1:
-        print(f"\nall filled in: {answer['filled']}")
+        print_line(f"\nall filled in: {answer['filled']}")
 
 
 def _around(text: str, place: int) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import print_json, print_table
+from tidybert.cli.output import print_json, print_line, print_table
 from tidybert.errors import UsageError
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.training.argument_checks import check_seed
@@ -116,19 +116,19 @@ def describe(instances: "PretrainingInstances", position: "Position") -> dict[st
 
 
 def _print(shown: dict[str, Any]) -> None:
-    print(
+    print_line(
         f"instance {shown['index']:,} of epoch {shown['epoch']} ({shown['part']}, "
         f"{shown['objective']}, seed {shown['seed']}), {len(shown['tokens'])} tokens"
     )
     label = shown["next_sentence_label"]
     if label is not None:
-        print(f"next_sentence_label {label}: {MEANINGS[shown['objective']][label]}")
-    print()
+        print_line(f"next_sentence_label {label}: {MEANINGS[shown['objective']][label]}")
+    print_line()
     print_table(
         {"": "left", "from": "left", "as the model reads it": "left"},
         [(each["segment"], _source(each), each["text"]) for each in shown["segments"]],
     )
-    print()
+    print_line()
     predictions = shown["predictions"]
     print_table(
         {"position": "right", "token": "left", "became": "left", "": "left"},
@@ -141,7 +141,7 @@ def _print(shown: dict[str, Any]) -> None:
         f"{sum(each['what'] == what for each in predictions)} {what}"
         for what in ("masked", "replaced", "kept")
     ]
-    print(f"{len(predictions)} to predict: {', '.join(counts)}")
+    print_line(f"{len(predictions)} to predict: {', '.join(counts)}")
 
 
 def _source(segment: dict[str, Any]) -> str:

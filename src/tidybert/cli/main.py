@@ -126,7 +126,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _show_traceback(debug: bool) -> None:
     if debug:
-        traceback.print_exc()
+        note(traceback.format_exc().rstrip())
 
 
 def main() -> NoReturn:

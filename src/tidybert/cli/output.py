@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 from tidybert.errors import in_shell
 from tidybert.files.read_options import ReadOptions
 from tidybert.json_objects import plain_json
+from tidybert.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from tidybert.files.read_report import ReadReport
@@ -25,10 +26,15 @@ def note(*lines: str) -> None:
     """
     try:
         for line in lines:
-            print(in_shell(line), file=sys.stderr, flush=True)
+            print(printable(in_shell(line)), file=sys.stderr, flush=True)
     except BrokenPipeError:
         # Python would try to print the rest of the buffer at each further line, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def print_line(text: str = "") -> None:
+    """Print a line of a result for people on stdout."""
+    print(printable(text))
 
 
 def clock(seconds: float) -> str:
@@ -45,7 +51,8 @@ def print_json(value: Mapping[str, Any]) -> None:
     """
     # Escapes keep the line valid where stdout is not UTF-8.
     is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(plain_json(value), ensure_ascii=not is_utf8, allow_nan=False))
+    line = json.dumps(plain_json(value), ensure_ascii=not is_utf8, allow_nan=False)
+    print(printable_json(line))
 
 
 def print_table(
@@ -65,13 +72,13 @@ def print_table(
         collapse_padding=True,
         pad_edge=False,
         show_edge=False,
-        title=title and Text(title, style="bold"),
+        title=title and Text(printable(title), style="bold"),
         title_justify="left",
     )
     for heading, align in columns.items():
-        table.add_column(Text(heading), justify=align, overflow="fold")
+        table.add_column(Text(printable(heading)), justify=align, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     console.print(table, width=min(console.width, MAX_WIDTH))
 

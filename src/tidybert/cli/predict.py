@@ -15,6 +15,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note_reading, print_answers
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
+from tidybert.terminal_text import printable_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,10 @@ def _check_out(out: Path | None) -> None:
 
 
 def _json_lines(stream: TextIO) -> Callable[[dict[str, Any]], None]:
-    return lambda answer: print(json.dumps(answer, ensure_ascii=False), file=stream)
+    def write(answer: dict[str, Any]) -> None:
+        stream.write(f"{printable_json(json.dumps(answer, ensure_ascii=False))}\n")
+
+    return write
 
 
 def _official(stream: TextIO) -> Callable[[dict[str, Any]], None]:

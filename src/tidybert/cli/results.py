@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tidybert.cli.output import clock, note, print_json, print_table
+from tidybert.cli.output import clock, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from tidybert.finetuning import Trial, Trials
@@ -34,13 +34,13 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
         ],
     )
     if "per_label" in metrics:
-        print()
+        print_line()
         _print_classes(metrics["per_label"])
     if "confusion_matrix" in metrics and label_names:
         from tidybert.metrics.confusion_table import confusion_table
 
-        print()
-        print(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
+        print_line()
+        print_line(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
 
 
 def trained_figures(result: "TrainingResult | PretrainingResult", run: Path) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
             for each in trials.trials
         ],
     )
-    print(f"{task.metric}: mean {mean:.4f}, deviation {deviation:.4f}")
+    print_line(f"{task.metric}: mean {mean:.4f}, deviation {deviation:.4f}")
     if trials.num_failed:
         note(
             f"{trials.num_failed} of {len(trials.trials)} trials failed: mean and deviation are of "
@@ -110,7 +110,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
         )
     if trials.num_untried:
         note(f"{trials.num_untried} more were not tried: --time-limit left no time for them")
-    print()
+    print_line()
     print_metrics(task, trials.best.metrics)
     note(f"the best model is in {run}; next: tidybert predict {run} FILE")
 
@@ -148,7 +148,7 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
     if untuned := [name for name, value in thresholds.items() if value is None]:
         from tidybert.metrics.multi_label_scores import LEAST_POSITIVES
 
-        print(
+        print_line(
             f"\n- not tuned, so 0.5 decides: {', '.join(untuned)} (tuning takes {LEAST_POSITIVES} "
             f"dev texts with the label and {LEAST_POSITIVES} without)"
         )

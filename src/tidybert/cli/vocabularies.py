@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, print_json, print_table
+from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_reading
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.errors import DataError, UsageError
@@ -173,8 +173,8 @@ def extend_vocab(
     shown = [(one.token, " ".join(one.replaces), f"{one.saved:,}") for one in pieces[:SHOWN_PIECES]]
     print_table({"new piece": "left", "for": "left", "pieces saved": "right"}, shown)
     if len(pieces) > len(shown):
-        print(f"and {len(pieces) - len(shown):,} more")
-    print()
+        print_line(f"and {len(pieces) - len(shown):,} more")
+    print_line()
     _print_fits([before, after])
     note(
         f"{len(pieces) - num_appended:,} in [unused] places, {num_appended:,} appended; next: "

@@ -35,6 +35,7 @@ from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.text_task import TextTask
+from tidybert.terminal_text import printable
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.trainer import StepReport, TrainingResult
@@ -295,7 +296,7 @@ def as_in_python() -> Iterator[None]:
 
 def tell(text: str) -> None:
     """Print a note on stderr; the row of an example is its position in X."""
-    print(in_python(text, rows="position"), file=sys.stderr)
+    print(printable(in_python(text, rows="position")), file=sys.stderr)
 
 
 def warn_of_truncation(

@@ -25,6 +25,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
 from tidybert.inference.part_file import PartFile
+from tidybert.terminal_text import printable_json
 from tidybert.tokenization.encoding import Encoding
 
 # Texts of many long vectors come in smaller chunks: this is 256 MiB of float32.
@@ -132,7 +133,7 @@ class JsonLines(VectorFormat):
                 name, text = "vectors", f"[{', '.join(map(_numbers, vector))}]"
             else:
                 name, text = "vector", _numbers(vector)
-            begin = json.dumps(fields, ensure_ascii=False).removesuffix("}")
+            begin = printable_json(json.dumps(fields, ensure_ascii=False)).removesuffix("}")
             lines.append(f'{begin}, "{name}": {text}}}\n')
         return "".join(lines).encode()
 
