@@ -22,6 +22,8 @@ FLOORS = (
         "model_files",
         "json_objects",
         "terminal_text",
+        "limits",
+        "opening",
     },
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},

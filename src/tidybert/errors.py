@@ -121,6 +121,10 @@ class DataError(TidyBertError):
     """A data file cannot be read as asked; the message names the file and line."""
 
 
+class LimitError(TidyBertError):
+    """A file is larger, deeper or more numerous than is read; limits.py has the table."""
+
+
 class TrainingError(TidyBertError):
     """Training cannot start, continue or resume; the message says from where it can."""
 

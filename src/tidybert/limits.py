@@ -1,0 +1,64 @@
+"""The limits on untrusted input, in one table; docs/reliability.md shows it.
+
+Each limit is far above what a model or a data set holds, and low enough that a hostile file fills
+neither memory nor time.  A message names the limit, the value found and, where there is one, the
+flag that raises it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from tidybert.errors import LimitError, param
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most of one thing that is read.
+
+    Args:
+        name: what is limited, as part of a sentence: "bytes of a JSON file".
+        value: the most that passes.
+        unit: of ``value``, in the plural: "bytes".
+        flag: the parameter that replaces ``value``, as in Python; None where there is none.
+    """
+
+    name: str
+    value: int
+    unit: str
+    flag: str | None = None
+
+    def check(self, found: int, where: object) -> None:
+        """Raise LimitError if ``found`` is above the limit; ``where`` begins the message."""
+        if found > self.value:
+            raise self.error(f"{found:,}", where)
+
+    def error(self, found: str, where: object) -> LimitError:
+        """The error for a value that is above the limit, or known only as "more than N"."""
+        advice = f"; give a higher {param(self.flag)} to read it" if self.flag else ""
+        return LimitError(
+            f"{where}: {found} {self.unit}; the limit for {self.name} is {self.value:,}{advice}"
+        )
+
+    def replaced(self, value: int | None) -> Self:
+        """This limit with the value of its flag; unchanged for None."""
+        return self if value is None else replace(self, value=value)
+
+
+# Data: labelled texts and corpora.
+LINE_BYTES: Final = Limit("one line", 2**26, "bytes")
+CELL_CHARACTERS: Final = Limit("one cell", 2**24, "characters")
+COLUMNS: Final = Limit("columns", 10_000, "columns")
+LABELS: Final = Limit("labels", 5_000, "labels")
+UNPACKED_BYTES: Final = Limit("a compressed file", 2**36, "bytes unpacked")
+UNPACKED_RATIO: Final = Limit("a compressed file", 200, "bytes unpacked from each byte")
+"""Counts from the first UNPACKED_RATIO_FROM bytes on: a short text may well repeat itself."""
+UNPACKED_RATIO_FROM: Final = 2**28
+
+# A MODEL or a RUN.
+JSON_BYTES: Final = Limit("a JSON file", 2**24, "bytes")
+JSON_DEPTH: Final = Limit("JSON", 100, "levels of nesting")
+TOKENIZER_BYTES: Final = Limit("a vocabulary's file", 2**25, "bytes")
+VOCABULARY_TOKENS: Final = Limit("a vocabulary", 2_000_000, "tokens")
+TENSORS: Final = Limit("one file of weights", 100_000, "tensors")
+HEADER_BYTES: Final = Limit("the header of weights", 2**24, "bytes")
+LOG_BYTES: Final = Limit("a log of training", 2**28, "bytes")

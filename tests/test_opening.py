@@ -1,0 +1,99 @@
+"""Only regular files of a limited size are read, and a link that leads nowhere is not "absent"."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tidybert.errors import ConfigError, DataError, LimitError
+from tidybert.limits import Limit
+from tidybert.opening import open_regular, present, read_bytes, read_text
+
+TEN = Limit("a test's file", 10, "bytes")
+
+
+def test_a_regular_file_and_a_link_to_it_are_read(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.txt", tmp_path / "link"
+    path.write_bytes(b"\xef\xbb\xbfa\r\nb")
+    link.symlink_to(path)
+
+    assert read_bytes(link, TEN) == b"\xef\xbb\xbfa\r\nb"
+    assert read_text(path, TEN) == "a\r\nb"
+    with open_regular(path, "r+b") as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"newa\r\nb"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "socket", "dangling", "missing"])
+def test_anything_else_is_an_error_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "config.json"
+    said = {
+        "pipe": "it is a named pipe",
+        "device": "it is a device",
+        "folder": "it is a folder",
+        "socket": "it is not a regular file",
+        "dangling": "it is a link to nowhere.json, where there is nothing",
+        "missing": "no such file",
+    }[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "dangling":
+        path.symlink_to("nowhere.json")
+    with socket.socket(socket.AF_UNIX) as listening:
+        if kind == "socket":
+            listening.bind(os.path.relpath(path))
+
+        with pytest.raises(ConfigError, match=f"{path}: cannot be read: {said}"):
+            read_bytes(path, TEN, error=ConfigError)
+
+
+def test_a_pipe_that_the_user_names_is_read(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"abc")
+    os.close(write)
+
+    with open_regular(f"/dev/fd/{read}", allow_pipe=True) as file:
+        assert file.read() == b"abc"
+    os.close(read)
+
+
+def test_only_a_name_that_nothing_has_is_absent(tmp_path: Path) -> None:
+    file, dangling, loop = tmp_path / "file", tmp_path / "dangling", tmp_path / "loop"
+    file.touch()
+    dangling.symlink_to("nowhere")
+    loop.symlink_to(loop)
+
+    assert present(file)
+    assert not present(tmp_path / "absent")
+    assert not present(file / "below")
+    for link in (dangling, loop):
+        with pytest.raises(DataError, match=f"{link}: cannot be read"):
+            present(link)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_that_no_file_can_have_is_an_error(tmp_path: Path, name: str) -> None:
+    for look in (present, open_regular):
+        with pytest.raises(DataError, match="cannot be read"):
+            look(f"{tmp_path}/{name}")
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 11)
+
+    with pytest.raises(LimitError, match=f"{path}: 11 bytes; the limit for a test's file is 10$"):
+        read_bytes(path, TEN)
+
+
+def test_a_byte_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"a\nb\xff")
+
+    with pytest.raises(DataError, match=f"{path}:2: not UTF-8"):
+        read_text(path, TEN)
