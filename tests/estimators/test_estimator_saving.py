@@ -181,3 +181,11 @@ def test_labels_that_json_does_not_know(quick: Quick, toy: Data, tmp_path: Path)
     with pytest.raises(DataError, match=r"of type date, which cannot be saved"):
         fitted.save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_the_shell_knows_whether_it_takes_pairs(tiny_run: Path) -> None:
+    loaded = BertClassifier.load(tiny_run)
+
+    assert loaded.n_features_in_ == 1
+    with pytest.raises(DataError, match="fitted on single texts"):
+        loaded.predict([("red", "hen")])

@@ -1,5 +1,7 @@
 """Predictor: answers in the order given, a stream as it comes, and what is refused."""
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -202,14 +204,6 @@ def test_what_is_cut_is_said(tiny_run: Path, predictor: Predictor) -> None:
         Predictor(tiny_run, max_seq_length=33)
 
 
-def test_pairs_are_answered_in_order(predictor: Predictor) -> None:
-    answers = predictor.predict(["red", "a cow and a hen"], ["a dog", "the hen"])
-
-    (alone,) = predictor.predict(["a cow and a hen"], ["the hen"])
-    assert [answer["num_tokens"] for answer in answers] == [6, 10]
-    assert answers[1]["scores"] == pytest.approx(alone["scores"], abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("texts", "pairs", "message"),
     [
@@ -251,3 +245,55 @@ def test_what_cannot_be_evaluated_is_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         predictor.evaluate(examples)
+
+
+@pytest.fixture(scope="module")
+def pair_run(predictor: Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy RUN, as one that was trained on pairs."""
+    finished = FinetunedModel(
+        predictor.task,
+        predictor.model,
+        predictor.tokenizer,
+        BertConfig.from_dict(predictor.model.config.to_dict()),
+        16,
+        TrainingResult(0, 0, {}, 0.0, 0, 0),
+        inputs=predictor.task.inputs_of([TextExample("red", "hen", None, 1)]),
+    )
+    run = tmp_path_factory.mktemp("pairs")
+    save(finished, run)
+    return run
+
+
+def test_pairs_are_answered_in_order(pair_run: Path) -> None:
+    predictor = Predictor(pair_run)
+    answers = predictor.predict(["red", "a cow and a hen"], ["a dog", "the hen"])
+
+    (alone,) = predictor.predict(["a cow and a hen"], ["the hen"])
+    assert [answer["num_tokens"] for answer in answers] == [6, 10]
+    assert answers[1]["scores"] == pytest.approx(alone["scores"], abs=1e-5)
+
+
+def test_pairs_to_a_model_of_single_texts_and_the_reverse_are_errors(
+    predictor: Predictor, pair_run: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="a pair of texts, but the model was trained on single"):
+        predictor.predict(["red"], ["hen"])
+    with pytest.raises(DataError, match="line 7: a pair of texts"):
+        predictor.evaluate([TextExample("red", "hen", "colour", 7)])
+    with pytest.raises(DataError, match="a single text, but the model was trained on pairs"):
+        Predictor(pair_run).predict(["red"])
+
+    older = tmp_path / "older"
+    shutil.copytree(pair_run, older)
+    metadata = json.loads((older / "tidybert.json").read_text())
+    del metadata["inputs"], metadata["reading"]
+    (older / "tidybert.json").write_text(json.dumps(metadata))
+    assert Predictor(older).predict(["red"])
+    assert Predictor(older).predict(["red"], ["hen"])
+
+
+def test_a_model_of_texts_and_pairs_takes_both() -> None:
+    mixed = [TextExample("red", "hen", None, 1), TextExample("red", None, None, 2)]
+
+    assert Classification.inputs_of(mixed) is None
+    assert Classification.inputs_of(mixed[1:]) == "text"

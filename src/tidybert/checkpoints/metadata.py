@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tidybert.atomic_files import file_sha256
 from tidybert.errors import ConfigError, WeightsError, suggestion
@@ -14,6 +14,8 @@ from tidybert.json_objects import plain_json, read_json_object
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 
 FORMAT_VERSION = 1
+INPUTS: Final = ("text", "pair", "choices", "question", "words")
+"""What one example of a task can hold."""
 
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 
@@ -26,8 +28,11 @@ class ModelMetadata:
         task: the task that the model was trained for ("classify", "regress", ...).
         label_names: the names of the classes in the order of their ids; None without classes.
         max_seq_length: the longest training input in tokens, special tokens included.
+        inputs: what one example holds: "text", "pair", "choices", "question" or "words"; None where
+            training examples differed, or an older version wrote the file.
         settings: other settings of the task's answers (temperature, thresholds, doc_stride, ...).
         columns: the columns of the training file by role ("text", "text_pair", "label"), or None.
+        reading: how the training file was read (format, header, encoding, ...), or None.
         metrics: the scores of the saved weights by name.
         sha256: one hash for config.json, vocab.txt and model.safetensors together; set on saving.
         files: the sha256 of each saved file, by name; set on saving.
@@ -41,8 +46,10 @@ class ModelMetadata:
     task: str
     label_names: tuple[str, ...] | None = None
     max_seq_length: int = 128
+    inputs: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Any] | None = None
+    reading: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -60,10 +67,13 @@ class ModelMetadata:
         # type() and not isinstance: to Python, true is an int.
         length = plain_json(self.max_seq_length)
         _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
-        for key in ("columns", "metrics", "settings", "files"):
+        for key in ("columns", "reading", "metrics", "settings", "files"):
             value = getattr(self, key)
-            allowed = isinstance(value, Mapping) or (key == "columns" and value is None)
+            is_absent = key in ("columns", "reading") and value is None
+            allowed = isinstance(value, Mapping) or is_absent
             _check(key, value, allowed, "a JSON object")
+        known = self.inputs is None or self.inputs in INPUTS
+        _check("inputs", self.inputs, known, f"one of {', '.join(INPUTS)}")
         for key in ("sha256", "tidybert_version"):
             _check(key, getattr(self, key), isinstance(getattr(self, key), str), "a string")
         for name, digest in self.files.items():

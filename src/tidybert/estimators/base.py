@@ -102,8 +102,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     def save(self, directory: str | Path) -> None:
         """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
 
-        arguments.json holds the parameters (all but ``device``), the classes with their types, and
-        whether the texts came in pairs.  Raises WeightsError where it cannot be written.
+        arguments.json holds the parameters (all but ``device``) and the classes with their types.
+        Raises WeightsError where it cannot be written.
         """
         check_is_fitted(self)
         directory = Path(directory)
@@ -115,8 +115,15 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         except OSError as error:
             raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
         config: Any = self.model_.config
+        width = getattr(self, "n_features_in_", None)
         finished = FinetunedModel(
-            self.task_, self.model_, self.tokenizer_, config, self.max_seq_length_, self.result_
+            self.task_,
+            self.model_,
+            self.tokenizer_,
+            config,
+            self.max_seq_length_,
+            self.result_,
+            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
         )
         save(finished, directory)
 
@@ -145,8 +152,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         estimator.task_, estimator.model_, estimator.tokenizer_ = task, model, tokenizer
         estimator.max_seq_length_ = metadata.max_seq_length
         estimator.result_ = TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0)
-        if stored.get("num_texts") in (1, 2):
-            estimator.n_features_in_ = stored["num_texts"]
+        if metadata.inputs in ("text", "pair"):
+            estimator.n_features_in_ = ("text", "pair").index(metadata.inputs) + 1
         estimator._restore(stored)
         return estimator
 
@@ -154,8 +161,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """The contents of arguments.json beside the task."""
         params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         del params["device"]
-        num_texts = getattr(self, "n_features_in_", None)
-        return params if num_texts is None else {**params, "num_texts": num_texts}
+        return params
 
     def _restore(self, stored: dict[str, Any]) -> None:
         """Set the attributes that only one estimator has, from arguments.json."""

@@ -35,7 +35,7 @@ from tidybert.training.training_arguments import TrainingArguments
 class FinetunedModel:
     """A fine-tuned model, in evaluation mode, and the result of its training.
 
-    ``collapsed``: see ``collapsed_to``, on dev.
+    ``collapsed``: see ``collapsed_to``, on dev.  ``inputs``: see ``Task.inputs_of``.
     """
 
     task: AnyTask
@@ -45,6 +45,7 @@ class FinetunedModel:
     max_seq_length: int
     result: TrainingResult
     collapsed: str | None = None
+    inputs: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,10 @@ def finetune(
         answers = task.answers(answers.outputs, dev_features, dev)
         result.metrics = answers.metrics()
         collapsed = collapsed_to(answers)
-    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, collapsed)
+    inputs = task.inputs_of(train)
+    finished = FinetunedModel(
+        task, network, tokenizer, config, max_seq_length, result, collapsed, inputs
+    )
     if run is not None:
         save(finished, run)
         remove_best(run)
@@ -211,6 +215,7 @@ def save(finished: FinetunedModel, directory: Path) -> None:
             task=finished.task.name,
             label_names=finished.task.label_names,
             max_seq_length=finished.max_seq_length,
+            inputs=finished.inputs,
             settings=finished.task.settings(),
             metrics=finished.result.metrics,
         ),

@@ -80,6 +80,7 @@ class Predictor:
         return self._answers(examples, labelled=True)
 
     def _answers(self, examples: Sequence[Any], *, labelled: bool = False) -> Answers[Any, Any]:
+        self.task.check_inputs(examples, self.metadata.inputs)
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         if labelled:
             self.task.add_labels(features, examples)

@@ -52,6 +52,8 @@ class Task(ABC, Generic[E]):
     """The unit that one row of the outputs belongs to."""
     default_max_seq_length: ClassVar[int] = 128
     """Tokens of a sequence where no length is given."""
+    inputs: ClassVar[str | None] = None
+    """What an example holds, as tidybert.json says it, where all examples of the task are alike."""
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
@@ -71,6 +73,14 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def identity(cls, example: E) -> Any:
         """A hashable value, equal for two examples that a reader would call the same text."""
+
+    @classmethod
+    def inputs_of(cls, examples: Sequence[E]) -> str | None:
+        """What each of these examples holds, as tidybert.json says it; None where they differ."""
+        return cls.inputs
+
+    def check_inputs(self, examples: Sequence[E], inputs: str | None) -> None:
+        """Raise DataError where an example does not hold ``inputs``; None allows everything."""
 
     @classmethod
     def split(cls, examples: Sequence[E], fraction: float, seed: int) -> tuple[Indices, Indices]:

@@ -78,6 +78,27 @@ class TextTask(Task[TextExample]):
         return example.text, example.text_pair
 
     @classmethod
+    def inputs_of(cls, examples: Sequence[TextExample]) -> str | None:
+        found = {"text" if one.text_pair is None else "pair" for one in examples}
+        return found.pop() if len(found) == 1 else None
+
+    def check_inputs(self, examples: Sequence[TextExample], inputs: str | None) -> None:
+        if inputs is None:
+            return
+        for one in examples:
+            if (one.text_pair is not None) == (inputs == "pair"):
+                continue
+            if inputs == "pair":
+                raise DataError(
+                    f"{LINE} {one.row}: a single text, but the model was trained on pairs of "
+                    f"texts: give the second text too ({param('text_pair')})"
+                )
+            raise DataError(
+                f"{LINE} {one.row}: a pair of texts, but the model was trained on single texts: "
+                f"give one text alone (without {param('text_pair')})"
+            )
+
+    @classmethod
     def split(
         cls, examples: Sequence[TextExample], fraction: float, seed: int
     ) -> tuple[Indices, Indices]:

@@ -103,6 +103,7 @@ class MultipleChoice(Task[ChoiceExample]):
     """Answers divide logits by this before the softmax."""
 
     name = "choose"
+    inputs = "choices"
     answers_class = ChosenAnswers
     metric = "accuracy"
     architecture = "BertForMultipleChoice"

@@ -120,6 +120,7 @@ class QuestionAnswering(Task[QuestionExample]):
     """Answers divide logits by this before the softmax."""
 
     name = "answer"
+    inputs = "question"
     answers_class = SpanAnswers
     architecture = "BertForQuestionAnswering"
     read = read_questions

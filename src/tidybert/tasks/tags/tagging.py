@@ -158,6 +158,7 @@ class Tagging(Task[TaggedExample]):
     """
 
     name = "tag"
+    inputs = "words"
     answers_class = TagAnswers
     architecture = "BertForTokenClassification"
     read = read_tagged
