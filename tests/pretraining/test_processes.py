@@ -1,5 +1,7 @@
 """Pre-training in processes of its own: killed at any time, and shared by two under torchrun."""
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.cli.main import run as run_here
 
 FLAGS = {
     "recipe": "fast",
@@ -37,10 +40,14 @@ def command(model: Path, corpus: Path, run: Path, *more: str, **changes: Any) ->
 
 
 def shell(arguments: list[str], *, torchrun: int = 0) -> subprocess.CompletedProcess[str]:
-    start = [sys.executable, "-m", "tidybert"]
-    if torchrun:
-        start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(torchrun)]
-        start += ["--master-port", str(20_000 + os.getpid() % 20_000), "-m", "tidybert"]
+    """Run a command under torchrun, or alone in this process, which has loaded torch already."""
+    if not torchrun:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run_here(arguments)
+        return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(torchrun)]
+    start += ["--master-port", str(20_000 + os.getpid() % 20_000), "-m", "tidybert"]
     return subprocess.run(
         [*start, *arguments], capture_output=True, text=True, check=False, timeout=200
     )

@@ -78,24 +78,33 @@ def test_ratios_are_of_the_same_round(shards: str, monkeypatch: pytest.MonkeyPat
     assert (result["threads"], result["seek_seconds"]) == (2, 0.25)
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_real(shards: str, as_json: bool, capsys: Any) -> None:
+def test_the_command_for_real(
+    shards: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["bench", "instances", "--size", "tiny", "--data", shards, "--rounds", "1"]
     arguments += ["--steps", str(UNTIMED_STEPS + 2), "--tokens-per-step", "256", "--threads", "1"]
+    measured: dict[str, Any] = {}
+    run_apart = bench.run_apart
 
-    assert shell([*arguments, *(["--json"] if as_json else [])]) == 0
+    def recorded(module: str, side: str, *given: Any) -> Any:
+        measured[side] = run_apart(module, side, *given)
+        return measured[side]
+
+    monkeypatch.setattr(bench, "run_apart", recorded)
+    assert shell([*arguments, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    # The table shows the same figures.
+    monkeypatch.setattr(bench, "run_apart", lambda _module, side, *_given: measured[side])
+    assert shell(arguments) == 0
 
     out, err = capsys.readouterr()
     assert "round 1 of 1: instances " in err
     assert "round 1 of 1: training " in err
-    if not as_json:
-        assert max(map(len, out.splitlines())) <= 80
-        # How wide a column is depends on its figures.
-        assert "instances training ratio" in " ".join(out.split())
-        assert "the first step of another epoch: " in out
-        assert "medians of 1 round; 1 thread; " in out
-        return
-    result = json.loads(out)
+    assert max(map(len, out.splitlines())) <= 80
+    # How wide a column is depends on its figures.
+    assert "instances training ratio" in " ".join(out.split())
+    assert "the first step of another epoch: " in out
+    assert "medians of 1 round; 1 thread; " in out
     assert (result["bench"], result["data"], result["threads"]) == ("instances", shards, 1)
     assert result["work"]["tokens_per_step"] == 256
     for side in SIDES:

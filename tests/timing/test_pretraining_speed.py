@@ -16,6 +16,17 @@ from tidybert.timing.pretraining_speed import bench_pretraining, peak_tokens_per
 from tidybert.timing.work import PretrainingWork
 from tidybert.tokenization import BertTokenizer
 
+# The answer of a process that measures one side.
+MEASURED = {
+    "step_seconds": [1.0, 1.0, 1.0, 2.0, 2.0],
+    "step_tokens": [100] * 6,
+    "losses": [0.0] * 6,
+    "peak_mib": 1.0,
+    "threads": 1,
+    "share_of_padding": 0.5,
+    "peak_tokens_per_second": None,
+}
+
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> str:
@@ -30,7 +41,16 @@ def shards(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> str:
 
 def test_both_sides_learn_the_same_instances(shards: str) -> None:
     notes: list[str] = []
-    work = PretrainingWork("tiny", shards, steps=6, tokens_per_step=512, max_seq_length=48)
+    work = PretrainingWork(
+        "tiny",
+        shards,
+        steps=6,
+        tokens_per_step=512,
+        max_seq_length=48,
+        dropout=0.0,
+        micro_batch="128",
+        precision="bfloat16",
+    )
 
     result = bench_pretraining(work, rounds=1, report=notes.append)
 
@@ -61,7 +81,9 @@ def test_the_command_tells_its_figures(shards: str, capsys: Any) -> None:
     assert result["mfu"] == {"ours": None}
 
 
-def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
+def test_flags_reach_both_sides(
+    shards: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["bench", "pretrain", "--size", "tiny", "--data", shards, "--rounds", "1"]
     arguments += ["--steps", str(UNTIMED_STEPS + 1), "--tokens-per-step", "512", "--dropout", "0"]
 
@@ -71,9 +93,17 @@ def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
     assert "--micro-batch" in capsys.readouterr().err
     arguments += ["--micro-batch", "128", "--precision", "bfloat16"]
     arguments += ["--against", "transformers", "--json"]
+    asked: list[dict[str, Any]] = []
+
+    def measured(_module: str, _side: str, work: dict[str, Any], _threads: int | None) -> Any:
+        asked.append(work)
+        return MEASURED
+
+    monkeypatch.setattr("tidybert.timing.pretraining_speed.run_apart", measured)
     assert shell(arguments) == 0
 
     result = json.loads(capsys.readouterr().out)
+    assert asked == [result["work"]] * 2
     assert (result["work"]["dropout"], result["work"]["micro_batch"]) == (0.0, "128")
     assert result["work"]["precision"] == "bfloat16"
     assert result["mfu"] == {"ours": None, "transformers": None}
@@ -82,15 +112,7 @@ def test_flags_reach_both_sides(shards: str, capsys: Any) -> None:
 def test_the_share_of_the_peak_is_that_of_useful_tokens(
     shards: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {
-        "step_seconds": [1.0, 1.0, 1.0, 2.0, 2.0],
-        "step_tokens": [100] * 6,
-        "losses": [0.0] * 6,
-        "peak_mib": 1.0,
-        "threads": 1,
-        "share_of_padding": 0.5,
-        "peak_tokens_per_second": 200.0,
-    }
+    found = {**MEASURED, "peak_tokens_per_second": 200.0}
     monkeypatch.setattr("tidybert.timing.pretraining_speed.run_apart", lambda *_given: found)
 
     result = bench_pretraining(PretrainingWork("tiny", shards, steps=6), sides=["ours"], rounds=1)
