@@ -204,15 +204,15 @@ def test_a_first_label_that_comes_once_is_noted(write):
 
 
 def test_missing_columns_list_what_is_there(write):
-    path = write("a.csv", "id,body,tag\n1,a,b\n")
+    path = write("a.csv", "id,words,kind\n1,a,b\n")
     message = failure(path)
     assert "cannot tell which column holds the text" in message
-    assert "0 'id', 1 'body', 2 'tag'" in message
+    assert "0 'id', 1 'words', 2 'kind'" in message
     assert "text COLUMN" in message
-    assert "did you mean 'body'?" in failure(path, text="bodi", label="tag")
-    assert "the first column is 0" in failure(path, text="body", label="3")
-    assert "columns are given by number" in failure(path, text="body", label=2, header=False)
-    assert "must name different columns" in failure(path, text="body", label="body")
+    assert "did you mean 'words'?" in failure(path, text="wrods", label="kind")
+    assert "the first column is 0" in failure(path, text="words", label="3")
+    assert "columns are given by number" in failure(path, text="words", label=2, header=False)
+    assert "must name different columns" in failure(path, text="words", label="words")
     assert "several columns have this name" in failure(
         write("b.csv", "x,x,y\n1,2,3\n"), text="x", label="y"
     )
@@ -233,6 +233,16 @@ def test_delimiter_is_suggested(write):
         ("label\ttext_a", ("text_a", None, "label")),
         ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", ("#1 String", "#2 String", "Quality")),
         ("Text\tCategory", ("Text", None, "Category")),
+        ("utterance\tintent", ("utterance", None, "intent")),
+        ("id\tComment Text\ttopic", ("Comment Text", None, "topic")),
+        ("tweet\tauthor\tsentiment", ("tweet", None, "sentiment")),
+        ("body\tteam", ("body", None, "team")),
+        (
+            "sentence_A\tsentence_B\trelatedness_score",
+            ("sentence_A", "sentence_B", "relatedness_score"),
+        ),
+        # A common name wins over one that more often means something else.
+        ("title\ttext\ttopic\tlabel", ("text", None, "label")),
     ],
 )
 def test_columns_are_guessed_and_the_guess_is_told(write, header, columns):

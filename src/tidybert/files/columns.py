@@ -4,6 +4,7 @@ A data row never counts as a header: a first row names the columns only where th
 or where the names asked for (or, with no flags at all, well-known names) are in it.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,20 +13,52 @@ from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
 
-PAIR_NAMES: Final = (
-    ("sentence1", "sentence2"),
-    ("question", "sentence"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("text_a", "text_b"),
-    ("text1", "text2"),
-    ("#1 string", "#2 string"),
-)
-TEXT_NAMES: Final = frozenset(("text", "message", "content", "review", "document")).union(
-    *PAIR_NAMES
-)
-LABEL_NAMES: Final = frozenset(
-    ("label", "labels", "category", "class", "target", "score", "intent", "sentiment", "quality")
+
+@dataclass(frozen=True)
+class _KnownNames:
+    """Names that people give to columns, in small letters, with _ for spaces and hyphens."""
+
+    pairs: tuple[tuple[str, str], ...]
+    texts: frozenset[str]
+    labels: frozenset[str]
+
+    @classmethod
+    def of(cls, pairs: tuple[tuple[str, str], ...], texts: str, labels: str) -> "_KnownNames":
+        """Each text of a pair is a text too."""
+        return cls(pairs, frozenset(texts.split()).union(*pairs), frozenset(labels.split()))
+
+
+# A name of the second group counts only in a file that has none of the first.
+KNOWN_NAMES: Final = (
+    _KnownNames.of(
+        (
+            ("sentence1", "sentence2"),
+            ("question", "sentence"),
+            ("question1", "question2"),
+            ("premise", "hypothesis"),
+            ("text_a", "text_b"),
+            ("text1", "text2"),
+            ("#1_string", "#2_string"),
+        ),
+        "text message content review document",
+        "label labels category class target score intent sentiment quality",
+    ),
+    _KnownNames.of(
+        (
+            ("sentence_a", "sentence_b"),
+            ("sentence_1", "sentence_2"),
+            ("text_1", "text_2"),
+            ("sent1", "sent2"),
+            ("query", "passage"),
+            ("claim", "evidence"),
+        ),
+        "abstract article body comment comment_text comments description email feedback full_text "
+        "headline input phrase post review_text reviewtext sms statement title transcript tweet "
+        "tweet_text utterance",
+        "annotation classification department emotion gold gold_label label_name label_text "
+        "outcome polarity queue rating relatedness_score similarity similarity_score stars tag "
+        "team topic y",
+    ),
 )
 
 # The columns of a file: their names, or without a header their number.
@@ -51,22 +84,28 @@ class Columns:
         return max(positions)
 
 
-def has_header(options: ReadOptions, first_row: Sequence[str], need_label: bool, path: str) -> bool:
+def has_header(
+    options: ReadOptions, first_row: Sequence[str], report: ReadReport, *, need_label: bool
+) -> bool:
     """Whether the first row of a delimited file names its columns.
 
-    Raises DataError where numbers alone are given and the first row looks like names.
+    Raises DataError where numbers alone are given, or were in training, and the first row looks
+    like names.
     """
     if options.header is not None:
         return options.header
     given = [value for value in (options.text, options.text_pair) if value is not None]
     if need_label and options.label is not None:
         given += label_parts(options.label)
+    if not given:
+        given = list(report.recorded.values())
     if not given or not all(map(is_number, given)):
         return True
-    known = [cell for cell in first_row if _plain(cell) in TEXT_NAMES | LABEL_NAMES]
+    names = KNOWN_NAMES[0].texts | KNOWN_NAMES[0].labels
+    known = [cell for cell in first_row if _plain(cell) in names]
     if known:
         raise DataError(
-            f"{path}:1: the columns are given by number and the first row holds "
+            f"{report.path}:1: the columns are given by number and the first row holds "
             f"{known[0].strip()!r}: say whether it names the columns, with {param('header')} or "
             f"{param('header', False)}"
         )
@@ -101,7 +140,12 @@ def find_columns(
             places[role] = found
         elif role != "label" or need_label:
             raise DataError(_not_found(role, parts[found.index(None)], seen, path))
-    guesses = _guesses(options, names, [place for each in places.values() for place in each])
+    recorded = _recorded(places, seen, report)
+    places |= {
+        role: [names[at] for at in each] if first_object else list(each)
+        for role, each in recorded.items()
+    }
+    guesses = _guesses(places, names)
     for role, at in guesses.items():
         places[role] = [names[at] if first_object else at]
     for role in ("text", "label") if need_label else ("text",):
@@ -118,34 +162,63 @@ def find_columns(
         if role in places
     }
     report.columns |= {role: ",".join(each) for role, each in named.items()}
+    report.as_trained += [role for role in ROLES if role in recorded]
     report.guessed += [role for role in ROLES if role in guesses]
     if options.label is not None and "label" not in places:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
     return Columns(places, named)
 
 
-def _guesses(
-    options: ReadOptions, names: Sequence[str], taken: Sequence[int | str]
-) -> dict[str, int]:
-    """Positions of the roles that no flag gives, where the names allow one reading only.
+def _recorded(
+    places: Mapping[str, Sequence[Any]], seen: Seen, report: ReadReport
+) -> dict[str, list[int]]:
+    """Positions of the columns that training read, of roles that no flag gives a place."""
+    found: dict[str, list[int]] = {}
+    names: Sequence[str] = [] if isinstance(seen, int) else seen
+    for role, wanted in report.recorded.items():
+        if role in places:
+            continue
+        # The number of a column means little where names are seen.
+        parts = [str(part) for part in ([wanted] if wanted in names else label_parts(wanted))]
+        positions = [_position(part, seen) for part in parts if part in names or not names]
+        at = [position for position in positions if position is not None]
+        taken = [place for each in places.values() for place in each]
+        if len(at) == len(parts) and not any(
+            one in taken or (names and names[one] in taken) for one in at
+        ):
+            found[role] = at
+    return found
 
-    ``taken`` are the positions or names that flags gave to other roles.
-    """
+
+def _guesses(places: Mapping[str, Sequence[Any]], names: Sequence[str]) -> dict[str, int]:
+    """Positions of the roles without a place, where the names allow one reading only."""
+    taken = {place for each in places.values() for place in each}
     plain = ["" if at in taken or name in taken else _plain(name) for at, name in enumerate(names)]
     guess: dict[str, int] = {}
-    if options.text is None:
-        pairs = [pair for pair in PAIR_NAMES if all(plain.count(name) == 1 for name in pair)]
-        alone = TEXT_NAMES.difference(*pairs)
-        singles = [at for at, name in enumerate(plain) if name in alone]
-        if len(pairs) == 1 and not singles and options.text_pair is None:
-            guess = {"text": plain.index(pairs[0][0]), "text_pair": plain.index(pairs[0][1])}
-        elif not pairs and len(singles) == 1:
-            guess = {"text": singles[0]}
-    if options.label is None:
-        labels = [at for at, name in enumerate(plain) if name in LABEL_NAMES]
-        if len(labels) == 1:
-            guess["label"] = labels[0]
+    if "text" not in places:
+        guess = _guessed_texts(plain, only_one="text_pair" in places)
+    if "label" not in places:
+        for known in KNOWN_NAMES:
+            labels = [at for at, name in enumerate(plain) if name in known.labels]
+            if labels:
+                return guess | ({"label": labels[0]} if len(labels) == 1 else {})
     return guess
+
+
+def _guessed_texts(plain: Sequence[str], *, only_one: bool) -> dict[str, int]:
+    """Positions of the text, or of both texts of a pair; none where several could be meant."""
+    counts = Counter(plain)
+    for known in KNOWN_NAMES:
+        pairs = [pair for pair in known.pairs if all(counts[name] == 1 for name in pair)]
+        alone = known.texts.difference(*pairs)
+        singles = [at for at, name in enumerate(plain) if name in alone]
+        if len(pairs) == 1 and not singles and not only_one:
+            return {role: plain.index(name) for role, name in zip(ROLES, pairs[0], strict=False)}
+        if not pairs and len(singles) == 1:
+            return {"text": singles[0]}
+        if pairs or singles:
+            break
+    return {}
 
 
 def is_number(value: str | int) -> bool:
@@ -180,7 +253,7 @@ def describe_columns(seen: Seen) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.strip().casefold()
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
 def _position(wanted: str | int, seen: Seen) -> int | None:
@@ -213,7 +286,7 @@ def _cannot_tell(role: str, seen: Seen, path: str, first_object: int) -> str:
             f"{describe_columns(seen)}. Give {param(role)} KEY"
         )
     names = [] if isinstance(seen, int) else list(seen)
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     several = f"; several are named {', '.join(map(repr, repeated))}" if repeated else ""
     data = f"; where the first row is data, {param('header', False)}" if names else ""
     return (

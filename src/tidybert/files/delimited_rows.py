@@ -6,6 +6,7 @@ row ends the work.  Quoting follows RFC 4180.
 
 import csv
 from collections.abc import Iterator
+from itertools import islice
 from typing import BinaryIO
 
 from tidybert.errors import param
@@ -23,7 +24,8 @@ def delimited_rows(
     stream: BinaryIO, file_format: str, options: ReadOptions, report: ReadReport
 ) -> Iterator[CellsRow | Problem]:
     """The rows of csv or tsv; blank lines are passed over, and counted in the report."""
-    lines = decoded_lines(stream, options.encoding, report.path)
+    lines = decoded_lines(stream, options.codec(), report.path)
+    lines = islice(lines, options.skip_rows, None)
     split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
     blank = 0
     for row in split(lines, options.separator(file_format)):
@@ -51,24 +53,23 @@ def _quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | P
     feed = _Feed(lines)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
-        start = feed.number + 1
-        feed.problem = None
+        feed.start, feed.problem = 0, None
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield feed.problem or Problem(start, _csv_reason(error, start, feed.number))
+            yield feed.problem or Problem(feed.start, _csv_reason(error, feed.start, feed.number))
             continue
-        yield feed.problem or (start, cells)
+        yield feed.problem or (feed.start, cells)
 
 
 class _Feed:
-    """Hands lines to csv.reader, remembering the line's number and what was wrong with it."""
+    """Hands lines to csv.reader, remembering where a row starts and what was wrong with it."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.lines = lines
-        self.number = 0
+        self.start = self.number = 0
         self.problem: Problem | None = None
 
     def __iter__(self) -> Iterator[str]:
@@ -76,6 +77,7 @@ class _Feed:
 
     def __next__(self) -> str:
         self.number, text, problem = next(self.lines)
+        self.start = self.start or self.number
         if problem and self.problem is None:
             self.problem = Problem(self.number, problem)
         return text

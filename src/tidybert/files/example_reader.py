@@ -9,6 +9,7 @@ from tidybert.errors import DataError, param
 from tidybert.files.file_formats import FileFormats
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, ReadReport
+from tidybert.files.reading import Reading
 from tidybert.files.wording import count_of
 
 E = TypeVar("E")
@@ -41,6 +42,7 @@ class ExampleReader(Generic[E]):
         need_label: bool,
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
+        like: Reading | None = None,
         **details: Any,
     ) -> Iterator[E]:
         """Read a file, or standard input for "-", as a stream of examples in the file's order.
@@ -50,6 +52,8 @@ class ExampleReader(Generic[E]):
             skip_bad_rows: leave bad rows out.  Otherwise nothing is yielded after the first one;
                 the rest is read to count them all, except on standard input, which may never end.
             report: filled on the way.
+            like: how the file that trained a model was read: the defaults of what ``options``
+                leaves open.
 
         Raises DataError for a file that is missing, empty, damaged or has bad rows, with file and
         line, and UsageError for options that do not fit.
@@ -58,6 +62,10 @@ class ExampleReader(Generic[E]):
         report.path = str(path)
         options = options or ReadOptions()
         self.formats.check(report.path, options.format)
+        if like is not None:
+            file_format = self.formats.like(report.path, options, like.format)
+            options = replace(like.defaults(options, file_format), format=file_format)
+            report.recorded = like.columns
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
         for row in rows:
             if not isinstance(row, Problem):

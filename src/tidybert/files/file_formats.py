@@ -9,7 +9,7 @@ from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
 
-TABLE_FLAGS = ("header", "delimiter", "quoting")
+TABLE_FLAGS = ("header", "delimiter", "quoting", "skip_rows")
 """The options that only rows of cells have a use for."""
 _SHEETS: Final = (".xlsx", ".xls", ".ods", ".numbers")
 _ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz")
@@ -47,7 +47,7 @@ class FileFormats:
             return ""
         if Path(path).is_dir():
             raise DataError(f"{path}: it is a folder; name a file in it")
-        suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+        suffix = _suffix(path)
         if suffix not in self.suffixes:
             if not Path(path).exists():
                 raise DataError(
@@ -60,6 +60,18 @@ class FileFormats:
                 f"{path}: the suffix {suffix!r} does not tell the format; {self.advice()}"
             )
         return self.suffixes[suffix]
+
+    def like(self, path: str, options: ReadOptions, trained: str) -> str | None:
+        """The format of a file beside one of the format ``trained``; None: its content decides.
+
+        The format of training is that of a file whose suffix says nothing.
+        """
+        if options.format is not None:
+            return options.format
+        suffix = _suffix(path)
+        if suffix in self.suffixes or suffix in (".txt", *_FIRST) or not self.suffixes:
+            return self.suffixes.get(suffix)
+        return trained if trained in self.names and Path(path).is_file() else None
 
     def check(self, path: str, name: str | None) -> None:
         """Raise UsageError for the name of another format; None passes."""
@@ -77,10 +89,14 @@ class FileFormats:
         return self.listed or ", ".join(self.names)
 
 
+def _suffix(path: str) -> str:
+    return Path(Path(path).name.lower().removesuffix(".gz")).suffix
+
+
 def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
     """Raise UsageError where one of these is given, which the report's format has no use for."""
     for name in names:
-        if getattr(options, name) is not None:
+        if getattr(options, name) != getattr(ReadOptions, name):
             raise UsageError(
                 f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
                 + (f"; is another {param('format')} meant?" if name in ROLES else "")

@@ -1,6 +1,6 @@
 """How a file of labelled texts is to be read, one field a flag, and what public files need."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final
 
 from tidybert.errors import UsageError, param
@@ -45,8 +45,11 @@ class ReadOptions:
     quoting: bool | None = None
     """``--quoting/--no-quoting``: Read "..." as one cell that may hold delimiters and line ends, or
     as plain text. If not set: plain text only between tabs."""
-    encoding: str = "utf-8"
-    """``--encoding``: Encoding of the file; in utf-8, a byte-order mark may come first."""
+    encoding: str | None = None
+    """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
+    mark."""
+    skip_rows: int = field(default=0, metadata={"min": 0})
+    """``--skip-rows N``: Pass over the first N lines of csv or tsv, such as a title."""
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
@@ -68,17 +71,23 @@ class ReadOptions:
                     f"{param('delimiter')} {delimiter!r}: give one character other than a quote, "
                     f"or one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
                 )
+        if self.skip_rows < 0:
+            raise UsageError(f"{param('skip_rows', self.skip_rows)}: give a number of lines")
         if self.label_separator == "":
             raise UsageError(
                 f"{param('label_separator')} '': give the characters between labels, such as ;"
             )
         try:
-            "a".encode(self.encoding)
+            "a".encode(self.codec())
         except (LookupError, ValueError):
             raise UsageError(
                 f"{param('encoding')} {self.encoding!r}: not an encoding of text; give a name such "
                 "as utf-8, latin-1, cp1252 or utf-16"
             ) from None
+
+    def codec(self) -> str:
+        """The encoding of the file."""
+        return "utf-8" if self.encoding is None else self.encoding
 
     def separator(self, file_format: str) -> str:
         """The character between the cells of a csv or tsv file."""
@@ -98,11 +107,11 @@ class ReadOptions:
     def flags(self) -> list[str]:
         """The command-line flags that make these options, defaults left out."""
         words: list[str] = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value == field.default:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value == each.default:
                 continue
-            flag = field.name.replace("_", "-")
+            flag = each.name.replace("_", "-")
             if isinstance(value, bool):
                 words.append(f"--{flag}" if value else f"--no-{flag}")
             else:

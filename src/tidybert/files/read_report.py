@@ -1,6 +1,6 @@
 """ReadReport: how a file was read, and which of its rows could not be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,11 +25,16 @@ class ReadReport:
     """How a file was read; filled on the way, complete when reading ends."""
 
     path: str = ""
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    """The columns of the file that trained a model, by role: this file's, where no flag says other
+    and it has them."""
     format: str = ""
     columns: dict[str, str] = field(default_factory=dict)
     """Each role (text, text_pair, label) and the name or number of the column it is read from."""
     guessed: list[str] = field(default_factory=list)
     """The roles whose column no flag gave, and "format" where standard input's was guessed."""
+    as_trained: list[str] = field(default_factory=list)
+    """The roles whose column no flag gave, and training read from a column of this name."""
     header: bool | None = None
     """Whether the first row named the columns; None for formats without a header."""
     num_examples: int = 0
@@ -59,11 +64,16 @@ class ReadReport:
         lines = []
         if self.columns:
             columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
-            guessed = " and ".join(param(name) for name in self.guessed if name in ROLES)
-            lines.append(
-                f"{self.path}: read as {self.format}, {columns}"
-                + (f" ({guessed} guessed from the names)" if guessed else "")
-            )
+            origins = [
+                f"{' and '.join(map(param, roles))} {origin}"
+                for roles, origin in (
+                    (self.as_trained, "as in training"),
+                    ([name for name in self.guessed if name in ROLES], "guessed from the names"),
+                )
+                if roles
+            ]
+            origin = f" ({'; '.join(origins)})" if origins else ""
+            lines.append(f"{self.path}: read as {self.format}, {columns}{origin}")
         lines += [f"{self.path}: {note}" for note in self.notes]
         if self.num_problems:
             lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")

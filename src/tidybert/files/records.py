@@ -27,10 +27,10 @@ def json_records(
 ) -> Iterator[Record | Problem]:
     """The objects of a JSON file or of JSON lines, as the report's format says."""
     if report.format == "jsonl":
-        yield from line_records(decoded_lines(stream, options.encoding, report.path), report)
+        yield from line_records(decoded_lines(stream, options.codec(), report.path), report)
         return
     # The file is held in memory.
-    with json_cursor(stream, options.encoding, report.path) as cursor:
+    with json_cursor(stream, options.codec(), report.path) as cursor:
         for _ in cursor.entries():
             yield _record(cursor.line, cursor.value())
         cursor.end()

@@ -175,7 +175,7 @@ def _values(number: int, row: Any, columns: Columns) -> Values:
 def _delimited_columns(
     first_row: list[str], options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Columns:
-    report.header = has_header(options, first_row, need_label, report.path)
+    report.header = has_header(options, first_row, report, need_label=need_label)
     seen = [cell.strip() for cell in first_row] if report.header else len(first_row)
     try:
         columns = find_columns(seen, options, report, need_label=need_label)

@@ -88,7 +88,7 @@ def _rows(
         refuse_flags(options, report, *TABLE_FLAGS)
         if report.format in ("text", "label-text"):
             refuse_flags(options, report, *ROLES)
-            lines = decoded_lines(stream, options.encoding, path)
+            lines = decoded_lines(stream, options.codec(), path)
             yield from line_values(lines, report, need_label=need_label)
             return
         entries = json_records(stream, options, report)

@@ -121,7 +121,7 @@ def _rows(
     """
     path = report.path
     with open_bytes(path) as stream:
-        head = stream.peek(1).decode(options.encoding, "ignore").removeprefix("\ufeff")
+        head = stream.peek(1).decode(options.codec(), "ignore").removeprefix("\ufeff")
         if "\0" in head:
             raise DataError(f"{path}:1: {NUL_BYTE}")
         if options.format is None:
@@ -130,7 +130,7 @@ def _rows(
             report.format = options.format
         refuse_flags(options, report, *ROLES, "label_separator", "header")
         if report.format == "jsonl":
-            refuse_flags(options, report, "delimiter", "quoting")
+            refuse_flags(options, report, "delimiter", "quoting", "skip_rows")
             for row in json_records(stream, options, report):
                 yield row if isinstance(row, Problem) else _json_example(*row, need_label)
             return

@@ -113,7 +113,7 @@ def _raw_questions(
     stream: BinaryIO, options: ReadOptions, report: ReadReport
 ) -> Iterator[_Raw | Problem]:
     if report.format == "json":
-        with json_cursor(stream, options.encoding, report.path) as cursor:
+        with json_cursor(stream, options.codec(), report.path) as cursor:
             yield from _squad_questions(cursor, report.path)
         return
     for row in json_records(stream, options, report):

@@ -69,7 +69,7 @@ def _rows_of_file(
             entries = json_records(stream, options, report)
             yield from record_examples(entries, options, report, need_label=need_label)
             return
-        lines = decoded_lines(stream, options.encoding, report.path)
+        lines = decoded_lines(stream, options.codec(), report.path)
         if report.format == "conll":
             yield from _conll_sentences(lines, options, report, need_label=need_label)
         else:
@@ -126,6 +126,9 @@ def _columns(
     found = {"text": 0, "label": width - 1}
     for role in found if need_label else ("text",):
         given = getattr(options, role)
+        recorded = report.recorded.get(role, "")
+        if given is None and recorded.isdecimal() and int(recorded) < width:
+            found[role] = int(recorded)
         if given is not None:
             if not str(given).isdecimal():
                 raise UsageError(

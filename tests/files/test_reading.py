@@ -1,0 +1,123 @@
+"""Reading: how a file was read goes to JSON and back, and gives the next file its defaults."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.errors import ConfigError, DataError, in_python, in_shell
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import Reading
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
+
+TRAINED = "a title\nteam;words;more\nsales;gr\xfcn;x\nhelp;rot;y\n"
+
+
+def write(path: Path, text: str, encoding: str = "latin-1") -> str:
+    path.write_bytes(text.encode(encoding))
+    return str(path)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Reading:
+    """The reading of a file that needs four flags, after a journey through JSON."""
+    options = ReadOptions(
+        text="words", label="team", delimiter="semicolon", encoding="latin-1", skip_rows=1
+    )
+    report = ReadReport()
+    path = write(tmp_path / "train.csv", TRAINED)
+    assert len(list(read_examples(path, options, need_label=True, report=report))) == 2
+    kept = json.loads(json.dumps(Reading.of(options, report).to_dict()))
+    return Reading.from_dict(kept)
+
+
+def read_like(
+    trained: Reading, path: str, *, need_label: bool = True, **flags: object
+) -> tuple[list[TextExample], str]:
+    report = ReadReport()
+    options = ReadOptions(**flags)  # type: ignore[arg-type]
+    found = list(read_examples(path, options, need_label=need_label, report=report, like=trained))
+    return found, report.lines(in_shell)[0]
+
+
+def test_the_next_file_needs_no_flags(trained: Reading, tmp_path: Path) -> None:
+    path = write(tmp_path / "next.csv", TRAINED)
+
+    (first, _), line = read_like(trained, path)
+
+    assert first == TextExample("gr\xfcn", None, "sales", 3)
+    assert line.endswith("--text words, --label team (--text and --label as in training)")
+
+
+def test_a_file_of_another_format_shares_the_columns_alone(
+    trained: Reading, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "next.jsonl", '{"words": "gr\xfcn", "team": "x"}\n', "utf-8")
+
+    (only,), _ = read_like(trained, path)
+
+    assert (only.text, only.label) == ("gr\xfcn", "x")
+
+
+def test_a_flag_overrides(trained: Reading, tmp_path: Path) -> None:
+    path = write(tmp_path / "next.csv", "one\ntwo\nwords,kind\n\u20ac,b\n", "utf-8")
+
+    (only,), line = read_like(
+        trained, path, label="kind", delimiter=",", encoding="utf-8", skip_rows=2
+    )
+
+    assert (only.text, only.label) == ("\u20ac", "b")
+    assert "(--text as in training)" in line
+
+
+def test_a_file_without_the_columns_of_training_is_guessed_from(
+    trained: Reading, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "next.csv", "-\ntext;n\nrot;1\n")
+
+    (only,), line = read_like(trained, path, need_label=False)
+
+    assert only.text == "rot"
+    assert "(--text guessed from the names)" in line
+
+
+def test_columns_by_number_need_a_file_without_names(tmp_path: Path) -> None:
+    reading = Reading("tsv", {"text": "1", "label": "0"}, header=False)
+    bare = write(tmp_path / "train", "sales\trot\n")
+    named = write(tmp_path / "named.tsv", "label\ttext\nsales\trot\n")
+
+    assert read_like(reading, bare)[0] == [TextExample("rot", None, "sales", 1)]
+    with pytest.raises(DataError, match="say whether it names the columns"):
+        read_like(reading, named)
+
+
+def test_standard_input_keeps_its_own_form(
+    trained: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = write(tmp_path / "lines.txt", "gr\xfcn\n", "utf-8")
+    with Path(lines).open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        (only,), _ = read_like(trained, "-", need_label=False)
+
+    assert only.text == "gr\xfcn"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"header": 1}, "header is 1; true or false"),
+        ({"columns": {"texts": "a"}}, "unknown column 'texts'; did you mean 'text'?"),
+        ({"columns": {"text": 3}}, "columns.text is 3"),
+        ({"skip_rows": -1}, "skip_rows=-1"),
+        ({"encoding": "klingon"}, "not an encoding"),
+        ({"delimiter": "ab"}, "give one character"),
+        ({"rows": 1}, "unknown key 'rows'"),
+    ],
+)
+def test_a_damaged_reading_is_an_error(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Reading.from_dict({"format": "csv", **wrong})
+
+    assert message in in_python(caught.value.message)
