@@ -1,5 +1,6 @@
 """Whatever interrupts a write, the target is whole: as it was, or as it was to become."""
 
+import errno
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.atomic_files import (
+    append_text,
     atomic_directory,
     atomic_file,
     atomic_write_bytes,
@@ -21,8 +23,12 @@ from tidybert.atomic_files import (
     atomic_write_text,
     file_sha256,
     files_together,
-    remove_partials,
+    open_grown,
+    open_new,
+    require_room,
 )
+from tidybert.errors import DiskError
+from tidybert.output_lock import output_lock
 
 
 class Interruption(BaseException):
@@ -100,11 +106,90 @@ def test_an_interrupted_file_is_as_it_was(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"a": b"old"}
 
 
-def test_a_link_left_in_the_way_is_not_followed(tmp_path: Path) -> None:
+def test_a_file_of_the_users_with_a_name_like_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("untouched")
     (tmp_path / ".a.partial").symlink_to(tmp_path / "victim")
+    (tmp_path / ".b.partial").mkdir()
+    (tmp_path / ".b.partial" / "mine").write_text("untouched")
+    before = tree(tmp_path)
     atomic_write_text(tmp_path / "a", "new")
-    assert tree(tmp_path) == {"a": b"new", "victim": b"untouched"}
+    with atomic_directory(tmp_path / "b") as partial:
+        (partial / "c").write_text("new")
+    assert tree(tmp_path) == {**before, "a": b"new", "b/c": b"new"}
+
+
+def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("untouched")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for name in ("victim", "link"):
+        with pytest.raises(DiskError, match="cannot be written: File exists"):
+            open_new(tmp_path / name)
+    for write in (lambda path: append_text(path, "x"), lambda path: open_grown(path, 0)):
+        with pytest.raises(DiskError, match="a link is in its place"):
+            write(tmp_path / "link")
+    assert (tmp_path / "victim").read_text() == "untouched"
+
+
+def test_a_grown_file_goes_on_after_its_whole_bytes(tmp_path: Path) -> None:
+    with open_new(tmp_path / "a") as file:
+        file.write(b"wholehal")
+    with open_grown(tmp_path / "a", 5) as file:
+        file.write(b"!")
+    assert (tmp_path / "a").read_bytes() == b"whole!"
+    with pytest.raises(DiskError, match="7 were written, 6 are there"):
+        open_grown(tmp_path / "a", 7)
+
+
+def full_after(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes ``size`` bytes of the next write, and then nothing."""
+    write, room = os.write, size
+
+    def limited(descriptor: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = write(descriptor, data[:room])
+        room -= taken
+        return taken
+
+    monkeypatch.setattr(os, "write", limited)
+
+
+def test_a_line_is_appended_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_text(tmp_path / "log", "one\n")
+    with monkeypatch.context() as patch:
+        full_after(2, patch)
+        with pytest.raises(DiskError, match=r"log cannot be written: No space left .* are free"):
+            append_text(tmp_path / "log", "two\n")
+    append_text(tmp_path / "log", "three\n")
+    assert (tmp_path / "log").read_text() == "one\nthree\n"
+
+
+def test_a_full_disk_names_the_file_and_keeps_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def write(name: str, error: OSError) -> None:
+        with atomic_directory(tmp_path / name) as partial, atomic_file(partial / "deep") as file:
+            file.write_text("half")
+            raise error
+
+    with pytest.raises(DiskError, match=r"a/?.* cannot be written: No space .* free there; make"):
+        write("a", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    # An error about another file, which the block reads, says nothing about this one.
+    with pytest.raises(FileNotFoundError):
+        write("b", FileNotFoundError(errno.ENOENT, "no such file", str(tmp_path / "input")))
+    assert tree(tmp_path) == {"a": b"old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_room_is_asked_for_before_the_work(tmp_path: Path) -> None:
+    require_room(tmp_path / "not" / "made", 1, "the model")
+    with pytest.raises(
+        DiskError, match=r"the model needs? 1,000,000,000.0 GB in .* are free: make"
+    ):
+        require_room(tmp_path, 10**18, "the model needs")
 
 
 def test_a_directory_appears_whole_and_makes_its_parents(tmp_path: Path) -> None:
@@ -145,26 +230,6 @@ def test_a_directory_survives_a_failing_rename(
     assert tree(tmp_path) == {"step-1/a": b"old"}
 
 
-def test_a_kill_between_the_renames_is_put_right(tmp_path: Path) -> None:
-    (tmp_path / ".step-1.replaced.partial").mkdir()
-    (tmp_path / ".step-1.replaced.partial" / "a").write_text("old")
-    (tmp_path / ".step-1.partial").mkdir()
-    remove_partials(tmp_path)
-    assert tree(tmp_path) == {"step-1/a": b"old"}
-    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
-
-
-def test_what_a_kill_leaves_is_cleared(tmp_path: Path) -> None:
-    (tmp_path / ".step-1.partial").mkdir()
-    (tmp_path / ".step-1.partial" / "half").write_text("x")
-    (tmp_path / ".a.partial").write_text("x")
-    (tmp_path / "kept.partial").write_text("x")
-    with atomic_directory(tmp_path / "step-1") as partial:
-        assert list(partial.iterdir()) == []
-    remove_partials(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.partial", "step-1"]
-
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -189,7 +254,8 @@ def test_a_process_killed_while_writing_leaves_one_version(tmp_path: Path) -> No
             writer.stdout.readline()
             time.sleep(wait)
             writer.send_signal(signal.SIGKILL)
-        remove_partials(tmp_path)
+        with output_lock(target):
+            pass
         assert [path.name for path in tmp_path.iterdir()] == ["step"]
         files = tree(target)
         assert sorted(files) == ["a", "b", "c", "d"]

@@ -19,6 +19,8 @@ FLOORS = (
         "errors",
         "catalog",
         "atomic_files",
+        "disk_errors",
+        "output_lock",
         "model_files",
         "json_objects",
         "terminal_text",

@@ -125,6 +125,14 @@ class LimitError(TidyBertError):
     """A file is larger, deeper or more numerous than is read; limits.py has the table."""
 
 
+class DiskError(TidyBertError):
+    """A file or directory cannot be written; the message says what is free, and what to do."""
+
+
+class InUseError(TidyBertError):
+    """Another process writes the same output; the message names that process."""
+
+
 class TrainingError(TidyBertError):
     """Training cannot start, continue or resume; the message says from where it can."""
 

@@ -229,25 +229,6 @@ def test_where_no_checkpoint_can_be_read_the_run_begins_anew(
     assert same_weights(resumed.model, whole.model)
 
 
-def test_what_a_kill_left_half_written_is_cleared_away(
-    make_trainer: Make, same_weights: Same, tmp_path: Path
-) -> None:
-    whole = make_trainer()
-    whole.train()
-    with pytest.raises(Cut):
-        make_trainer(run=tmp_path, report=cut_after(9)).train()
-    checkpoints = tmp_path / "checkpoints"
-    shutil.copytree(checkpoints / "step-7", checkpoints / ".step-9.partial")
-    truncate(checkpoints / ".step-9.partial")
-
-    resumed = make_trainer(run=tmp_path)
-    assert passed_over(resumed) == []
-    assert not (checkpoints / ".step-9.partial").exists()
-    assert resumed.train().resumed_from == 7
-
-    assert same_weights(resumed.model, whole.model)
-
-
 @pytest.mark.parametrize("error", [OSError("No space left on device"), WeightsError("full")])
 def test_a_full_disk_does_not_cost_the_last_checkpoint(
     error: Exception,

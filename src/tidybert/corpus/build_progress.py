@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
-from tidybert.atomic_files import atomic_write_text, remove_partials
+from tidybert.atomic_files import atomic_write_text
 from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
 from tidybert.corpus.documents import CorpusReport
 from tidybert.errors import DataError, UsageError, param
@@ -85,7 +85,6 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     DataError for a damaged progress.json.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    remove_partials(directory)
     path = directory / PROGRESS_FILE
     if not path.exists():
         if any(directory.iterdir()):

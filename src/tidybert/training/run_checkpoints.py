@@ -7,7 +7,6 @@ the step, so a checkpoint keeps only the step.  Each directory is written aside,
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,9 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import atomic_directory, file_sha256, remove_partials
+from tidybert.atomic_files import (
+    atomic_directory,
+    atomic_write_json,
+    file_sha256,
+    make_directory,
+    remove_tree,
+)
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.errors import TrainingError, WeightsError, param
+from tidybert.errors import DiskError, TrainingError, WeightsError, param
 from tidybert.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
@@ -82,27 +87,22 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
             hashes = {name: file_sha256(partial / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
             content = {**asdict(state), "sha256": hashes}
-            (partial / STATE_FILE).write_text(json.dumps(content, indent=2) + "\n")
-    except (OSError, WeightsError) as error:
+            atomic_write_json(partial / STATE_FILE, content)
+    except (DiskError, WeightsError) as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
         advice = (
             f"make room, then {param('resume')} goes on from {left}"
             if left
             else "no earlier checkpoint exists"
         )
-        raise TrainingError(f"{target} cannot be written: {error}; {advice}") from error
+        raise TrainingError(f"{error.message}; {advice}") from error
     earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
     kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
     for path in step_directories(run):
         # Later ones are damaged, and a resumed run must not prefer them to this one.
         if path not in kept:
-            shutil.rmtree(path)
+            remove_tree(path)
     return target
-
-
-def remove_unfinished(run: Path) -> None:
-    """Remove half-written checkpoints; one process calls it, before any process reads."""
-    remove_partials(checkpoints_directory(run))
 
 
 def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
@@ -138,7 +138,7 @@ def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, lis
 def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:
     """Keep the weights with the best dev metric so far in checkpoints/best."""
     target = checkpoints_directory(run) / BEST_FOLDER
-    target.mkdir(parents=True, exist_ok=True)
+    make_directory(target)
     write_tensors(target / WEIGHTS_FILE, weights)
 
 
@@ -148,7 +148,7 @@ def read_best(run: Path) -> dict[str, Tensor]:
 
 def remove_best(run: Path) -> None:
     """Remove checkpoints/best once the RUN itself has those weights."""
-    shutil.rmtree(checkpoints_directory(run) / BEST_FOLDER, ignore_errors=True)
+    remove_tree(checkpoints_directory(run) / BEST_FOLDER)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -22,7 +22,6 @@ from tidybert.training.run_checkpoints import (
     TrainingState,
     read_best,
     read_checkpoint,
-    remove_unfinished,
     write_best,
     write_checkpoint,
 )
@@ -122,9 +121,6 @@ class RunRecord:
         Raises TrainingError for a checkpoint of another fingerprint.
         """
         assert self.run is not None
-        if self.processes.is_first:
-            remove_unfinished(self.run)
-        self.processes.wait()
         found, passed_over = read_checkpoint(self.run, self.state.fingerprint)
         if found is not None:
             load(found)
