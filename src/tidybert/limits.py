@@ -45,8 +45,9 @@ class Limit:
 
 
 # Data: labelled texts and corpora.
-LINE_BYTES: Final = Limit("one line", 2**26, "bytes")
+LINE_BYTES: Final = Limit("one line", 2**25, "bytes")
 CELL_CHARACTERS: Final = Limit("one cell", 2**24, "characters")
+DATA_JSON_BYTES: Final = Limit("a JSON file of data", 2**30, "bytes")
 COLUMNS: Final = Limit("columns", 10_000, "columns")
 LABELS: Final = Limit("labels", 5_000, "labels")
 UNPACKED_BYTES: Final = Limit("a compressed file", 2**36, "bytes unpacked")

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidybert.errors import DataError, UsageError, in_python
+from tidybert.errors import DataError, LimitError, UsageError, in_python
 from tidybert.files.labels import label_names
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
+from tidybert.limits import Limit
 
 
 @pytest.fixture
@@ -436,7 +437,12 @@ def test_nul(write):
 def test_missing_empty_and_odd_files(write, tmp_path):
     assert "no such file" in failure(tmp_path / "none.csv")
     assert "it is a folder" in failure(tmp_path, format="csv")
-    assert "it is a folder" in failure(tmp_path)
+    assert "it is a folder; name a file in it" in failure(tmp_path)
+    write("train.csv", "text,label\na,b\n")
+    assert "name a file in it, such as " in (message := failure(tmp_path))
+    assert "train.csv" in message
+    write("config.json", "{}")
+    assert "it holds a model" in failure(tmp_path)
     assert "holds no example" in failure(write("a.csv", ""))
     assert "holds no example" in failure(write("b.csv", "text,label\n"))
     assert "does not tell the format" in failure(write("a.dat", "PK"))
@@ -466,8 +472,10 @@ def test_options_that_cannot_be(write):
 
 
 def test_a_line_without_end_is_refused(write, monkeypatch):
-    monkeypatch.setattr("tidybert.files.text_lines.MAX_LINE_BYTES", 100)
-    assert ":2: a line longer" in failure(write("a.csv", "text,label\n" + "a" * 200 + ",b\n"))
+    limit = Limit("one line", 100, "bytes")
+    monkeypatch.setattr("tidybert.files.text_lines.LINE_BYTES", limit)
+    with pytest.raises(LimitError, match=r":2: over 100 bytes; the limit for one line is 100; is"):
+        read(write("a.csv", "text,label\n" + "a" * 200 + ",b\n"))
 
 
 # Labels

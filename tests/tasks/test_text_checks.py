@@ -131,11 +131,17 @@ def test_scores():
 
 
 def test_labels_that_spell_a_missing_value_are_told():
-    train = examples(("a", "x"), ("b", "nan"), ("c", "NaN"), ("d", "x"), ("e", "none"))
+    train = examples(("a", "x"), ("b", "NaN"), ("c", "NaN"), ("d", "None"), ("e", "n/a"))
     told = in_python("\n".join(check(train).warnings))
-    assert "2 training examples with a label such as 'nan', which spells a missing value" in told
-    assert "(lines 3, 4)" in told
+    assert "labels that spell a missing value: 'NaN' 2, 'None' 1, 'n/a' 1; they are" in told
     assert not any("missing value" in each for each in check(TRAIN, DEV).warnings)
+
+
+def test_labels_that_differ_only_in_case_or_spaces_are_told():
+    train = examples(("a", "Bug"), ("b", "bug"), ("c", "how to"), ("d", "HowTo"), ("e", "Bug"))
+    told = in_python("\n".join(check(train).warnings))
+    assert "differ only in case or spaces: 'Bug' 2 and 'bug' 1; 'how to' 1 and 'HowTo' 1;" in told
+    assert not any("only in case" in each for each in check(TRAIN, DEV).warnings)
 
 
 def test_one_column_of_0_and_1_is_told_where_labels_are_any_number():

@@ -12,8 +12,9 @@ from typing import Any, BinaryIO, Final, cast
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_files import SUFFIXES
-from tidybert.files.text_lines import GZIP_MAGIC, os_reason
+from tidybert.files.text_lines import GZIP_MAGIC
 from tidybert.files.wording import count_of
+from tidybert.opening import os_reason
 
 XZ_MAGIC: Final = b"\xfd7zXZ\x00"
 ZSTANDARD_MAGIC: Final = b"\x28\xb5\x2f\xfd"

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from tidybert.atomic_files import file_sha256
 from tidybert.errors import DataError
-from tidybert.files.text_lines import os_reason
 from tidybert.model_files import VOCABULARY_FILE
+from tidybert.opening import os_reason
 from tidybert.tokenization import BertTokenizer
 
 FORMAT: Final = "tidybert-corpus"

@@ -21,6 +21,10 @@ LINE_WIDTH: Final = 80
 SHOWN: Final = 5
 SHOWN_CLASSES: Final = 12
 LONGEST_SEQUENCE: Final = 512  # positions of the published models
+# Programs and people write these where there is nothing; "none" may also be a class.
+_MISSING_LABELS: Final = frozenset(
+    ("nan", "<na>", "na", "n/a", "#n/a", "null", "nil", "none", "undefined", "missing")
+)
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
@@ -139,7 +143,10 @@ class TrainingData(Generic[E]):
 def check_labels(
     report: DataReport, counts: Counter[str], in_dev: Counter[str], nouns: str, *, remedy: str
 ) -> None:
-    """Count the labels; one that dev alone has is an error, one of a single example a warning.
+    """Count the labels; one that dev alone has is an error.
+
+    A label of a single example, one that spells a missing value, and labels that differ only in
+    case or spaces are warnings.
 
     Args:
         nouns: what the labels are to the user: classes, tags.
@@ -151,6 +158,25 @@ def check_labels(
         report.errors.append(
             f"{nouns} of dev examples that no training example has: {listed(unknown, SHOWN)}; "
             f"spell the {nouns} alike in both files, or add training examples"
+        )
+    missing = {name: count for name, count in report.label_counts.items() if _is_missing(name)}
+    if missing:
+        report.warnings.append(
+            f"{nouns} that spell a missing value: {listed(missing, SHOWN)}; they are learned like "
+            "any other, so leave these examples out if nothing is meant"
+        )
+    spellings: dict[str, dict[str, int]] = {}
+    for name, count in (counts + in_dev).items():
+        spellings.setdefault("".join(name.casefold().split()), {})[name] = count
+    alike = [each for each in spellings.values() if len(each) > 1]
+    if alike:
+        shown = "; ".join(
+            " and ".join(f"{name!r} {count:,}" for name, count in each.items())
+            for each in alike[:SHOWN]
+        )
+        more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+        report.warnings.append(
+            f"{nouns} that differ only in case or spaces: {shown}{more}; spell them alike"
         )
     lone = [name for name, count in report.label_counts.items() if count == 1]
     if lone:
@@ -281,6 +307,10 @@ def count_tokens(
     truncated = lengths[[one.truncated for one in firsts]]
     report.num_truncated[part] = len(truncated)
     return truncated
+
+
+def _is_missing(label: str) -> bool:
+    return label.casefold() in _MISSING_LABELS
 
 
 def lines_of(rows: Sequence[int]) -> str:

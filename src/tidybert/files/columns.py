@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
+from tidybert.limits import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ KNOWN_NAMES: Final = (
         "team topic y",
     ),
 )
+
+SHOWN_NAMES: Final = 20
 
 # The columns of a file: their names, or without a header their number.
 Seen = Sequence[str] | int
@@ -127,6 +130,7 @@ def find_columns(
     """
     path = report.path
     names: Sequence[str] = () if isinstance(seen, int) else seen
+    COLUMNS.check(seen if isinstance(seen, int) else len(seen), path)
     places: dict[str, list[Any]] = {}
     for role in ROLES:
         wanted = getattr(options, role)
@@ -247,8 +251,8 @@ def describe_columns(seen: Seen) -> str:
         return f"The first row has {seen} columns, numbered 0 to {seen - 1}"
     if not seen:
         return "No columns are seen"
-    shown = [f"{at} {name[:40]!r}" for at, name in enumerate(seen[:20])]
-    more = f" and {len(seen) - 20} more" if len(seen) > 20 else ""
+    shown = [f"{at} {name[:40]!r}" for at, name in enumerate(seen[:SHOWN_NAMES])]
+    more = f" and {len(seen) - SHOWN_NAMES} more" if len(seen) > SHOWN_NAMES else ""
     return f"Columns seen: {', '.join(shown)}{more}"
 
 
@@ -287,7 +291,9 @@ def _cannot_tell(role: str, seen: Seen, path: str, first_object: int) -> str:
         )
     names = [] if isinstance(seen, int) else list(seen)
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    several = f"; several are named {', '.join(map(repr, repeated))}" if repeated else ""
+    shown = ", ".join(repr(name[:40]) for name in repeated[:SHOWN_NAMES])
+    others = ", …" if len(repeated) > SHOWN_NAMES else ""
+    several = f"; several are named {shown}{others}" if repeated else ""
     data = f"; where the first row is data, {param('header', False)}" if names else ""
     return (
         f"{path}: cannot tell which column holds the {role}{several}. {describe_columns(seen)}. "

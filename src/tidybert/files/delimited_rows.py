@@ -13,8 +13,7 @@ from tidybert.errors import param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.text_lines import Line, chomp, decoded_lines
-
-MAX_FIELD_CHARACTERS = 1 << 24
+from tidybert.limits import CELL_CHARACTERS
 
 # A row's number (its first line in the file, from 1) and its cells.
 CellsRow = tuple[int, list[str]]
@@ -49,7 +48,7 @@ def _unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow |
 def _quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
     """Rows of a file whose cells may be quoted and then hold delimiters, line ends and "" for "."""
     # The limit is the process's, and the standard one (131,072) is less than a long document.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), CELL_CHARACTERS.value))
     feed = _Feed(lines)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
@@ -87,9 +86,13 @@ def _csv_reason(error: csv.Error, first: int, last: int) -> str:
     message = str(error)
     where = f"lines {first}-{last}" if last > first else f"line {first}"
     if "unexpected end of data" in message or "field limit" in message:
+        # A quote that is never closed also makes a cell of the rest of the file.
+        found = "a quote is never closed"
+        if "field limit" in message:
+            found = f"a cell has over {CELL_CHARACTERS.value:,} characters, or {found}"
         return (
-            f"{where} cannot be parsed: a quote is never closed; close it, or give "
-            f"{param('quoting', False)} where quotes are data"
+            f"{where} cannot be parsed: {found}; close it, or give {param('quoting', False)} where "
+            "quotes are data"
         )
     if "new-line character" in message:
         return "a carriage return outside quotes; end lines with \\n or \\r\\n"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError, LimitError, param
 from tidybert.files.file_formats import FileFormats
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, ReadReport
@@ -67,7 +67,7 @@ class ExampleReader(Generic[E]):
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
-        for row in rows:
+        for row in _within_memory(rows, report):
             if not isinstance(row, Problem):
                 if skip_bad_rows or not report.num_problems:
                     report.num_examples += 1
@@ -85,3 +85,13 @@ class ExampleReader(Generic[E]):
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if not report.num_examples:
             raise DataError(f"{report.path}: it holds no example; is it the right file?")
+
+
+def _within_memory(rows: Iterator[E | Problem], report: ReadReport) -> Iterator[E | Problem]:
+    try:
+        yield from rows
+    except MemoryError:
+        raise LimitError(
+            f"{report.path}: too little memory to read on after "
+            f"{count_of(report.num_examples, 'example')}; split the file, or free memory"
+        ) from None

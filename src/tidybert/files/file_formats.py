@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
+from tidybert.model_files import CONFIG_FILE
 
+LISTED_FILES: Final = 1000
 TABLE_FLAGS = ("header", "delimiter", "quoting", "skip_rows")
 """The options that only rows of cells have a use for."""
 _SHEETS: Final = (".xlsx", ".xls", ".ods", ".numbers")
-_ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz")
+_ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 _PAGES: Final = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".html", ".htm")
 # What to do first with a file whose suffix says that it is not data, by its suffix.
 _FIRST: Final = {
@@ -36,7 +39,7 @@ class FileFormats:
     listed: str = ""
 
     def of(self, path: str, options: ReadOptions) -> str:
-        """The format that the options or the suffix give; "" for standard input without one.
+        """The format that the options or the suffix give; "" for a pipe where neither does.
 
         Raises DataError for a folder or no file, and UsageError for an unknown suffix; the options'
         format is one that ``check`` passed.
@@ -46,9 +49,11 @@ class FileFormats:
         if path == "-":
             return ""
         if Path(path).is_dir():
-            raise DataError(f"{path}: it is a folder; name a file in it")
+            raise DataError(f"{path}: it is a folder; {self._inside(Path(path))}")
         suffix = _suffix(path)
         if suffix not in self.suffixes:
+            if Path(path).is_fifo():
+                return ""
             if not Path(path).exists():
                 raise DataError(
                     f"{path}: no such file; name one, or - to read {self.content} from standard "
@@ -84,6 +89,15 @@ class FileFormats:
     def advice(self) -> str:
         """Which formats can be given, as the end of a message."""
         return f"give {param('format')}, one of {self._listed()}"
+
+    def _inside(self, folder: Path) -> str:
+        """What to do about a folder in the place of a file."""
+        if (folder / CONFIG_FILE).is_file():
+            return f"and it holds a model; name a file of {self.content}"
+        names = [each.name for each in islice(folder.iterdir(), LISTED_FILES)]
+        fitting = sorted(name for name in names if _suffix(name) in self.suffixes)
+        like = f", such as {str(folder / fitting[0])!r}" if fitting else ""
+        return f"name a file in it{like}"
 
     def _listed(self) -> str:
         return self.listed or ", ".join(self.names)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError, LimitError, param
 from tidybert.files.text_lines import NUL_BYTE, wrong_byte
+from tidybert.limits import DATA_JSON_BYTES
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}
@@ -98,7 +99,10 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCurs
     Raises DataError with the line where the bytes are of another encoding, and where the block
     finds that the JSON is broken.
     """
-    raw = stream.read()
+    raw = stream.read(DATA_JSON_BYTES.value + 1)
+    if len(raw) > DATA_JSON_BYTES.value:
+        error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)
+        raise LimitError(f"{error.message}; save one object a line ({param('format', 'jsonl')})")
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:

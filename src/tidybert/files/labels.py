@@ -8,21 +8,29 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from tidybert.errors import LimitError, param
 from tidybert.files.table_cells import MISSING, LabelCells
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import has_lone_surrogate, json_type, text_problem
+from tidybert.limits import LABELS
 
 MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may mean several integers
 _TRUTH: Final = {"true": True, "false": False}
 
 
 def label_names(examples: Iterable[TextExample]) -> list[str]:
-    """The distinct labels: numbers first, in numeric order, then the others by code point."""
+    """The distinct labels: numbers first, in numeric order, then the others by code point.
+
+    Raises LimitError for more labels than a classifier's scores are computed for.
+    """
     found: set[str] = set()
     for each in examples:
         found.update(each.labels or ())
         if each.label is not None:
             found.add(each.label)
+    if len(found) > LABELS.value:
+        error = LABELS.error(f"{len(found):,}", "the training data")
+        raise LimitError(f"{error.message}; is {param('label')} the right column?")
     return sorted(found, key=label_order)
 
 

@@ -13,8 +13,10 @@ from tidybert.errors import DataError
 from tidybert.files.json_entries import json_cursor
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.text_lines import Line, decoded_lines, os_reason
+from tidybert.files.text_lines import Line, decoded_lines
+from tidybert.files.unpacking import check_unpacked
 from tidybert.files.wording import json_type
+from tidybert.opening import open_regular, os_reason
 
 PARQUET_BATCH = 1024
 
@@ -87,7 +89,10 @@ def _parquet(path: str) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        with Path(path).open("rb") as stream, pq.ParquetFile(stream) as file:
+        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            size = sum(group.total_byte_size for group in groups)
+            check_unpacked(size, Path(path).stat().st_size, path)
             yield file
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error

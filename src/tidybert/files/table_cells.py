@@ -201,4 +201,9 @@ def _ragged(
     )
     quoted = not options.quotes(report.format) and any('"' in cell for cell in cells)
     hint = f"; where quotes enclose cells, give {param('quoting')}" if quoted else ""
+    if report.header and len(cells) > width and not (report.num_examples or report.num_problems):
+        hint += (
+            f"; if the header lacks a name, give {param('skip_rows', options.skip_rows + 1)} "
+            f"{param('header', False)} and the columns by number, the first being 0"
+        )
     return f"{count_of(len(cells), 'column')} where {expected}{hint}"

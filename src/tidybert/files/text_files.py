@@ -5,7 +5,7 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 from tidybert.errors import UsageError, param
 from tidybert.files.delimited_rows import delimited_rows
@@ -27,6 +27,7 @@ from tidybert.files.table_cells import (
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_lines import decoded_lines, open_bytes
 from tidybert.files.wording import json_type, text_problem
+from tidybert.limits import CELL_CHARACTERS
 
 SUFFIXES: Final = {
     ".csv": "csv",
@@ -105,6 +106,9 @@ def _example(
             continue
         if problem := text_problem(report.columns.get(role, role), value):
             return Problem(row, problem)
+        if len(cast(str, value)) > CELL_CHARACTERS.value:
+            error = CELL_CHARACTERS.error(f"{len(cast(str, value)):,}", repr(role))
+            return Problem(row, error.message)
     assert isinstance(text, str)
     pair = text_pair if isinstance(text_pair, str) else None
     if separator is not None:

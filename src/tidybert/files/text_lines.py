@@ -10,12 +10,14 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tidybert.errors import DataError, param
+from tidybert.errors import DataError, LimitError, param
+from tidybert.files.unpacking import CountedReads, LimitedUnpacking
+from tidybert.limits import LINE_BYTES
+from tidybert.opening import open_regular, os_reason
 
-MAX_LINE_BYTES = 1 << 26
+UNPACKED_BUFFER = 1 << 17
 GZIP_MAGIC = b"\x1f\x8b"
 NUL_BYTE = f"a NUL byte: this is not plain text, or it is UTF-16 ({param('encoding', 'utf-16')})"
 
@@ -27,13 +29,26 @@ Line = tuple[int, str, str | None]
 def open_bytes(path: str) -> Iterator[io.BufferedReader]:
     """Open a file, or standard input for ``-``, unpacking gzip where its first bytes show it.
 
-    Raises DataError for a missing file, a folder, and gzip data that are damaged or cut short.
+    A named pipe is read as standard input is: the user names it as data.
+
+    Raises DataError for a missing file, a folder, a device, and gzip data that are damaged or cut
+    short, and LimitError for those that unpack to too much.
     """
     try:
         with ExitStack() as stack:
-            raw = _standard_input() if path == "-" else stack.enter_context(Path(path).open("rb"))
+            raw = (
+                _standard_input()
+                if path == "-"
+                else cast(
+                    io.BufferedReader, stack.enter_context(open_regular(path, allow_pipe=True))
+                )
+            )
             if path.endswith(".gz") or raw.peek(2)[:2] == GZIP_MAGIC:
-                raw = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)))
+                packed = CountedReads(raw)
+                unpacked = gzip.GzipFile(fileobj=cast(Any, packed))
+                raw = io.BufferedReader(
+                    LimitedUnpacking(unpacked, lambda: packed.num_bytes, path), UNPACKED_BUFFER
+                )
             yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
@@ -50,15 +65,13 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
     characters, so that the quotes in it still close what they open.
     """
     encoding = "utf-8" if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig") else encoding
-    raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+    raw_lines = iter(lambda: stream.readline(LINE_BYTES.value + 1), b"")
     if not _keeps_ascii(encoding):
         raw_lines, encoding = _recoded_lines(stream, encoding, path), "utf-8"
     for number, raw in enumerate(raw_lines, start=1):
-        if len(raw) > MAX_LINE_BYTES:
-            raise DataError(
-                f"{path}:{number}: a line longer than {MAX_LINE_BYTES >> 20} MiB; is the "
-                f"{param('format')} right?"
-            )
+        if len(raw) > LINE_BYTES.value:
+            error = LINE_BYTES.error(f"over {len(raw) - 1:,}", f"{path}:{number}")
+            raise LimitError(f"{error.message}; is the {param('format')} right?")
         problem = None
         try:
             text = raw.decode(encoding)
@@ -77,15 +90,6 @@ def chomp(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def os_reason(error: OSError) -> str:
-    """Why a file cannot be opened or read, in plain words."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder; name a file in it"
-    return error.strerror or str(error)
-
-
 def _standard_input() -> io.BufferedReader:
     stream = cast(Any, sys.stdin.buffer)
     return cast(io.BufferedReader, stream) if hasattr(stream, "peek") else io.BufferedReader(stream)
@@ -96,7 +100,7 @@ def _recoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[bytes
     text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
     number = 0
     try:
-        while line := text.readline(MAX_LINE_BYTES + 1):
+        while line := text.readline(LINE_BYTES.value + 1):
             number += 1
             yield line.encode("utf-8")
     except UnicodeError as error:
@@ -120,8 +124,20 @@ def wrong_byte(line: bytes, at: int, encoding: str, number: int) -> str:
     if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return f"the file begins as UTF-16 does; give {param('encoding', 'utf-16')}"
     advice = (
-        f"save the file as UTF-8, or give its encoding, as in {param('encoding', 'latin-1')}"
+        f"save the file as UTF-8, or give its encoding, as in {param('encoding', _likely(line))}"
         if encoding == "utf-8"
         else f"give the file's encoding with {param('encoding')}"
     )
     return f"byte 0x{line[at]:02x} at column {at + 1} is not {encoding}; {advice}"
+
+
+def _likely(line: bytes) -> str:
+    """The encoding that Windows or Unix most likely wrote a line in that is not UTF-8."""
+    # latin-1 has control characters where cp1252 has quotation marks, dashes and the euro.
+    if all(byte < 0x80 or byte > 0x9F for byte in line):
+        return "latin-1"
+    try:
+        line.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"

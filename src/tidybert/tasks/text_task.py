@@ -16,7 +16,6 @@ from tidybert.data.checks import (
     check_leaks,
     check_lengths,
     check_repetition,
-    lines_of,
     short,
     warn_of_empty,
 )
@@ -36,8 +35,6 @@ IMBALANCE_RATIO: Final = 10.0
 LONE_ADVICE: Final = (
     "add examples, or merge the class with another (a header read as data looks like this too)"
 )
-# "none" and "n/a" are names of classes too.
-_MISSING_LABELS: Final = ("nan", "<na>", "null")
 # transformers gives two classes these names.
 _UNNAMED: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
@@ -138,13 +135,6 @@ class TextTask(Task[TextExample]):
             report.errors.append(
                 f"every training example has the label {short(next(iter(counts)))}; two classes at "
                 f"least are needed (is {param('label')} the right column?)"
-            )
-        missing = [one.row for one in data.train if label_of(one).casefold() in _MISSING_LABELS]
-        if missing:
-            report.warnings.append(
-                f"{count_of(len(missing), 'training example')} with a label such as 'nan', which "
-                f"spells a missing value ({lines_of(missing)}) and is learned as a class; leave "
-                "these rows out if it is not a class"
             )
         if len(in_dev) == 1:
             report.warnings.append(
