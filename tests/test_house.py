@@ -23,6 +23,7 @@ FLOORS = (
         "output_lock",
         "model_files",
         "json_objects",
+        "cores",
         "terminal_text",
         "limits",
         "opening",

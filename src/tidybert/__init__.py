@@ -7,6 +7,8 @@ cheap and loads neither torch nor scikit-learn.
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidybert.cores import prepare_threads
+
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
@@ -59,6 +61,7 @@ _MODULE_OF: Final = {
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
 }
 
+prepare_threads()
 
 if not TYPE_CHECKING:  # else a misspelt name would have a type
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -79,3 +80,22 @@ def conversation() -> Iterator[Callable[..., tuple[subprocess.Popen[str], Callab
         process.kill()
         with process:
             pass
+
+
+@pytest.fixture(autouse=True)
+def own_process() -> Iterator[None]:
+    """What a command sets for its whole process ends with the test."""
+    import torch
+
+    from tidybert.cli.output import choose_notes
+
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before, threads = {name: os.environ.get(name) for name in names}, torch.get_num_threads()
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    torch.set_num_threads(threads)
+    choose_notes(quiet=False, verbose=False)

@@ -72,7 +72,7 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
     flags = [flag for panel in shown.values() for flag in panel]
     assert len(flags) == len(set(flags))
     assert {"--device"} <= {*shown["Most used"], *shown.get("Device", [])}
-    assert set(shown["Other options"]) <= {"--json", "--help"}
+    assert set(shown["Other options"]) <= {"--json", "--quiet", "--verbose", "--help"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tidybert.cli import shared_flags as flags
 from tidybert.cli.bench_output import cells_of, figure, print_bench
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_line
@@ -31,12 +32,6 @@ class RoundsFlags:
     """``--rounds N``: Measure each side this many times."""
     json: bool = False
     """``--json``: Print one JSON object, with every sample."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThreadsFlag:
-    threads: int | None = field(default=None, metadata={"min": 1})
-    """``--threads N``: Threads on each side. If not set: PyTorch's choice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +91,7 @@ def tokenize(*, given: TokenizeFlags) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferFlags(ThreadsFlag, TokenizeFlags):
+class InferFlags(flags.ThreadsFlag, TokenizeFlags):
     texts: str | None = None
     """``--texts FILE``: Time these texts instead of SST-2 dev."""
 
@@ -172,7 +167,7 @@ def _sst2_or_tickets(split: str) -> tuple[str, str, ReadOptions]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneFlags(ModelFlag, AgainstFlag, PrecisionFlag, ThreadsFlag, RoundsFlags):
+class FinetuneFlags(ModelFlag, AgainstFlag, PrecisionFlag, flags.ThreadsFlag, RoundsFlags):
     steps: int = field(default=40, metadata={"min": 1})
     """``--steps N``: Timed steps of 32 texts."""
     freeze_layers: int = field(default=0, metadata={"min": 0})
@@ -229,7 +224,7 @@ def finetune(*, given: FinetuneFlags) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstancesFlags(ThreadsFlag, RoundsFlags):
+class InstancesFlags(flags.ThreadsFlag, RoundsFlags):
     size: str = "mini"
     """``--size SIZE``: Size of the model, with random weights."""
     data: str | None = None

@@ -20,6 +20,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from tidybert.cli.shared_flags import NotesFlags
+
 PANELS: Final = (
     "Arguments",
     "Most used",
@@ -62,20 +64,27 @@ class PanelCommand(TyperCommand):
 def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace each keyword parameter named in ``groups`` by the fields of its dataclass.
 
-    ``first`` are the parameters that most people need: PanelCommand shows them first.
+    A group with a method ``prepare`` has it called before the command, for what holds in the whole
+    process.  Every command gets NotesFlags.  ``first`` are the parameters that most people need:
+    PanelCommand shows them first.
     """
+    common = {**groups, "notes": NotesFlags}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
         own = [each for name, each in signature.parameters.items() if name not in groups]
-        flags = {name: _parameters(group) for name, group in groups.items()}
+        flags = {name: _parameters(group) for name, group in common.items()}
 
         @wraps(command)
         def run(**given: Any) -> None:
             built = {
                 name: group(**{each.name: given.pop(each.name) for each in flags[name]})
-                for name, group in groups.items()
+                for name, group in common.items()
             }
+            for each in built.values():
+                if prepare := getattr(each, "prepare", None):
+                    prepare()
+            built.pop("notes")
             command(**given, **built)
 
         made = [each for parameters in flags.values() for each in parameters]

@@ -28,7 +28,7 @@ from tidybert.cli import (
     vocabularies,
 )
 from tidybert.cli.flags import PanelCommand
-from tidybert.cli.output import note
+from tidybert.cli.output import complain
 from tidybert.errors import TidyBertError
 
 # Rich help would take a third of a second longer.
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         return exit_.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _show_traceback(debug)
-        note("interrupted")
+        complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout once more at its end, and would complain about the pipe again.
@@ -114,19 +114,19 @@ def run(arguments: Sequence[str]) -> int:
     except (TidyBertError, OSError) as error:
         _show_traceback(debug)
         message = error.message if isinstance(error, TidyBertError) else error
-        note(f"error: {message}")
+        complain(f"error: {message}")
         return error.exit_status if isinstance(error, TidyBertError) else 1
     except _WrongUsage as error:
-        note(f"error: {error.format_message()}")
+        complain(f"error: {error.format_message()}")
         path = error.ctx.command_path if error.ctx else "tidybert"
-        note(f"see: {path} --help")
+        complain(f"see: {path} --help")
         return 2
     return 0
 
 
 def _show_traceback(debug: bool) -> None:
     if debug:
-        note(traceback.format_exc().rstrip())
+        complain(traceback.format_exc().rstrip())
 
 
 def main() -> NoReturn:

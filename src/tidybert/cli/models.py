@@ -1,21 +1,26 @@
 """``tidybert models`` lists the names of models; ``tidybert download`` installs weights."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from tidybert import catalog
+from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.configuration import PUBLISHED, SIZES, BertConfig
 
 
-def models(
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each model.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ModelsFlags:
+    json: bool = False
+    """``--json``: Print one JSON object for each model."""
+
+
+@takes(given=ModelsFlags)
+def models(*, given: ModelsFlags) -> None:
     """List the names that MODEL can have, and which are installed."""
-    if json:
+    if given.json:
         for package in catalog.obtainable():
             directory = package.find()
             print_json(
@@ -78,6 +83,7 @@ def _print_configurations(heading: str, configs: dict[str, BertConfig]) -> None:
     )
 
 
+@takes()
 def download(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that tidybert models lists.")],
 ) -> None:

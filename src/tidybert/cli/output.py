@@ -1,4 +1,7 @@
-"""Commands print results on stdout, and notes on stderr, also about the files they read."""
+"""Commands print results on stdout, and notes on stderr, also about the files they read.
+
+--quiet leaves out the notes, and --verbose shows what the package's loggers say of its decisions.
+"""
 
 import json
 import math
@@ -17,10 +20,32 @@ if TYPE_CHECKING:
     from tidybert.tasks.task import AnyTask
 
 MAX_WIDTH: Final = 80
+_is_quiet = False
+
+
+def choose_notes(*, quiet: bool, verbose: bool) -> None:
+    """How much this process says on stderr from now on: errors alone, notes, or decisions too."""
+    global _is_quiet
+    _is_quiet = quiet
+    if verbose or "tidybert.cli.decisions" in sys.modules:
+        from tidybert.cli.decisions import show_decisions
+
+        show_decisions(verbose)
+
+
+def is_quiet() -> bool:
+    """Whether --quiet asks for results and errors alone."""
+    return _is_quiet
 
 
 def note(*lines: str) -> None:
-    """Print lines for the person at the terminal, on stderr.
+    """Print lines for the person at the terminal, on stderr; --quiet leaves them out."""
+    if not _is_quiet:
+        complain(*lines)
+
+
+def complain(*lines: str) -> None:
+    """Print lines on stderr that --quiet does not leave out, such as an error.
 
     Where the reader of stderr has gone, work goes on without them.
     """

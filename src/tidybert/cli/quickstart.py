@@ -30,7 +30,7 @@ TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuickstartFlags(flags.JsonFlag):
+class QuickstartFlags(flags.ThreadsFlag, flags.JsonFlag):
     out: Path = Path("tidybert-quickstart")
     """``--out DIR``: New directory for the model."""
     seed: int = 42

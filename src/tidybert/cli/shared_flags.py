@@ -1,10 +1,14 @@
 """Flags and arguments that several commands share, each declared once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
+
+from tidybert.cli.output import choose_notes
+from tidybert.cores import use_threads
+from tidybert.errors import UsageError
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
@@ -21,6 +25,21 @@ CorpusArgument = Annotated[
         "Parquet; plain, .gz, .xz or .zst.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotesFlags:
+    """The flags of every command: ``takes`` adds them."""
+
+    quiet: bool = False
+    """``--quiet``: Show results and errors alone."""
+    verbose: bool = False
+    """``--verbose``: Also show what tidybert decides by itself, and why."""
+
+    def prepare(self) -> None:
+        if self.quiet and self.verbose:
+            raise UsageError("--quiet and --verbose contradict each other; give one of them")
+        choose_notes(quiet=self.quiet, verbose=self.verbose)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +71,19 @@ class RunFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceFlag:
+class ThreadsFlag:
+    PANEL: ClassVar = "Device"
+
+    threads: int | None = field(default=None, metadata={"min": 1})
+    """``--threads N``: Threads that compute on a CPU. If not set: one for each core."""
+
+    def prepare(self) -> None:
+        if self.threads is not None:
+            use_threads(self.threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFlag(ThreadsFlag):
     PANEL: ClassVar = "Device"
 
     device: str = "auto"

@@ -1,0 +1,102 @@
+"""How many cores this process may use, and how its threads wait; loads no torch.
+
+OpenMP's threads spin while they wait for each other, which takes the core of any other process.
+PyTorch's builds link libgomp on Linux and libomp on macOS; both read OMP_WAIT_POLICY once, when
+PyTorch loads, and ``passive`` puts waiting threads to sleep.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+_OWN_CGROUPS: Final = Path("/proc/self/cgroup")
+
+
+def prepare_threads() -> None:
+    """Have PyTorch's threads sleep while they wait, and keep to a container's CPU quota.
+
+    It sets environment variables, so it does nothing once PyTorch is loaded.  It never replaces
+    OMP_WAIT_POLICY or OMP_NUM_THREADS of the user.
+    """
+    if "torch" in sys.modules:
+        return
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if (cores := available_cores()) < _own_cores():
+        # Without a quota the choice is PyTorch's: it leaves out hyperthreads.
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores))
+
+
+def use_threads(number: int) -> None:
+    """Have PyTorch compute with this many threads, here and in processes that begin later."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(number)
+
+
+def available_cores() -> int:
+    """The cores that this process may use: its affinity, or its cgroup's CPU quota if lower."""
+    quota = _cgroup_quota(_CGROUP, _OWN_CGROUPS)
+    return _own_cores() if quota is None else max(1, min(_own_cores(), int(quota)))
+
+
+def load_note() -> str | None:
+    """A note for the user where more processes want to run than there are cores; else None."""
+    cores = available_cores()
+    try:
+        load = os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows has none
+        return None
+    # Half a process more is what a terminal and a browser take.
+    if load <= cores + 0.5:
+        return None
+    return (
+        f"the machine is busy: a load of {load:.1f} in the last minute, and "
+        f"{cores} core{'s' * (cores > 1)} for this process; the work takes longer"
+    )
+
+
+def _own_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cgroup_quota(mount: Path, own: Path) -> float | None:
+    """The cores of the strictest CPU quota above this process, of cgroup v2 or v1; None: none."""
+    quotas = []
+    for line in _text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            root = mount
+        elif "cpu" in controllers.split(","):
+            root = mount / controllers if (mount / controllers).is_dir() else mount / "cpu"
+        else:
+            continue
+        # Inside a container the path may be the host's: then only the mount's root is there.
+        inner = root / path.strip("/")
+        for folder in (inner, *inner.parents):
+            quotas += _quotas_in(folder)
+            if folder == root:
+                break
+    return min(quotas, default=None)
+
+
+def _quotas_in(folder: Path) -> list[float]:
+    """The quota of one cgroup, in cores, as a list of none or one."""
+    found = _text(folder / "cpu.max").split()  # v2: "200000 100000", or "max 100000"
+    if not found:
+        found = [_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    try:
+        quota, period = map(int, found)
+    except ValueError:
+        return []
+    return [quota / period] if quota > 0 and period > 0 else []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
