@@ -17,6 +17,7 @@ FLOORS = (
     {
         "configuration",
         "errors",
+        "signals",
         "catalog",
         "atomic_files",
         "disk_errors",
@@ -138,7 +139,9 @@ def test_no_function_is_long() -> None:
                 assert length <= LONGEST_FUNCTION, f"{path}: {node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("room", ["configuration", "errors", "catalog", "tokenization", "metrics"])
+@pytest.mark.parametrize(
+    "room", ["configuration", "errors", "signals", "catalog", "tokenization", "metrics"]
+)
 def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
     paths = [path for path in files() if room_of(path) == room]
     assert paths

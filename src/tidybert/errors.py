@@ -23,6 +23,8 @@ _VALUE: Final = "\ue001"
 _END: Final = "\ue002"
 _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
 
+_NO_MEMORY: Final = re.compile("(?i)out of memory|allocate memory|not enough memory")
+
 
 def param(name: str, value: object = None) -> str:
     """A parameter, and the value it has or needs, as part of a message.
@@ -53,6 +55,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, NumPy or PyTorch found too little memory, of the machine or of a device."""
+    if isinstance(error, MemoryError):
+        return True
+    # PyTorch has a class of its own for devices alone.
+    found = isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
+    return bool(found)
 
 
 def _flag(found: re.Match[str]) -> str:

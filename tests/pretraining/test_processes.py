@@ -119,7 +119,7 @@ def test_another_number_of_processes_goes_on_with_the_same_instances(
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
+    assert process.wait() == 128 + signal.SIGTERM
 
     done = shell([*arguments, "--resume"], torchrun=2)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the step at hand ends, a checkpoint is written, and the run can go on."""
+"""A stop signal: the step at hand ends, a checkpoint is written, and the run can go on."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.run_checkpoints import step_directories
 from tidybert.training.trainer import StepReport, Trainer
 
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
 def signal_after(step: int, number: signal.Signals) -> Callable[[StepReport], None]:
@@ -64,17 +64,51 @@ def test_after_the_last_step_a_signal_changes_nothing(make_trainer: Callable[...
     assert make_trainer(report=signal_after(14, signal.SIGTERM)).train().num_steps == 14
 
 
-def test_a_second_signal_stops_at_once() -> None:
+def test_the_second_signal_is_answered_and_the_third_one_stops_at_once() -> None:
     # A shell's background processes begin with a SIGINT that is ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    said: list[tuple[int, int]] = []
     try:
-        with stop_requests() as request:
+        with stop_requests(lambda *each: said.append(each)) as request:
+            signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
-            assert request.signal_number == signal.SIGINT
+            assert said == [(signal.SIGTERM, 1), (signal.SIGINT, 2)]
+            assert request.signal_number == signal.SIGTERM
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
+    make_trainer: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    def report(done: StepReport) -> None:
+        if done.step == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TrainingInterrupted):
+        make_trainer(run=tmp_path, save_steps=3, report=report, note=said.append).train()
+
+    waits, loses = said
+    assert waits == (
+        "Ctrl-C: the run ends after the step at hand, with a checkpoint (5 of 14 steps are done)"
+    )
+    assert loses == (
+        "SIGTERM again: a third signal ends at once and loses the steps after step 3, the last "
+        "checkpoint"
+    )
+
+
+def test_nohup_keeps_a_run_going(make_trainer: Callable[..., Trainer]) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert make_trainer(report=signal_after(2, signal.SIGHUP)).train().num_steps == 14
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_that_may_be_the_first_once_more_changes_nothing() -> None:

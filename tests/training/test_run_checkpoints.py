@@ -1,7 +1,6 @@
 """Checkpoints: a run cut short goes on to the same bits, whatever the cut left behind."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,10 @@
 """metrics.jsonl: lines appended, and taken back to a step."""
 
 import json
+import resource
 from pathlib import Path
 
-from tidybert.training.run_record import MetricsLog
+from tidybert.training.run_record import MetricsLog, Notes
 
 
 def steps_in(path: Path) -> list[int]:
@@ -39,3 +40,33 @@ def test_without_a_run_nothing_is_kept(tmp_path: Path) -> None:
     MetricsLog(tmp_path).rewind(0)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_ends_no_log_and_loses_no_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    log = MetricsLog(tmp_path, tell=said.append)
+    log.write({"step": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The file takes three more bytes, so that a part of a line is written.
+    size = (tmp_path / "metrics.jsonl").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 3, before[1]))
+    try:
+        log.write({"step": 2})
+        log.write({"step": 3})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(said) == 1
+    assert "metrics.jsonl cannot be written: File too large" in said[0]
+    assert "The training goes on" in said[0]
+
+    log.write({"step": 4})
+
+    assert steps_in(tmp_path / "metrics.jsonl") == [1, 2, 3, 4]
+    assert "can be written again, and has all 3 lines that waited" in said[1]
+
+
+def test_a_note_that_cannot_be_written_ends_nothing() -> None:
+    def note(_line: str) -> None:
+        raise OSError("the disk is full")
+
+    Notes(note).tell("step 3")

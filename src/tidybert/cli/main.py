@@ -1,13 +1,14 @@
 """The program ``tidybert``: its commands, and each error as a message and an exit status.
 
 To add a command, import its file and register its function below.
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 wrong usage, 128 + the signal where one ended the command.
 """
 
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Final, NoReturn, cast
 
 import typer
@@ -29,7 +30,9 @@ from tidybert.cli import (
 )
 from tidybert.cli.flags import PanelCommand
 from tidybert.cli.output import complain
-from tidybert.errors import TidyBertError
+from tidybert.cli.standard_streams import finish_stdout, prepare_streams
+from tidybert.errors import TidyBertError, is_out_of_memory
+from tidybert.signals import command_signals
 
 # Rich help would take a third of a second longer.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
@@ -100,37 +103,58 @@ def run(arguments: Sequence[str]) -> int:
         command = typer.main.get_command(app)
         with command.make_context("tidybert", given) as context:
             command.invoke(context)
-        sys.stdout.flush()
-    except typer.Exit as exit_:
-        return exit_.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        _show_traceback(debug)
-        complain("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes stdout once more at its end, and would complain about the pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (TidyBertError, OSError) as error:
-        _show_traceback(debug)
-        message = error.message if isinstance(error, TidyBertError) else error
-        complain(f"error: {message}")
-        return error.exit_status if isinstance(error, TidyBertError) else 1
-    except _WrongUsage as error:
-        complain(f"error: {error.format_message()}")
-        path = error.ctx.command_path if error.ctx else "tidybert"
-        complain(f"see: {path} --help")
-        return 2
+        finish_stdout()
+    except BaseException as error:
+        status = _say_why(error, debug)
+        if status is None:
+            raise
+        return status
     return 0
 
 
-def _show_traceback(debug: bool) -> None:
+def _say_why(error: BaseException, debug: bool) -> int | None:
+    """Tell the user why a command ended, and return its exit status; None for a bug of ours."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        with suppress(OSError):
+            finish_stdout()
+        return 1
+    if isinstance(error, _WrongUsage):
+        complain(f"error: {error.format_message()}")
+        complain(f"see: {error.ctx.command_path if error.ctx else 'tidybert'} --help")
+        return 2
     if debug:
-        complain(traceback.format_exc().rstrip())
+        complain("".join(traceback.format_exception(error)).rstrip())
+    interrupted = command_signals.interrupted
+    if interrupted is not None:
+        # Whatever else was raised: a library may turn the interrupt into an error of its own.
+        return interrupted.exit_status
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        complain("interrupted")
+        return INTERRUPTED
+    if isinstance(error, TidyBertError | OSError):
+        complain(f"error: {error.message if isinstance(error, TidyBertError) else error}")
+        return error.exit_status if isinstance(error, TidyBertError) else 1
+    if is_out_of_memory(error):
+        first, *_ = [*str(error).splitlines(), ""]
+        complain(
+            f"error: the machine has too little memory{first and f': {first}'}; end other "
+            "programs, read less at once, or take a smaller model or batch"
+        )
+        return 1
+    return None
 
 
 def main() -> NoReturn:
     """Entry point of the installed command."""
     if "_TIDYBERT_COMPLETE" in os.environ:
         typer.main.get_command(app).main(prog_name="tidybert")
-    sys.exit(run(sys.argv[1:]))
+    if not prepare_streams():
+        complain("warning: stdout is closed, so results are shown nowhere")
+    command_signals.is_working = True
+    status = run(sys.argv[1:])
+    command_signals.is_working = False
+    with suppress(OSError):
+        finish_stdout()
+    sys.exit(status)

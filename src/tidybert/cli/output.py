@@ -5,7 +5,6 @@
 
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
@@ -45,16 +44,9 @@ def note(*lines: str) -> None:
 
 
 def complain(*lines: str) -> None:
-    """Print lines on stderr that --quiet does not leave out, such as an error.
-
-    Where the reader of stderr has gone, work goes on without them.
-    """
-    try:
-        for line in lines:
-            print(printable(in_shell(line)), file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        # Python would try to print the rest of the buffer at each further line, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    """Print lines on stderr that --quiet does not leave out, such as an error."""
+    for line in lines:
+        print(printable(in_shell(line)), file=sys.stderr, flush=True)
 
 
 def print_line(text: str = "") -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rat
 from tidybert.pretraining.stream import StepBatches
 from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.interruption import StopRequest, stop_requests
+from tidybert.training.interruption import StopRequest
 from tidybert.training.optimization import begin_step, build_optimizer
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
@@ -39,6 +40,7 @@ from tidybert.training.run_checkpoints import (
 )
 from tidybert.training.run_record import MetricsLog, Notes, RunRecord
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
+from tidybert.training.watchdog import Watchdog
 
 Take = Callable[[int, Any], StepBatches]
 """This process's share of a step, by its number and its position in the data."""
@@ -154,7 +156,8 @@ class Pretrainer:
             processes=self.processes,
             write=self.writer.start,
         )
-        self.bad_steps = MetricsLog(run if self.processes.is_first else None, BAD_STEPS_FILE)
+        log_of = run if self.processes.is_first else None
+        self.bad_steps = MetricsLog(log_of, BAD_STEPS_FILE, self.callbacks.tell)
         self._bad_in_a_row = 0
         self._saved_at = time.perf_counter()
 
@@ -178,10 +181,14 @@ class Pretrainer:
         Raises TrainingError after ``max_bad_steps`` steps in a row that were not finite, and
         TrainingInterrupted after a signal, once a checkpoint is written.
         """
-        forwarded = self.processes.size > 1
+        record = self.record
         try:
-            with stop_requests(forwarded=forwarded) as request, ThreadPoolExecutor(1) as ahead:
-                self._train_steps(request, ahead)
+            with (
+                record.stop_requests() as request,
+                record.watchdog() as watchdog,
+                ThreadPoolExecutor(1) as ahead,
+            ):
+                self._train_steps(request, watchdog, ahead)
         finally:
             self.writer.close()
         self.processes.wait()
@@ -199,18 +206,21 @@ class Pretrainer:
             num_bad_steps=progress["num_bad_steps"],
         )
 
-    def _train_steps(self, request: StopRequest, ahead: ThreadPoolExecutor) -> None:
+    def _train_steps(
+        self, request: StopRequest, watchdog: Watchdog, ahead: ThreadPoolExecutor
+    ) -> None:
         following: Future[StepBatches] | None = None
         while not self.record.is_over:
             begin = time.perf_counter()
             step = self.state.step
             position = self.state.progress["position"]
-            taken = following.result() if following else self.take(step, position)
-            if self.device.type == "cuda" and step + 1 < self.num_steps:
-                # A GPU would wait for the next instances; a CPU has no core to spare for them.
-                following = ahead.submit(self.take, step + 1, taken.position)
-            with memory_advice(taken.batches, self.arguments):
-                done = self._step(taken, begin)
+            with watchdog.step(step + 1, partial(_place, position)):
+                taken = following.result() if following else self.take(step, position)
+                if self.device.type == "cuda" and step + 1 < self.num_steps:
+                    # A GPU would wait for the next instances; a CPU has no core to spare for them.
+                    following = ahead.submit(self.take, step + 1, taken.position)
+                with memory_advice(taken.batches, self.arguments):
+                    done = self._step(taken, begin)
             self.callbacks.step(done)
             stopping = self.processes.any(bool(request.signal_number), self.device)
             if self.record.is_due(self.arguments.eval_steps):
@@ -220,11 +230,8 @@ class Pretrainer:
                 self._save()
             if stopping and not self.record.is_over:
                 self.writer.wait()
-                error = self.record.interrupted(request.signal_number)
-                if request.signal_number != signal.SIGINT:
-                    # A scheduler that takes the machine away requeues a job that ended well.
-                    error.exit_status = 0
-                raise error
+                # The signal may have come to another process alone.
+                raise self.record.interrupted(request.signal_number or signal.SIGTERM)
 
     def _step(self, taken: StepBatches, begin: float) -> PretrainingReport:
         """One update, or none where the loss or the gradient is not finite."""
@@ -369,3 +376,8 @@ class Pretrainer:
                 f"from the last checkpoint, or begin again with a lower {param('learning_rate')} "
                 f"or more {param('warmup_steps')}"
             )
+
+
+def _place(position: Any) -> str:
+    """Where a step's instances begin, in words."""
+    return f"position {position} of the corpus (phase, epoch, group, instance)"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from tidybert.errors import TrainingError, UsageError, param
+from tidybert.errors import TrainingError, UsageError, is_out_of_memory, param
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
 from tidybert.pretraining.masked_rows import MaskedRows, longest_batch
 from tidybert.pretraining.objectives import PretrainingModel, loss_parts
@@ -132,7 +132,9 @@ def memory_advice(batches: Sequence[MaskedRows], arguments: PretrainingArguments
     """Raise TrainingError with what to try where the batches need too much memory."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         tokens = max(batch.rows.num_tokens for batch in batches)
         longest = max(batch.rows.max_seqlen for batch in batches)
         smaller = max(tokens // 2, least_micro_batch(arguments, longest))

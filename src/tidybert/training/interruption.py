@@ -1,13 +1,15 @@
-"""Ctrl-C and SIGTERM ask a run to stop after the step at hand; a second one stops at once."""
+"""Ctrl-C, SIGTERM and SIGHUP ask a run to stop after its step; a third one stops at once."""
 
+import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
 from tidybert.errors import TidyBertError
+from tidybert.signals import STOP_SIGNALS
 
 
 @dataclass
@@ -26,30 +28,44 @@ class TrainingInterrupted(TidyBertError):
 
 
 @contextmanager
-def stop_requests(*, forwarded: bool = False) -> Iterator[StopRequest]:
-    """Within the block SIGINT and SIGTERM set the request, in the main thread alone.
+def stop_requests(
+    say: Callable[[int, int], None] = lambda _number, _count: None, *, forwarded: bool = False
+) -> Iterator[StopRequest]:
+    """Within the block STOP_SIGNALS set the request, in the main thread alone.
 
-    Where signals are ``forwarded``, a second one changes nothing: a scheduler and torchrun may both
-    have sent the first.
+    A SIGHUP that the program ignores (nohup) stays ignored.
+
+    Args:
+        say: called at once with the signal, and whether it is the first or the second one; after
+            the second one the handlers of before are back.
+        forwarded: a scheduler and torchrun may both send the first signal, so that a second one
+            changes nothing.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in signals}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    if before.get(getattr(signal, "SIGHUP", None)) is signal.SIG_IGN:
+        del before[signal.SIGHUP]
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        request.signal_number = number
-        if forwarded:
-            return
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    def receive(number: int, _frame: FrameType | None) -> None:
+        is_first = not request.signal_number
+        if not (is_first or forwarded):
+            restore()
+        if is_first or not forwarded:
+            request.signal_number = request.signal_number or number
+            # The signal may have come while the same stream was being written.
+            with contextlib.suppress(RuntimeError):
+                say(number, 1 if is_first else 2)
 
-    for number in signals:
-        signal.signal(number, note)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, receive)
     try:
         yield request
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()

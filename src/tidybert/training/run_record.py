@@ -4,19 +4,22 @@ The first of several processes writes; all of them hold the same state.
 """
 
 import json
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from tidybert.atomic_files import atomic_write_text
-from tidybert.errors import in_python, param
+from tidybert.atomic_files import append_text, atomic_write_text
+from tidybert.errors import DiskError, in_python, param
 from tidybert.model_files import METRICS_FILE
+from tidybert.signals import signal_name
 from tidybert.training.distributed import Processes
-from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -25,6 +28,7 @@ from tidybert.training.run_checkpoints import (
     write_best,
     write_checkpoint,
 )
+from tidybert.training.watchdog import SlowStep, Watchdog
 
 Write = Callable[[Callable[[], object]], object]
 """Calls a function that writes a file: at once, or in a thread of its own."""
@@ -42,15 +46,32 @@ class Notes:
     spell: Callable[[str], str] = in_python
 
     def tell(self, line: str) -> None:
-        """Give a line to ``note``."""
-        self.note(self.spell(line))
+        """Give a line to ``note``; work goes on where it cannot be written."""
+        with suppress(OSError):
+            self.note(self.spell(line))
 
 
 class MetricsLog:
-    """metrics.jsonl and its like: one JSON object a line; written nowhere without a RUN."""
+    """metrics.jsonl and its like: one JSON object a line; written nowhere without a RUN.
 
-    def __init__(self, run: Path | None, file: str = METRICS_FILE) -> None:
+    A line that cannot be written ends no training: ``tell`` gets a warning, and the line waits in
+    memory for the next one.
+
+    Args:
+        run: the folder of the file, or None.
+        tell: called with lines of text.
+    """
+
+    def __init__(
+        self,
+        run: Path | None,
+        file: str = METRICS_FILE,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
         self.path = None if run is None else run / file
+        self.tell = tell
+        self._waiting: list[str] = []
+        self._lock = threading.Lock()
 
     def rewind(self, step: int) -> None:
         """Drop the lines after ``step``, which a resumed run writes again."""
@@ -66,10 +87,26 @@ class MetricsLog:
         atomic_write_text(self.path, "".join(kept))
 
     def write(self, values: dict[str, Any]) -> None:
-        """Append one line."""
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(values) + "\n")
+        """Append one line, after those that wait."""
+        if self.path is None:
+            return
+        with self._lock:
+            self._waiting.append(json.dumps(values) + "\n")
+            try:
+                append_text(self.path, "".join(self._waiting))
+            except DiskError as error:
+                if len(self._waiting) == 1:
+                    self.tell(
+                        f"warning: {error.message}. The training goes on; the lines wait in memory "
+                        "until there is room, and are lost if it ends before"
+                    )
+                return
+            if len(self._waiting) > 1:
+                self.tell(
+                    f"{self.path} can be written again, and has all {len(self._waiting)} "
+                    "lines that waited"
+                )
+            self._waiting.clear()
 
 
 class RunRecord:
@@ -103,7 +140,8 @@ class RunRecord:
         self.note = note
         self.processes = processes or Processes()
         self.write = write
-        self.log = MetricsLog(run if self.processes.is_first else None)
+        self.log = MetricsLog(run if self.processes.is_first else None, tell=note)
+        self._saved_step = 0
         self._best: dict[str, Tensor] | None = None
 
     @property
@@ -125,6 +163,7 @@ class RunRecord:
         if found is not None:
             load(found)
             self.state = found.state
+            self._saved_step = found.state.step
         self.log.rewind(self.state.step)
         for line in passed_over:
             self.note(line)
@@ -141,6 +180,7 @@ class RunRecord:
         state = replace(self.state, progress=dict(self.state.progress))
         checkpoint = Checkpoint(state, weights, moments)
         self.write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
+        self._saved_step = state.step
 
     def log_evaluation(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Write the metrics that are numbers to metrics.jsonl, and return them."""
@@ -163,6 +203,37 @@ class RunRecord:
         if self.state.best_step in (0, self.state.step):
             return None
         return self._best if self.run is None else read_best(self.run)
+
+    def stop_requests(self) -> AbstractContextManager[StopRequest]:
+        """Within the block a signal asks for a stop after the step at hand, and notes so."""
+        return stop_requests(self._say_signal, forwarded=self.processes.size > 1)
+
+    def _say_signal(self, number: int, count: int) -> None:
+        if count == 1:
+            saved = "" if self.run is None else ", with a checkpoint"
+            self.note(
+                f"{signal_name(number)}: the run ends after the step at hand{saved} "
+                f"({self.state.step} of {self.num_steps} steps are done)"
+            )
+            return
+        lost = (
+            f"the steps after step {self._saved_step}, the last checkpoint"
+            if self._saved_step
+            else "the whole training, which has no checkpoint yet"
+        )
+        self.note(f"{signal_name(number)} again: a third signal ends at once and loses {lost}")
+
+    def watchdog(self) -> Watchdog:
+        """Within its block a slow step is noted and logged."""
+        return Watchdog(self._say_slow)
+
+    def _say_slow(self, slow: SlowStep) -> None:
+        self.note(
+            f"warning: step {slow.step} of {self.num_steps} has taken {slow.seconds:.0f} s so far, "
+            f"where a step takes {slow.median:.2g} s (the median); its batch: {slow.place}"
+        )
+        figures = asdict(slow)
+        self.log.write({"step": figures.pop("step"), "slow_step": figures})
 
     def interrupted(self, signal_number: int) -> TrainingInterrupted:
         """The error that ends a run after a signal, once its checkpoint is written."""

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
-from tidybert.errors import DivergedError, TrainingError, WeightsError, param
+from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
-from tidybert.training.interruption import stop_requests
 from tidybert.training.optimization import (
     begin_step,
     build_optimizer,
@@ -198,11 +197,14 @@ class Trainer:
     def _train_steps(self) -> tuple[int, int]:
         """The steps that are left; returns how many examples and tokens they saw."""
         examples = tokens = 0
-        with stop_requests() as request:
+        with self.record.stop_requests() as request, self.record.watchdog() as watchdog:
             while not (self.record.is_over or self._has_patience_ended()):
                 try:
-                    done = self._step()
-                except torch.OutOfMemoryError as error:
+                    with watchdog.step(self.state.step + 1, self._place):
+                        done = self._step()
+                except (MemoryError, RuntimeError) as error:
+                    if not is_out_of_memory(error):
+                        raise
                     raise TrainingError(self._out_of_memory()) from error
                 examples += done.num_examples
                 tokens += done.num_tokens
@@ -233,8 +235,7 @@ class Trainer:
             self.optimizer.zero_grad()
             raise DivergedError(
                 f"at step {step + 1} of {self.num_steps} the loss is {loss} and the gradient norm "
-                f"{norm}; nothing was updated. The batch's examples are numbers "
-                f"{sorted(chosen.tolist())} of the training data (from 0). {_ADVICE}"
+                f"{norm}; nothing was updated. The batch's examples are {self._place()}. {_ADVICE}"
             )
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -290,6 +291,11 @@ class Trainer:
             self._order_of_epoch = epoch
         size = self.arguments.train_batch_size
         return self._order[place * size : (place + 1) * size]
+
+    def _place(self) -> str:
+        """The examples of the step at hand, in words."""
+        numbers = sorted(self._examples_of(self.state.step).tolist())
+        return f"numbers {numbers} of the training data (from 0)"
 
     def _is_due(self, every: int | None) -> bool:
         return self.record.is_due(every or self.steps_per_epoch)
