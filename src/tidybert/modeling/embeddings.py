@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.kernels.dropout import dropout
+from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.modeling.kernels.linear import small_table_embedding
 from tidybert.modeling.rows import Rows
 
@@ -20,7 +21,7 @@ class BertEmbeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, width)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
-        self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout_prob = config.hidden_dropout_prob
 
     def forward(self, rows: Rows) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import BertAttention
 from tidybert.modeling.kernels.dropout import dropout_add
+from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.rows import Rows
 
@@ -35,10 +36,10 @@ class BertLayer(nn.Module):
         super().__init__()
         width = config.hidden_size
         self.attention = BertAttention(config)
-        self.attention_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.attention_layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
         self.intermediate = Linear(width, config.intermediate_size, keep_bfloat16=True)
         self.output = Linear(config.intermediate_size, width)
-        self.output_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.output_layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS[config.hidden_act]
         self.dropout_prob = config.hidden_dropout_prob
 

@@ -16,6 +16,7 @@ from tidybert.modeling.architectures import build_encoder
 from tidybert.modeling.bert import initialize
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
 from tidybert.modeling.kernels.dropout import dropout
+from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows, pad
@@ -153,7 +154,7 @@ class BertMLMHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.layer_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.activation = ACTIVATIONS[config.hidden_act]
         initialize(self, config.initializer_range)

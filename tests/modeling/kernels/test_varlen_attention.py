@@ -1,13 +1,11 @@
 """Variable-length flash attention: what it is given, and when it is chosen."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.torch_version import TorchVersion
 
 from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import fast_attention as module
@@ -46,7 +44,25 @@ def test_variable_length_flash_attention_is_the_plain_body_in_half_precision(cau
     torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
 
 
-def varlen_by_hand(
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dropout_on_cuda_has_its_rate_and_follows_from_the_seed() -> None:
+    lengths, heads, width = (128,) * 64, 12, 768
+    given = torch.randn(sum(lengths), 3 * width, device="cuda", dtype=torch.bfloat16)
+    given[:, : 2 * width] *= 1e-3
+    rows = make_rows(lengths).to("cuda")
+    dropped = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        dropped.append(attention(given, rows, heads, 0.1))
+    whole = attention(given, rows, heads, 0.0)
+
+    assert torch.equal(*dropped)
+    # With equal weights over 128 keys, the variance is that of the values times p / (1 - p) / 128.
+    ratio = (dropped[0].float() - whole.float()).var().item() * 128
+    assert ratio / (1 + ratio) == pytest.approx(0.1, abs=0.005)
+
+
+def flash_by_hand(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -54,43 +70,31 @@ def varlen_by_hand(
     cu_seq_k: Tensor,
     max_q: int,
     max_k: int,
-    *,
-    window_size: tuple[int, int] = (-1, -1),
+    probability: float,
+    causal: bool,
 ) -> Tensor:
-    """What torch.nn.attention.varlen.varlen_attn is documented to compute."""
+    """What aten._flash_attention_forward computes, without dropout, sequence by sequence."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
     assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
+    assert probability == 0.0
     parts = []
     for sequence in range(len(cu_seq_q) - 1):
         asked = slice(int(cu_seq_q[sequence]), int(cu_seq_q[sequence + 1]))
         seen = slice(int(cu_seq_k[sequence]), int(cu_seq_k[sequence + 1]))
         heads = (query[asked], key[seen], value[seen])
         found = torch.nn.functional.scaled_dot_product_attention(
-            *(each.transpose(0, 1) for each in heads), is_causal=window_size == (-1, 0)
+            *(each.transpose(0, 1) for each in heads), is_causal=causal
         )
         parts.append(found.transpose(0, 1))
     return torch.cat(parts)
 
 
-def varlen_of_2_10(*given: Any, is_causal: bool = False) -> Tensor:
-    """The same with the arguments that PyTorch 2.10 gives it."""
-    return varlen_by_hand(*given, window_size=(-1, 0) if is_causal else (-1, -1))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "version"), [(varlen_by_hand, "2.13.0"), (varlen_of_2_10, "2.10.1")]
-)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", BATCHES)
-def test_the_variable_length_kernel_is_given_what_it_documents(
-    lengths: tuple[int, ...],
-    causal: bool,
-    kernel: Callable[..., Tensor],
-    version: str,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_variable_length_kernel_is_given_the_sequences(
+    lengths: tuple[int, ...], causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
-    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setattr(module, "_flash", flash_by_hand)
     monkeypatch.setattr(module, "fits", lambda *_: True)
     rows = make_rows(lengths)
     query_key_value = make_query_key_value(lengths)
@@ -111,7 +115,9 @@ def test_the_variable_length_kernel_is_given_what_it_documents(
         (torch.bfloat16, 64, 0.0, (8, 0), True),
         (torch.float16, 32, 0.0, (9, 0), True),
         (torch.float32, 64, 0.0, (9, 0), False),
-        (torch.bfloat16, 64, 0.1, (9, 0), False),
+        (torch.bfloat16, 64, 0.1, (9, 0), True),
+        (torch.bfloat16, 256, 0.0, (8, 0), True),
+        (torch.bfloat16, 256, 0.1, (8, 0), False),
         (torch.bfloat16, 12, 0.0, (9, 0), False),
         (torch.bfloat16, 320, 0.0, (9, 0), False),
         (torch.float16, 64, 0.0, (7, 5), False),

@@ -45,6 +45,23 @@ def keep_mask(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
     return mask.view(shape).float(), _RESOLUTION / (_RESOLUTION - dropped)
 
 
+class _DropoutAddOnCuda(torch.autograd.Function):
+    """Two launches instead of three, and one pass less over the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, residual: Tensor, probability: float) -> Tensor:
+        mask = torch.empty_like(hidden, dtype=torch.bool).bernoulli_(1.0 - probability)
+        ctx.save_for_backward(mask)
+        ctx.scale = 1.0 / (1.0 - probability)
+        return torch.addcmul(residual, hidden, mask, value=ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        (gradient,) = gradients
+        return torch.ops.aten.native_dropout_backward(gradient, mask, ctx.scale), gradient, None
+
+
 class _DropoutAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, residual: Tensor | None, probability: float) -> Tensor:
@@ -79,5 +96,8 @@ def dropout_add(hidden: Tensor, residual: Tensor, probability: float, training: 
 def _dropped(hidden: Tensor, residual: Tensor | None, probability: float) -> Tensor:
     if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
         return _DropoutAdd.apply(hidden, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
+    # A compiler fuses the plain operations by itself.
+    if hidden.is_cuda and residual is not None and not torch.compiler.is_compiling():
+        return _DropoutAddOnCuda.apply(hidden, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
     dropped = functional.dropout(hidden, probability)
     return dropped if residual is None else residual + dropped

@@ -6,7 +6,7 @@ T tokens, B sequences, H width, N heads.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from tidybert.modeling.kernels.trained_attention import trained_attention
 from tidybert.modeling.rows import Rows
 
 _WIDEST_HEAD: Final = 256
+# Some devices have no backward with dropout for wider heads.
+_WIDEST_HEAD_WITH_DROPOUT: Final = 192
 
 Body = Callable[[Tensor, Rows, int, float, bool], Tensor]
 
@@ -47,7 +49,7 @@ def first_row_attention(
     attention weights.
     """
     if fits(query, query.shape[1] // num_heads, probability):
-        return varlen_first_row_attention(query, key_value, rows, num_heads)
+        return varlen_first_row_attention(query, key_value, rows, num_heads, probability)
     return grouped_first_row_attention(query, key_value, rows, num_heads, probability)
 
 
@@ -63,13 +65,13 @@ def choose_body(projected: Tensor, head_width: int, probability: float, causal: 
 
 
 def fits(projected: Tensor, head_width: int, probability: float) -> bool:
-    """Whether the kernel takes it: on CUDA from Ampere on, in half precision, without dropout."""
+    """Whether the kernel takes it: on CUDA from Ampere on, in half precision."""
+    widest = _WIDEST_HEAD if probability == 0.0 else _WIDEST_HEAD_WITH_DROPOUT
     return (
         projected.is_cuda
         and projected.dtype in (torch.float16, torch.bfloat16)
-        and probability == 0.0
         and head_width % 8 == 0
-        and head_width <= _WIDEST_HEAD
+        and head_width <= widest
         and torch.cuda.get_device_capability(projected.device) >= (8, 0)
     )
 
@@ -77,33 +79,45 @@ def fits(projected: Tensor, head_width: int, probability: float) -> bool:
 def varlen_attention(
     query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
 ) -> Tensor:
-    """Context (T, H) from the joint projection (T, 3H); ``probability`` must be 0."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    assert probability == 0.0
+    """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
     query, key, value = query_key_value.view(rows.num_tokens, 3, num_heads, -1).unbind(1)
-    longest, starts = rows.max_seqlen, rows.cu_seqlens
-    # PyTorch 2.11 replaced is_causal by window_size; its __version__ is more than a plain string.
-    flag: dict[str, Any] = (
-        {"window_size": (-1, 0)} if torch.__version__ >= "2.11" else {"is_causal": True}
-    )
-    context = varlen_attn(
-        query, key, value, starts, starts, longest, longest, **(flag if causal else {})
-    )
-    assert isinstance(context, Tensor)
+    starts, longest = rows.cu_seqlens, rows.max_seqlen
+    context = _flash(query, key, value, starts, starts, longest, longest, probability, causal)
     return context.reshape(rows.num_tokens, -1)
 
 
 def varlen_first_row_attention(
-    query: Tensor, key_value: Tensor, rows: Rows, num_heads: int
+    query: Tensor, key_value: Tensor, rows: Rows, num_heads: int, probability: float
 ) -> Tensor:
     """Context (B, H) of first tokens from their queries (B, H) and all keys and values (T, 2H)."""
-    from torch.nn.attention.varlen import varlen_attn
-
     size = rows.num_sequences
     key, value = key_value.view(rows.num_tokens, 2, num_heads, -1).unbind(1)
     ones = torch.arange(size + 1, dtype=torch.int32, device=query.device)
     first = query.view(size, num_heads, -1)
-    context = varlen_attn(first, key, value, ones, rows.cu_seqlens, 1, rows.max_seqlen)
-    assert isinstance(context, Tensor)
+    context = _flash(
+        first, key, value, ones, rows.cu_seqlens, 1, rows.max_seqlen, probability, False
+    )
     return context.reshape(size, -1)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    longest_query: int,
+    longest_key: int,
+    probability: float,
+    causal: bool,
+) -> Tensor:
+    """Context (Q, N, D) of queries (Q, N, D) over keys and values (T, N, D).
+
+    Starts are (B + 1,) int32.  The operator is the one that torch.nn.attention.varlen calls, with
+    its dropout, whose random numbers come from the device's default generator.
+    """
+    found: Tensor = torch.ops.aten._flash_attention_forward(
+        query, key, value, query_starts, key_starts, longest_query, longest_key, probability,
+        causal, False,
+    )[0]  # fmt: skip
+    return found

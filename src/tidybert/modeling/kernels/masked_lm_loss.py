@@ -68,14 +68,16 @@ class _Loss(torch.autograd.Function):
             for start in range(0, len(hidden), size):
                 part = slice(start, start + size)
                 rows, label = hidden[part].to(dtype), labels[part]
-                logits = product(rows, weight, offset).float()
+                logits = product(rows, weight, offset)
                 counts = label != IGNORED
                 target = label.clamp(min=0)[:, None]
-                top, at_label = logits.amax(1), logits.gather(1, target)[:, 0]
-                correct += _number_right(logits, label, at_label == top)
-                probs = torch.softmax(logits, 1)
+                top, place = _largest(logits)
+                at_label = logits.gather(1, target)[:, 0].float()
+                correct += _number_right(logits, label, at_label == top, place)
+                probs = torch.softmax(logits, 1, dtype=torch.float32)
                 # log sum exp is the largest logit less the log of its probability (1 / V or more).
-                losses = top - probs.amax(1).log() - at_label
+                largest = probs.amax(1) if place is None else probs.gather(1, place)[:, 0]
+                losses = top - largest.log() - at_label
                 total += (losses * counts).sum()
                 if with_gradients:
                     # The gradient of the logits is the softmax, less 1 at the label.
@@ -98,9 +100,20 @@ class _Loss(torch.autograd.Function):
         return hidden, word_embeddings, bias, None, None, None
 
 
-def _number_right(logits: Tensor, label: Tensor, on_top: Tensor) -> Tensor:
+def _largest(logits: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The largest of each row (m,) in float32, and its place (m, 1) where finding it costs nothing.
+
+    On a CPU the place takes six times as long as the value.
+    """
+    if logits.device.type == "cpu":
+        return logits.amax(1).float(), None
+    top, place = logits.max(1, keepdim=True)
+    return top[:, 0].float(), place
+
+
+def _number_right(logits: Tensor, label: Tensor, on_top: Tensor, place: Tensor | None) -> Tensor:
     """How many rows predict their label: the first of the largest logits is there."""
-    if logits.device.type == "cpu":  # argmax takes six times as long as amax there
-        candidates = on_top.nonzero()[:, 0]
-        logits, label = logits[candidates], label[candidates]
-    return (logits.argmax(1) == label).sum()
+    if place is not None:
+        return (place[:, 0] == label).sum()
+    candidates = on_top.nonzero()[:, 0]
+    return (logits[candidates].argmax(1) == label[candidates]).sum()
