@@ -119,20 +119,16 @@ def _descriptor(path: str | Path, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
 
 
-def rename_synced(source: Path, target: Path, *, new: bool = False) -> None:
-    """Rename a finished file to ``target``, in the same folder; both are then on the disk.
-
-    With ``new``, raises DiskError where something has the name by now.
-    """
+def rename_synced(source: Path, target: Path) -> None:
+    """Rename a finished file to ``target``, in the same folder; both are then on the disk."""
     with writing(target):
         sync(source)
-        if new:
-            _check_absent(target, source)
         source.replace(target)
         sync(target.parent)
 
 
-def _check_absent(target: Path, source: Path) -> None:
+def check_absent(target: Path, source: Path) -> None:
+    """Raise DiskError if something has the name ``target`` by now; ``source`` has the work."""
     if os.path.lexists(target):
         raise DiskError(
             f"{target} was made by somebody else in the meantime, and is left as it is; the "

@@ -158,12 +158,12 @@ def test_a_run_that_was_killed_goes_on(tiny_model: Path, tmp_path: Path, capsys)
     command = ["embed", str(tiny_model), "-", "--out", str(out)]
     process = subprocess.Popen([sys.executable, "-m", "tidybert", *command], stdin=subprocess.PIPE)
     assert process.stdin is not None
-    wait_for(tmp_path / "out.npy.part")
+    wait_for(tmp_path, ".out.npy.*.part")
     # By then the first chunk is saved when it ends; the third never does.
     time.sleep(1.1)
     process.stdin.write("".join(lines[:2300]).encode())
     process.stdin.flush()
-    wait_for(tmp_path / "out.npy.part.json")
+    wait_for(tmp_path, ".out.npy.*.part.json")
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=60)
     assert not out.exists()
@@ -178,10 +178,10 @@ def test_a_run_that_was_killed_goes_on(tiny_model: Path, tmp_path: Path, capsys)
     assert sorted(tmp_path.iterdir()) == sorted([file, whole, out])
 
 
-def wait_for(path: Path) -> None:
+def wait_for(folder: Path, name: str) -> None:
     deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, path
+    while not any(folder.glob(name)):
+        assert time.monotonic() < deadline, name
         time.sleep(0.02)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tidybert.cli.main import run as shell
+from tidybert.inference.predictor import Predictor
 
 Converse = Callable[..., tuple[subprocess.Popen[str], Callable[[str], Any]]]
 
@@ -103,6 +104,35 @@ def test_a_file_appears_whole_or_not_at_all(tiny_run: Path, tmp_path: Path, caps
     assert len(lines_of(out.read_text())) == 2
     assert shell(["predict", str(tiny_run), str(good), "--out", str(out)]) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_a_stopped_run_goes_on_with_the_same_bytes(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    file, whole, out = tmp_path / "texts.txt", tmp_path / "whole", tmp_path / "out"
+    file.write_text("".join(f"a red {'cat ' * (number % 7)}\n" for number in range(70)))
+    command = ["predict", str(tiny_run), str(file), "--out"]
+    assert shell([*command, str(whole)]) == 0
+    predictions = Predictor._predictions
+
+    def stop(self: Predictor, examples: list[Any]) -> Any:
+        if len(examples) == 16:
+            raise KeyboardInterrupt
+        return predictions(self, examples)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "_predictions", stop)
+        assert shell([*command, str(out)]) == 130
+    assert "the same command with --resume goes on" in capsys.readouterr().err
+    assert not out.exists()
+    assert shell([*command, str(out)]) == 2
+    assert "--resume goes on with it" in capsys.readouterr().err
+    assert shell([*command, str(out), "--resume"]) == 0
+
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted(tmp_path.iterdir()) == sorted([file, whole, out])
+    assert shell([*command[:-1], "--resume"]) == 2
+    assert "--resume needs --out" in capsys.readouterr().err
 
 
 def test_evaluate_shows_each_class_and_the_confusions(

@@ -175,7 +175,7 @@ def test_a_resume_wants_the_same_texts_settings_and_weights(
 
     other = [TextExample("another", None, None, 1), *examples[1:]]
     for texts in (other, examples[:5]):
-        with pytest.raises(DataError, match=r"out\.npy\.part was begun with other texts"):
+        with pytest.raises(DataError, match=r"\.part was begun with other texts"):
             write(embedder, texts, out, resume=True)
     changed = Embedder(tiny_model, max_seq_length=8, pooling="cls")
     with pytest.raises(UsageError, match="other pooling, dtype:"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, note_reading
+from tidybert.cli.output import note, note_reading, resumable
 from tidybert.cli.progress import shown_progress
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
@@ -59,14 +59,23 @@ def embed(
 
     The paper's best features for tagging are --pooling token --layers last4.
     """
+    from tidybert.inference.part_file import new_file
+
+    _check(given)
+    if given.out is None:
+        _embed(model, file, given, read)
+    else:
+        with new_file(given.out, given.resume):
+            _embed(model, file, given, read)
+
+
+def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.part_file import has_part
     from tidybert.inference.vector_files import Layout, format_of, write_vectors
 
-    _check(given)
     read_examples.formats.check(file, read.format)
     embedder = Embedder(
         model,
@@ -95,20 +104,10 @@ def embed(
         # A first reading finds bad rows before the work, and counts the texts for the time left.
         total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
         texts = examples(report if total is None else ReadReport())
-        if given.resume and not has_part(out):
-            note(f"no part of {out} to resume from: starting at the first text")
-        try:
-            with _shown(total) as advance:
-                written = write_vectors(
-                    embedder, texts, out, kind, resume=given.resume, advance=advance
-                )
-        except BaseException:
-            if has_part(out):
-                note(
-                    f"the part of {out} that is done is kept; the same command with --resume goes "
-                    "on"
-                )
-            raise
+        with resumable(out, given.resume), _shown(total) as advance:
+            written = write_vectors(
+                embedder, texts, out, kind, resume=given.resume, advance=advance
+            )
         num_texts, num_truncated = written.num_texts, written.num_truncated
         note(f"{out}: {num_texts:,} texts, {layout.dimension} numbers a vector")
     cut = f"texts were cut to {embedder.max_seq_length} tokens"
@@ -117,7 +116,6 @@ def embed(
 
 def _check(given: EmbedFlags) -> None:
     from tidybert.inference.embedding import POOLINGS
-    from tidybert.inference.part_file import check_target
     from tidybert.inference.vector_files import DTYPES
 
     for flag, value, known in (
@@ -126,9 +124,7 @@ def _check(given: EmbedFlags) -> None:
     ):
         if value not in known:
             raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
-    if given.out is not None:
-        check_target(given.out, given.resume)
-    elif given.resume:
+    if given.resume and given.out is None:
         raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
 
 

@@ -7,7 +7,9 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidybert.errors import in_shell
 from tidybert.files.read_options import ReadOptions
@@ -130,7 +132,6 @@ def print_answers(
     examples: Iterator[Any],
     file: str,
     show: Callable[[dict[str, Any]], None],
-    stream: TextIO | None = None,
 ) -> tuple[int, int]:
     """Show the answer to each example as soon as it comes.
 
@@ -138,7 +139,6 @@ def print_answers(
         answer: a predictor's ``predict_stream``.
         file: where the examples come from; "-" is standard input, whose writer may wait for each
             answer.
-        stream: where ``show`` writes; None: stdout.
 
     Returns the numbers of answers, and of those whose text was cut.
     """
@@ -149,10 +149,25 @@ def print_answers(
         for each in answer(coming):
             show(each)
             if answered == 0 or file == "-":
-                (stream or sys.stdout).flush()
+                sys.stdout.flush()
             answered += 1
             truncated += each["truncated"]
     return answered, truncated
+
+
+@contextmanager
+def resumable(out: Path, resume: bool) -> Iterator[None]:
+    """While ``out`` is written in parts: say what a stop leaves, and how to go on."""
+    from tidybert.inference.part_file import has_part
+
+    if resume and not has_part(out):
+        note(f"no part of {out} to resume from: starting at the first text")
+    try:
+        yield
+    except BaseException:
+        if has_part(out):
+            note(f"the part of {out} that is done is kept; the same command with --resume goes on")
+        raise
 
 
 def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> None:

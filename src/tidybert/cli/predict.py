@@ -1,27 +1,29 @@
 """``tidybert predict``: one JSON line an example, streaming."""
 
 import io
-import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import check_format, note_reading, print_answers
+from tidybert.cli.output import check_format, note_reading, print_answers, resumable
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
-from tidybert.terminal_text import printable_json
+
+if TYPE_CHECKING:
+    from tidybert.inference.answer_files import AnswerForm
+    from tidybert.inference.predictor import Predictor
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
     out: Path | None = None
     """``--out FILE``: New file to write. If not set: stdout."""
+    resume: bool = False
+    """``--resume``: Go on with a stopped run of the same --out."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
@@ -39,10 +41,22 @@ def predict(
     A line holds the task's answer (a label, a value, a choice, an answer, entities), its scores,
     num_tokens and truncated.
     """
+    from tidybert.inference.part_file import new_file
+
+    if given.out is None:
+        if given.resume:
+            raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
+        _predict(run, file, given, read)
+    else:
+        with new_file(given.out, given.resume):
+            _predict(run, file, given, read)
+
+
+def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:
     from tidybert.files.read_report import ReadReport
+    from tidybert.inference.answer_files import LINES, OFFICIAL, write_answers
     from tidybert.inference.predictor import Predictor
 
-    _check_out(given.out)
     check_format(run, file, read)
     predictor = Predictor(
         run,
@@ -55,58 +69,41 @@ def predict(
         raise UsageError(
             f"--official-format is for answers to questions, but {run} was trained to {task.name}"
         )
+    form = OFFICIAL if given.official_format else LINES
+
+    def examples(report: ReadReport) -> Iterator[Any]:
+        return task.read(
+            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+        )
+
     report = ReadReport()
-    examples = task.read(
-        file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
-    )
-    with _output(given.out) as stream:
-        write = _official(stream) if given.official_format else _json_lines(stream)
-        answered, truncated = print_answers(predictor.predict_stream, examples, file, write, stream)
-        if given.official_format:
-            stream.write("}\n")
+    if given.out is None:
+        answered, truncated = _print(predictor, examples(report), file, form)
+    else:
+        # A first reading finds bad rows before the work.
+        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
+        texts = examples(report if total is None else ReadReport())
+        with resumable(given.out, given.resume):
+            written = write_answers(predictor, texts, given.out, form, resume=given.resume)
+        answered, truncated = written.num_texts, written.num_truncated
     note_reading(report, truncated, answered, f"examples {task.truncation}")
 
 
-def _check_out(out: Path | None) -> None:
-    if out is None:
-        return
-    if out.exists():
-        raise UsageError(f"--out {out} is there already; name a new file")
-    if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise UsageError(
-            f"--out {out} cannot be written: {out.parent} is not a folder that you may write to; "
-            "make it first, or name another"
-        )
+def _print(
+    predictor: "Predictor", examples: Iterator[Any], file: str, form: "AnswerForm"
+) -> tuple[int, int]:
+    """Print the answers as they come; returns the numbers of answers and of texts cut."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8")
+    between = form.head
 
+    def show(answer: dict[str, Any]) -> None:
+        nonlocal between
+        stream.write(between + form.entry(answer))
+        between = form.between
 
-def _json_lines(stream: TextIO) -> Callable[[dict[str, Any]], None]:
-    def write(answer: dict[str, Any]) -> None:
-        stream.write(f"{printable_json(json.dumps(answer, ensure_ascii=False))}\n")
-
-    return write
-
-
-def _official(stream: TextIO) -> Callable[[dict[str, Any]], None]:
-    """Writes one object piece by piece, so that memory stays constant."""
-    before = "{"
-
-    def write(answer: dict[str, Any]) -> None:
-        nonlocal before
-        stream.write(f"{before}{json.dumps(answer['id'])}: {json.dumps(answer['answer'])}")
-        before = ", "
-
-    return write
-
-
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output in UTF-8, or a file that gets its name once it is complete."""
-    if path is None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")
-        yield sys.stdout
-        return
-    from tidybert.atomic_files import atomic_file
-
-    with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
-        yield stream
+    counts = print_answers(predictor.predict_stream, examples, file, show)
+    # Without an answer the head has not been written.
+    stream.write((form.head if not counts[0] else "") + form.tail)
+    return counts

@@ -4,8 +4,6 @@ Google's extract_features.py writes the states of each token; sentence-transform
 one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
-import hashlib
-import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,7 +21,13 @@ from torch.nn import functional
 from tidybert.data.features import Features, text_features
 from tidybert.errors import UsageError, param
 from tidybert.inference.forward import encoding_features, run_batches
-from tidybert.inference.loading import check_texts, fitting_length, load, to_device
+from tidybert.inference.loading import (
+    check_texts,
+    fitting_length,
+    load,
+    model_fingerprint,
+    to_device,
+)
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 
@@ -134,17 +138,7 @@ class Embedder:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the encoder's weights and the tokenizer; an equal hash means equal vectors."""
-        tokenizer = self.tokenizer.__getstate__()
-        vocabulary = tokenizer.pop("vocab")
-        digest = hashlib.sha256(json.dumps([vocabulary.tokens, tokenizer]).encode())
-        config = self.encoder.config.to_dict()
-        # It does not change vectors, and older fingerprints do not include it.
-        del config["classifier_dropout"]
-        digest.update(json.dumps(config).encode())
-        for name, tensor in self.encoder.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return model_fingerprint(self.encoder, self.tokenizer)
 
     def _run(
         self, features: Sequence[Features], counts: Sequence[int], pooling: str | None

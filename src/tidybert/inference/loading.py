@@ -1,5 +1,7 @@
 """From the name of a MODEL to a model ready for use, and checks of what it is given."""
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -134,6 +136,22 @@ def to_device(model: nn.Module, device: str) -> torch.device:
             "MiB; end other programs that use it, name another device, or a smaller model"
         ) from error
     return chosen
+
+
+def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
+    """A hash of a model's weights and its tokenizer."""
+    settings = tokenizer.__getstate__()
+    vocabulary = settings.pop("vocab")
+    digest = hashlib.sha256(json.dumps([vocabulary.tokens, settings]).encode())
+    assert isinstance(model.config, BertConfig)
+    config = model.config.to_dict()
+    # It does not change what is computed, and older fingerprints do not include it.
+    del config["classifier_dropout"]
+    digest.update(json.dumps(config).encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:

@@ -1,5 +1,7 @@
 """Predictor: load a finished RUN once, then answer texts in batches, in the order given."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,14 @@ from typing import Any
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.inference.forward import in_chunks, run_features
-from tidybert.inference.loading import check_texts, fitting_length, load_finished, to_device
+from tidybert.inference.loading import (
+    check_texts,
+    fitting_length,
+    load_finished,
+    model_fingerprint,
+    to_device,
+)
+from tidybert.json_objects import plain_json
 from tidybert.tasks.answers import Answers
 
 
@@ -34,12 +43,23 @@ class Predictor:
         self.task, self.model, self.tokenizer, self.metadata = load_finished(
             run, allow_pickle=allow_pickle
         )
-        to_device(self.model, device)
+        self.device = to_device(self.model, device)
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)
         trained = self.metadata.max_seq_length
         self.max_seq_length = trained if max_seq_length is None else fitting
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides the answers to a text; an equal hash means equal answers."""
+        metadata = self.metadata
+        # The files' hash takes no time; a directory of transformers has none.
+        model = metadata.sha256 or model_fingerprint(self.model, self.tokenizer)
+        settings = plain_json(
+            [metadata.task, metadata.label_names, metadata.settings, metadata.files]
+        )
+        return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
 
     def predict(
         self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None
@@ -59,8 +79,15 @@ class Predictor:
         Each is a ``prediction`` of the task's answers ({"label", "score", "scores"}, {"value"}, …),
         with "num_tokens" (before truncation) and "truncated".
         """
-        for chunk in in_chunks(examples):
-            yield from self._predictions(chunk)
+        for _, answers in self.predict_chunks(examples):
+            yield from answers
+
+    def predict_chunks(
+        self, examples: Iterable[Any], *, first: int = 1
+    ) -> Iterator[tuple[list[Any], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        for chunk in in_chunks(examples, first=first):
+            yield chunk, list(self._predictions(chunk))
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with the counts of ``Answers.counts``.

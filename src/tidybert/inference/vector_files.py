@@ -5,26 +5,25 @@ size of a chunk depends on the settings alone.  So a stopped run can be resumed,
 same bytes as an uninterrupted one.
 """
 
-import hashlib
 import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_file, rename_synced
+from tidybert.atomic_files import atomic_file, open_grown, rename_synced
 from tidybert.data.features import example_features
-from tidybert.errors import DataError, UsageError, param
+from tidybert.disk_errors import writing
+from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
-from tidybert.inference.part_file import PartFile
+from tidybert.inference.part_file import Written, part_file
 from tidybert.terminal_text import printable_json
 from tidybert.tokenization.encoding import Encoding
 
@@ -102,7 +101,8 @@ class NpyVectors(VectorFormat):
         # NumPy leaves room in the header for any number of rows, so its length is constant.
         size = part.stat().st_size - len(self.head())
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
-        with part.open("r+b") as file:
+        with open_grown(part, part.stat().st_size) as file, writing(target):
+            file.seek(0)
             file.write(self._header(size // vector))
         rename_synced(part, target)
 
@@ -215,15 +215,6 @@ def format_of(target: Path, layout: Layout) -> VectorFormat:
     return FORMATS[target.suffix](layout)
 
 
-@dataclass(frozen=True)
-class Written:
-    """How many texts a file holds, how many were cut, and how many a stopped run had done."""
-
-    num_texts: int
-    num_truncated: int
-    num_resumed: int
-
-
 def write_vectors(
     embedder: Embedder,
     examples: Iterable[TextExample],
@@ -238,8 +229,7 @@ def write_vectors(
     Calls ``advance`` with the number of texts done.  With ``resume``, goes on where a stopped run
     with the same texts and settings left off.
 
-    Raises UsageError for other settings than those of the stopped run, and DataError for other
-    texts.
+    Raises as ``part_file``, and DataError for other texts than those of the stopped run.
     """
     layout = kind.layout
     size = chunk_size(embedder, layout)
@@ -255,29 +245,17 @@ def write_vectors(
         "chunk_size": size,
     }
     texts = iter(examples)
-    digest = hashlib.sha256()
-    with PartFile(target, settings, kind.head(), resume=resume) as part:
-        num_resumed = int(part.progress.get("texts", 0))
-        num_truncated = int(part.progress.get("truncated", 0))
-        _update(digest, islice(texts, num_resumed))
-        if num_resumed and digest.hexdigest() != part.progress["sha256"]:
-            raise DataError(
-                f"{param('resume')}: {part.part} was begun with other texts: give the same file, "
-                "or remove it to start again"
-            )
-        num_texts = num_resumed
-        advance(num_texts)
+    with part_file(target, settings, kind.head(), resume=resume) as part:
+        part.skip_done(texts)
+        num_resumed = part.progress["texts"]
+        num_truncated = part.progress.get("truncated", 0)
+        advance(num_resumed)
         for chunk in embedded_chunks(embedder, texts, layout, first=size, largest=size):
-            num_texts += len(chunk.examples)
             num_truncated += sum(chunk.truncated)
-            _update(digest, chunk.examples)
-            part.append(
-                kind.encode(chunk),
-                {"texts": num_texts, "truncated": num_truncated, "sha256": digest.hexdigest()},
-            )
-            advance(num_texts)
+            part.append(kind.encode(chunk), chunk.examples, truncated=num_truncated)
+            advance(part.progress["texts"])
         part.finish(kind.make)
-    return Written(num_texts, num_truncated, num_resumed)
+    return Written(part.progress["texts"], num_truncated, num_resumed)
 
 
 def chunk_size(embedder: Embedder, layout: Layout) -> int:
@@ -319,11 +297,6 @@ def _rounded(vectors: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
             f"vector holds: give {param('dtype', 'float32')}, or {param('normalize')}"
         )
     return rounded
-
-
-def _update(digest: Any, examples: Iterable[TextExample]) -> None:
-    for one in examples:
-        digest.update(json.dumps([one.text, one.text_pair]).encode())
 
 
 def _token_fields(encoding: Encoding) -> dict[str, Any]:
