@@ -404,6 +404,28 @@ def test_wrong_bytes(write):
     assert "encoding='latin-1'" in message
     assert read(path, encoding="latin-1")[1].text == "café"
     assert "not an encoding" in failure(path, encoding="latin-17")
+    windows = write("b.csv", "text,label\nit’s,x\n".encode("cp1252"))
+    assert "encoding='cp1252'" in failure(windows)
+    assert read(windows, encoding="cp1252")[0].text == "it’s"
+    # Byte 0x81 is nothing in cp1252.
+    assert "encoding='latin-1'" in failure(write("c.csv", b"text,label\n\x81\x92,x\n"))
+
+
+def test_a_header_that_lacks_a_name_is_passed_over(write):
+    path = write("a.csv", "text,label\n0,fine,x\n1,bad,y\n")
+    message = failure(path)
+    assert message.count("give skip_rows=1 header=False") == 1
+    found = read(path, text=1, label=2, header=False, skip_rows=1)
+    assert [(one.text, one.label, one.row) for one in found] == [("fine", "x", 2), ("bad", "y", 3)]
+
+
+def test_lines_before_the_header_are_passed_over(write):
+    path = write("a.csv", 'Export of "May\n\ntext,label\n"a\nb",x\nc,d,e\n')
+    assert ":6: 3 columns where the header has 2" in failure(path, skip_rows=2)
+    good = write("b.tsv", "title\ntext\tlabel\na\tx\n")
+    assert read(good, skip_rows=1) == [TextExample("a", None, "x", 3)]
+    assert "holds no example" in failure(good, skip_rows=9)
+    assert "has no meaning for" in failure(write("a.jsonl", "{}"), skip_rows=1)
     assert "not an encoding" in failure(path, encoding="rot13")
 
 

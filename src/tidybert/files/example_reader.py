@@ -50,7 +50,7 @@ class ExampleReader(Generic[E]):
         Args:
             need_label: whether a row without a label is a bad row.
             skip_bad_rows: leave bad rows out.  Otherwise nothing is yielded after the first one;
-                the rest is read to count them all, except on standard input, which may never end.
+                the rest is read to count them all, except from a pipe, which may never end.
             report: filled on the way.
             like: how the file that trained a model was read: the defaults of what ``options``
                 leaves open.
@@ -67,17 +67,24 @@ class ExampleReader(Generic[E]):
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
-        for row in _within_memory(rows, report):
-            if not isinstance(row, Problem):
-                if skip_bad_rows or not report.num_problems:
-                    report.num_examples += 1
-                    yield row
-                continue
-            report.num_problems += 1
-            if len(report.problems) < KEPT_PROBLEMS:
-                report.problems.append(row)
-            if report.path == "-" and not skip_bad_rows:
-                break
+        try:
+            for row in rows:
+                if not isinstance(row, Problem):
+                    if skip_bad_rows or not report.num_problems:
+                        report.num_examples += 1
+                        yield row
+                    continue
+                report.num_problems += 1
+                if len(report.problems) < KEPT_PROBLEMS:
+                    report.problems.append(row)
+                is_pipe = report.path == "-" or Path(report.path).is_fifo()
+                if is_pipe and not skip_bad_rows:
+                    break
+        except MemoryError:
+            raise LimitError(
+                f"{report.path}: too little memory to read on after "
+                f"{count_of(report.num_examples, 'example')}; split the file, or free memory"
+            ) from None
         if report.num_problems and not (skip_bad_rows and report.num_examples):
             head = f"{report.path}: {count_of(report.num_problems, 'row')} cannot be read:"
             fix = f"Fix the file, or leave bad rows out with {param('skip_bad_rows')}"
@@ -85,13 +92,3 @@ class ExampleReader(Generic[E]):
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if not report.num_examples:
             raise DataError(f"{report.path}: it holds no example; is it the right file?")
-
-
-def _within_memory(rows: Iterator[E | Problem], report: ReadReport) -> Iterator[E | Problem]:
-    try:
-        yield from rows
-    except MemoryError:
-        raise LimitError(
-            f"{report.path}: too little memory to read on after "
-            f"{count_of(report.num_examples, 'example')}; split the file, or free memory"
-        ) from None

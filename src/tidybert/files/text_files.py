@@ -5,7 +5,7 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 """
 
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 from tidybert.errors import UsageError, param
 from tidybert.files.delimited_rows import delimited_rows
@@ -106,9 +106,9 @@ def _example(
             continue
         if problem := text_problem(report.columns.get(role, role), value):
             return Problem(row, problem)
-        if len(cast(str, value)) > CELL_CHARACTERS.value:
-            error = CELL_CHARACTERS.error(f"{len(cast(str, value)):,}", repr(role))
-            return Problem(row, error.message)
+        assert isinstance(value, str)
+        if len(value) > CELL_CHARACTERS.value:
+            return Problem(row, CELL_CHARACTERS.error(f"{len(value):,}", repr(role)).message)
     assert isinstance(text, str)
     pair = text_pair if isinstance(text_pair, str) else None
     if separator is not None:
