@@ -310,7 +310,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
 
 def test_a_missing_file_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="no such file"):
         BertConfig.from_file(path)
     path.write_text("\ufeff" + json.dumps(GOOGLE_CHINESE), encoding="utf-8")
     assert BertConfig.from_file(path) == PUBLISHED["bert-base-chinese"]

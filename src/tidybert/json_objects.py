@@ -1,52 +1,82 @@
-"""JSON: read small untrusted files with care, and make values fit for writing."""
+"""JSON: read untrusted text and files with care, and make values fit for writing."""
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tidybert.errors import ConfigError
+from tidybert.limits import JSON_BYTES, JSON_DEPTH, Limit
+from tidybert.opening import Failure, read_text
 
-MAX_FILE_BYTES: Final = 16 * 2**20
 
-
-def read_json_object(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a small untrusted file.
+def read_json_object(
+    path: str | Path, limit: Limit = JSON_BYTES, *, error: Failure = ConfigError
+) -> dict[str, Any]:
+    """The JSON object in an untrusted file.
 
     Raises:
-        ConfigError: the file is missing, above 16 MiB, not UTF-8 or not a JSON object; or it is
-            nested too deeply, repeats a key, or holds half of a surrogate pair.
+        TidyBertError: of the class ``error``: the file cannot be read, is not UTF-8, or not a JSON
+            object, or as ``parse_json``.
+        LimitError: the file is larger than ``limit``, or nested deeper than JSON_DEPTH.
     """
-    path = Path(path)
+    value = parse_json(read_text(path, limit, error=error), path, error=error)
+    if not isinstance(value, dict):
+        raise error(f"{path}: a JSON object was expected, not {type(value).__name__}")
+    return value
+
+
+def parse_json(text: str, where: object, *, error: Failure = ConfigError) -> Any:
+    """The value of untrusted JSON text; ``where`` begins the message of an error.
+
+    Raises:
+        TidyBertError: of the class ``error``: the text is not valid JSON, repeats a key, has a
+            number that is not finite or half of a surrogate pair.
+        LimitError: the value is nested deeper than JSON_DEPTH.
+    """
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ConfigError(f"{size} bytes; at most {MAX_FILE_BYTES} are read")
-        text = path.read_text(encoding="utf-8-sig")
-        value = json.loads(text, object_pairs_hook=_no_duplicates)
+        value = json.loads(
+            text,
+            object_pairs_hook=_no_duplicates,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
         if "\\ud" in text or "\\uD" in text:
             # JSON can spell half of a surrogate pair, which nobody could write or print.
             json.dumps(value, ensure_ascii=False).encode()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error.message}") from None
     except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: a JSON object was expected, not {type(value).__name__}")
+        raise JSON_DEPTH.error(f"more than {JSON_DEPTH.value:,}", where) from None
+    except MemoryError:
+        raise error(f"{where}: too little memory to read its {len(text):,} characters") from None
+    except ValueError as failure:
+        raise error(f"{where}: not valid JSON: {failure}") from None
+    _check_depth(value, where)
+    return value
+
+
+def _check_depth(value: Any, where: object) -> None:
+    depth, level = 0, [value] if isinstance(value, dict | list) else []
+    while level:
+        depth += 1
+        JSON_DEPTH.check(depth, where)
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is not a finite number")
     return value
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ConfigError(f"the key {repeated!r} appears twice")
+        repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {repeated!r:.80} appears twice")
     return values
 
 

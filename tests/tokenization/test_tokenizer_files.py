@@ -2,15 +2,17 @@
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tidybert.errors import ConfigError, VocabularyError
+from tidybert.errors import ConfigError, LimitError, VocabularyError
 from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer, Vocabulary
 
 TEXTS = ["UNwantéd, running", "中国。 İ É ΟΔΟΣ", "[MASK] [CLS]x", "", "hello\u2028world \x00!"]
 WORDPIECE = {"type": "WordPiece", "continuing_subword_prefix": "##"}
+BERT = {"type": "BertNormalizer"}
 CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -83,7 +85,7 @@ def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path
     [
         ("{", "tokenizer_config.json: not valid JSON"),
         ("[]", "tokenizer_config.json: a JSON object was expected, not list"),
-        ('{"a": ' * 100_000, "tokenizer_config.json: nested too deeply"),
+        ('{"do_lower_case": NaN}', "tokenizer_config.json: not valid JSON: NaN"),
         ('{"do_lower_case": "yes"}', "do_lower_case is 'yes': expected true, false or null"),
     ],
 )
@@ -116,16 +118,29 @@ def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": [1]}}}, "ids of its 2 tokens are not 0"),
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": True}}}, "ids of its 2 tokens are not 0"),
         ({"model": {**WORDPIECE, "vocab": {"a": 0, "b": 0}}}, "ids of its 2 tokens are not 0"),
+        ({"model": {**WORDPIECE, "vocab": {}, "unk_token": "<unk>"}}, "unk_token is '<unk>'"),
+        ({"added_tokens": [{"content": "[CLS]", "id": 0}]}, r"added_tokens gives '\[CLS\]' the id"),
         ({"model": {**WORDPIECE, "vocab": {"a\nb": 0}}}, r"\['a\\nb'\] hold line breaks"),
         ({"model": {**WORDPIECE, "vocab": {"\ud800": 0}}}, "surrogates not allowed"),
         ({"added_tokens": {"content": "a"}}, "added_tokens is .*: expected a JSON list"),
         ({"added_tokens": ["a"]}, "one of added_tokens is 'a': expected a JSON object"),
         ({"added_tokens": [{"id": 1}]}, r"adds the tokens \[None\]"),
         ({"added_tokens": [{"content": ["a"]}]}, r"adds the tokens \[\['a'\]\]"),
+        ({"normalizer": None}, "the normalizer is None, and BERT's is 'BertNormalizer'"),
+        ({"normalizer": {"type": "Lowercase"}}, "the normalizer is 'Lowercase'"),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 2}},
+            "the normalizer is 'Sequence'",
+        ),
+        ({"normalizer": {**BERT, "clean_text": False}}, "the clean_text of .* is False"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "the pre_tokenizer is 'Whitespace'"),
         ({"normalizer": "x"}, "normalizer is 'x': expected a JSON object"),
         ({"normalizer": {"type": "Sequence", "normalizers": 1}}, "normalizers is 1: expected"),
         ({"normalizer": {"type": "Sequence", "normalizers": [1]}}, "one of normalizers is 1"),
-        ({"normalizer": {"lowercase": "yes"}}, "lowercase is 'yes': expected true, false"),
+        (
+            {"normalizer": {**BERT, "lowercase": "yes"}},
+            "lowercase is 'yes': expected true, false",
+        ),
     ],
 )
 def test_a_foreign_tokenizer_json_is_refused(
@@ -147,10 +162,52 @@ def test_a_normalizer_in_a_sequence_is_read(tokenizer: BertTokenizer, tmp_path: 
     described = json.loads(path.read_text())
     own = {**described["normalizer"], "lowercase": False, "strip_accents": True}
     inner = {"type": "Sequence", "normalizers": [own]}
-    described["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, inner]}
+    described["normalizer"] = {"type": "Sequence", "normalizers": [inner]}
     path.write_text(json.dumps(described))
 
     read = BertTokenizer.from_pretrained(tmp_path)
 
     assert not tokenizer.vocabulary.is_cased
     assert (read.do_lower_case, read.strip_accents) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (["b", "a"], "the token with the id 5 is 'b' in one and 'a' in the other"),
+        (["a"], r"the id 6 is None in one and 'b' in the other \(6 and 7 tokens\)"),
+    ],
+)
+def test_a_vocabulary_that_contradicts_tokenizer_json_is_refused(
+    tmp_path: Path, tokens: list[str], said: str
+) -> None:
+    BertTokenizer([*SPECIAL_TOKENS, "a", "b"]).save(tmp_path)
+    Vocabulary([*SPECIAL_TOKENS, *tokens]).save(tmp_path / "vocab.txt")
+
+    with pytest.raises(VocabularyError, match=said):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("kind", ["dangling", "pipe"])
+def test_a_link_to_nowhere_or_a_pipe_does_not_count_as_absent(
+    tokenizer: BertTokenizer, tmp_path: Path, name: str, kind: str
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("nowhere")
+
+    said = {"pipe": "named pipe", "dangling": "link to nowhere, where there is nothing"}[kind]
+    with pytest.raises((ConfigError, VocabularyError), match=f"{name}: cannot be read: .*{said}"):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_vocabulary_of_too_many_lines_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(b"\n" * 2_000_001)
+
+    with pytest.raises(LimitError, match="2,000,001 tokens; the limit for a vocabulary is"):
+        Vocabulary.from_file(path)

@@ -47,7 +47,7 @@ def test_windows_line_ends_and_a_missing_last_line_feed(tmp_path: Path) -> None:
         ("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"vocab\.txt:5 .* without \[MASK\]"),
         ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", r"vocab\.txt:8 repeats .*'a' of line 6"),
         ("[PAD]\n\n[UNK]\n", r"vocab\.txt:2 is blank"),
-        (b"[PAD]\n[UNK]\n\xff\n", r"vocab\.txt:3 is not UTF-8"),
+        (b"[PAD]\n[UNK]\n\xff\n", r"vocab\.txt:3: not UTF-8"),
     ],
 )
 def test_a_damaged_file_is_refused_by_line(
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_refused_by_line(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(VocabularyError, match=r"nowhere\.txt: No such file"):
+    with pytest.raises(VocabularyError, match=r"nowhere\.txt: cannot be read: no such file"):
         Vocabulary.from_file(tmp_path / "nowhere.txt")
 
 

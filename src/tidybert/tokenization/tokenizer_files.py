@@ -1,18 +1,22 @@
 """The tokenizer's files in a Hugging Face directory.
 
-Reads vocab.txt and tokenizer_config.json, or tokenizer.json where vocab.txt is missing, as in
-directories that transformers 5 saves.  Writes all three, so that every program finds its own.
+Reads vocab.txt, tokenizer.json and tokenizer_config.json.  A directory that transformers 5 saves
+has no vocab.txt; where both files are there, they must hold the same tokens.  Writes all three, so
+that every program finds its own.
 """
 
 import json
 import re
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.json_objects import read_json_object
+from tidybert.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
 from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
+from tidybert.opening import present
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,
@@ -37,20 +41,25 @@ _NO_LINE = re.compile(r"\n|\r\Z")
 def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
     """The vocabulary of a directory, and the SETTINGS that its files give.
 
-    Raises VocabularyError for a missing or damaged vocabulary, ConfigError for a file that is not
-    JSON of the expected form, or settings that are not true, false or null.
+    Raises VocabularyError for a missing or damaged vocabulary, and where vocab.txt and
+    tokenizer.json contradict each other or tokenizer.json is not BERT's tokeniser; ConfigError for
+    a file that is not JSON of the expected form, or settings that are not true, false or null;
+    LimitError.
     """
-    described = _read_object(directory / TOKENIZER_FILE)
-    if (directory / VOCABULARY_FILE).exists():
-        vocabulary = Vocabulary.from_file(directory / VOCABULARY_FILE)
-    elif described:
-        vocabulary = _described_vocabulary(described, directory / TOKENIZER_FILE)
-    else:
+    listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
+    described = _read_object(path, TOKENIZER_BYTES)
+    vocabulary = None if described is None else _described_vocabulary(described, path)
+    if present(listed, error=VocabularyError):
+        own = Vocabulary.from_file(listed)
+        if vocabulary is not None:
+            _check_same(own, vocabulary, listed, path)
+        vocabulary = own
+    if vocabulary is None:
         raise VocabularyError(
             f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
         )
-    config = _read_object(directory / TOKENIZER_CONFIG_FILE)
-    normalizer = _bert_normalizer(described, directory / TOKENIZER_FILE)
+    config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
+    normalizer = {} if described is None else _bert_normalizer(described, path)
     settings: dict[str, bool | None] = {}
     for name, rust_name in SETTINGS.items():
         for source, file, key in (
@@ -134,7 +143,21 @@ def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[
     }
 
 
+def _check_same(own: Vocabulary, described: Vocabulary, listed: Path, path: Path) -> None:
+    """Raise VocabularyError unless vocab.txt and tokenizer.json hold the same tokens."""
+    if own == described:
+        return
+    pairs = enumerate(zip_longest(own.tokens, described.tokens))
+    index, (one, other) = next((index, pair) for index, pair in pairs if pair[0] != pair[1])
+    raise VocabularyError(
+        f"{listed} and {path.name} contradict each other: the token with the id {index} is "
+        f"{one!r:.40} in one and {other!r:.40} in the other ({len(own)} and {len(described)} "
+        "tokens); remove the file that does not belong to the weights"
+    )
+
+
 def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
+    """The vocabulary in tokenizer.json; VocabularyError where it is not BERT's WordPiece."""
     model = _object(described.get("model"), "model", path)
     ids = model.get("vocab")
     # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
@@ -143,15 +166,31 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
             f"{path} holds a {model.get('type')} tokeniser: BERT needs WordPiece with "
             f"{CONTINUATION!r}"
         )
+    for key, expected in (
+        ("unk_token", UNK_TOKEN),
+        ("max_input_chars_per_word", MAX_CHARS_PER_WORD),
+    ):
+        if model.get(key, expected) != expected:
+            raise VocabularyError(
+                f"{path}: {key} is {model[key]!r:.40}, and BERT's WordPiece has {expected!r}"
+            )
     added = [
-        _object(token, "one of added_tokens", path).get("content")
+        _object(token, "one of added_tokens", path)
         for token in _list(described.get("added_tokens"), "added_tokens", path)
     ]
-    foreign = [token for token in added if not isinstance(token, str) or token not in ids]
+    names = [token.get("content") for token in added]
+    foreign = [name for name in names if not isinstance(name, str) or name not in ids]
     if foreign:
         raise VocabularyError(
             f"{path} adds the tokens {foreign!r:.200} outside its vocabulary: put them into it"
         )
+    for token in added:
+        if token.get("id", ids[token["content"]]) != ids[token["content"]]:
+            raise VocabularyError(
+                f"{path}: added_tokens gives {token['content']!r:.40} the id {token['id']!r:.40}, "
+                f"its vocabulary gives {ids[token['content']]!r:.40}"
+            )
+    VOCABULARY_TOKENS.check(len(ids), path)
     unfit = [token for token in ids if _NO_LINE.search(token)]
     if unfit:
         raise VocabularyError(
@@ -166,17 +205,25 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
 
 
 def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The normalizer with the SETTINGS; it may be in a Sequence with others."""
-    waiting = [_object(described.get("normalizer"), "normalizer", path)]
-    while waiting:
-        one = waiting.pop()
-        kind = one.get("type", "BertNormalizer")
-        if kind == "BertNormalizer":
-            return one
-        if kind == "Sequence":
-            inner = _list(one.get("normalizers"), "normalizers", path)
-            waiting += [_object(each, "one of normalizers", path) for each in inner]
-    return {}
+    """The normalizer with the SETTINGS; VocabularyError unless texts are cut as BERT cuts them."""
+    one = _object(described.get("normalizer"), "normalizer", path)
+    while one.get("type") == "Sequence":
+        inner = _list(one.get("normalizers"), "normalizers", path)
+        if len(inner) != 1:
+            break
+        one = _object(inner[0], "one of normalizers", path)
+    cutting = _object(described.get("pre_tokenizer"), "pre_tokenizer", path)
+    for key, found, expected in (
+        ("normalizer", one.get("type"), "BertNormalizer"),
+        ("clean_text of the normalizer", one.get("clean_text", True), True),
+        ("pre_tokenizer", cutting.get("type"), "BertPreTokenizer"),
+    ):
+        if found != expected:
+            raise VocabularyError(
+                f"{path}: the {key} is {found!r:.40}, and BERT's is {expected!r}: tidybert would "
+                "cut texts in another way than the model was trained with"
+            )
+    return one
 
 
 def _object(value: object, key: str, path: Path) -> dict[str, Any]:
@@ -193,6 +240,6 @@ def _list(value: object, key: str, path: Path) -> list[Any]:
     return value or []
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where the file is missing."""
-    return read_json_object(path) if path.exists() else {}
+def _read_object(path: Path, limit: Limit) -> dict[str, Any] | None:
+    """The JSON object in a file; None where the file is missing."""
+    return read_json_object(path, limit) if present(path, error=ConfigError) else None

@@ -11,6 +11,8 @@ from typing import Self
 
 from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import VocabularyError
+from tidybert.limits import TOKENIZER_BYTES, VOCABULARY_TOKENS
+from tidybert.opening import read_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = SPECIAL_TOKENS
@@ -49,20 +51,9 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read a vocab.txt; raises VocabularyError naming the file and line."""
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise VocabularyError(
-                f"cannot read the vocabulary {path}: {error.strerror or error}"
-            ) from error
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise VocabularyError(
-                f"{path}:{line} is not UTF-8 ({error.reason}): expected one token a line in UTF-8"
-            ) from error
+        """Read a vocab.txt; raises VocabularyError naming the file and line, and LimitError."""
+        text = read_text(path, TOKENIZER_BYTES, error=VocabularyError)
+        VOCABULARY_TOKENS.check(text.count("\n"), path)
         lines = text.removesuffix("\n").split("\n") if text else []
         return cls((line.removesuffix("\r") for line in lines), source=path)
 
