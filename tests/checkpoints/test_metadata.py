@@ -1,6 +1,7 @@
 """tidybert.json round trips, and its hashes tell which file is not the one that was saved."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,6 @@ def test_numpy_numbers_become_plain_and_nan_becomes_null(tmp_path: Path) -> None
     assert found is not None
     assert found.metrics == {"pearson": None, "table": [[1.0, 0.0], [0.0, 1.0]], "f1": 0.25}
     assert (found.max_seq_length, found.settings) == (32, {"temperature": 0.5})
-    assert found.number("temperature", 1.0) == 0.5
-    assert found.number("threshold", 0.25) == 0.25
 
 
 def test_a_directory_of_another_origin_has_none_and_passes(tmp_path: Path) -> None:
@@ -114,6 +113,14 @@ def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
         ("max_seq_length", True),
         ("max_seq_length", 1.5),
         ("settings", [1]),
+        ("settings", {"temperature": 0}),
+        ("settings", {"temperature": 1e-300}),
+        ("settings", {"thresholds": {"a": 2}}),
+        ("settings", {"doc_stride": 1.5}),
+        ("settings", {"long": ["windows"]}),
+        ("settings", {"no_answers": 1}),
+        ("settings", {"n_best_size": 10**30}),
+        ("settings", {"null_score_diff_threshold": "0"}),
         ("columns", ["text"]),
         ("metrics", None),
         ("files", {"../config.json": "0"}),
@@ -131,6 +138,21 @@ def test_a_wrong_value_names_file_and_key(tmp_path: Path, key: str, value: Any) 
     with pytest.raises(ConfigError, match=key) as caught:
         ModelMetadata.read(tmp_path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["dangling", "pipe", "nan"])
+def test_a_file_that_is_none_does_not_count_as_absent(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "tidybert.json"
+    if kind == "dangling":
+        path.symlink_to("nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text('{"metrics": {"f1": NaN}}')
+
+    said = {"dangling": "a link to nowhere", "pipe": "a named pipe", "nan": "NaN is not a finite"}
+    with pytest.raises(ConfigError, match=f"tidybert.json: .*{said[kind]}"):
+        ModelMetadata.read(tmp_path)
 
 
 def test_unknown_and_missing_keys(tmp_path: Path) -> None:

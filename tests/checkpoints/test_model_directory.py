@@ -11,9 +11,16 @@ import torch
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import ConfigError, ModelNotFoundError, WeightsError
+from tidybert.errors import (
+    ConfigError,
+    LimitError,
+    ModelNotFoundError,
+    VocabularyError,
+    WeightsError,
+)
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 Make = Callable[..., Any]
 Save = Callable[..., Path]
@@ -56,6 +63,7 @@ def test_the_head_of_a_foreign_model(saved: Save) -> None:
         ({"label2id": 3}, "label2id"),
         ({"num_labels": 5}, "num_labels"),
         ({"architectures": "BertModel"}, "architectures"),
+        ({"id2label": {str(each): "a" for each in range(100_001)}}, "limit for labels"),
     ],
 )
 def test_a_head_that_contradicts_itself(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -64,7 +72,7 @@ def test_a_head_that_contradicts_itself(tmp_path: Path, changes: dict[str, Any],
     path.write_text(json.dumps(values))
     assert ModelDirectory(tmp_path).head == HeadDescription((), ("a", "b"), None)
     path.write_text(json.dumps({**values, **changes}))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises((ConfigError, LimitError), match=said):
         _ = ModelDirectory(tmp_path).head
 
 
@@ -85,6 +93,20 @@ def test_each_file_is_read_once(
     assert (directory.config, directory.metadata, directory.tokenizer, directory.head) == read
     assert (directory.config, directory.metadata) == (config, sealed)
     assert directory.head.label_names == ("bad", "fair", "good")
+
+
+def test_a_vocabulary_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    vocabulary = Vocabulary([*SPECIAL_TOKENS, *(f"w{each}" for each in range(95))])
+    vocabulary.save(tmp_path / "vocab.txt")
+    sizes = BertConfig(vocab_size=1123, hidden_size=12).to_dict()
+    path = tmp_path / "config.json"
+
+    path.write_text(json.dumps(sizes))
+    assert ModelDirectory(tmp_path).tokenizer.vocab_size == 100
+    for vocab_size in (99, 1124):
+        path.write_text(json.dumps({**sizes, "vocab_size": vocab_size}))
+        with pytest.raises(VocabularyError, match=f"100 entries, config.json says {vocab_size}"):
+            _ = ModelDirectory(tmp_path).tokenizer
 
 
 def test_a_size_has_no_directory() -> None:

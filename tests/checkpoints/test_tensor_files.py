@@ -1,6 +1,7 @@
 """Tensor files round trip, and a damaged or hostile one is an error that says what is wrong."""
 
 import json
+import os
 import pickle
 import struct
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
-from tidybert.errors import WeightsError
+from tidybert.errors import LimitError, WeightsError
 
 TENSORS = {
     "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
@@ -26,14 +27,9 @@ Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
 DTYPES = [
     torch.float32,
-    torch.float64,
     torch.float16,
     torch.bfloat16,
-    torch.float8_e4m3fn,
     torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
 ]
 
 
@@ -142,9 +138,7 @@ def test_a_failed_write_leaves_the_old_file(
         safetensors_bytes(b"{}", length=2**63),
         safetensors_bytes(b"{}", length=200_000_000),
         safetensors_bytes(b"{}", length=3),
-        safetensors_bytes(b"not json"),
         safetensors_bytes(b"[1]"),
-        safetensors_bytes(b'{"a":' * 50_000),
         safetensors_bytes(header_of(a=entry(0, 8, [2])), b"\x00" * 7),
         safetensors_bytes(header_of(a=entry(0, 8, [2])), b"\x00" * 9),
         safetensors_bytes(header_of(a=entry(8, 0, [2])), b"\x00" * 8),
@@ -153,7 +147,6 @@ def test_a_failed_write_leaves_the_old_file(
         safetensors_bytes(header_of(a=entry(0, 8, [2**33, 2**33])), b"\x00" * 8),
         safetensors_bytes(header_of(a=entry(0, 8, [3])), b"\x00" * 8),
         safetensors_bytes(header_of(a=entry(0, 8, [-2])), b"\x00" * 8),
-        safetensors_bytes(header_of(a=entry(0, 8, [2], "F99")), b"\x00" * 8),
         safetensors_bytes(header_of(a=entry(0, 8, [2]), b=entry(4, 12, [2])), b"\x00" * 12),
     ],
 )
@@ -163,6 +156,42 @@ def test_a_hostile_safetensors_is_a_weights_error(tmp_path: Path, content: bytes
     with pytest.raises(WeightsError, match="truncated or damaged") as caught:
         read_tensors(tmp_path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"not json", "header: not valid JSON"),
+        (b'{"a":' * 50_000, "header: more than 100 levels of nesting"),
+        (b" " * (2**24 + 1), "16,777,217 bytes; the limit for the header of weights is"),
+        (header_of(a=entry(0, 8, [2]))[:-1] + b', "a": 1}', "header: .* the key 'a' appears"),
+        *(
+            (header_of(a=entry(0, 8, [1], dtype)), f"'a' has the dtype {dtype}; weights are read")
+            for dtype in ("F64", "F8_E4M3", "I32", "BOOL", "F99")
+        ),
+        (json.dumps(dict.fromkeys(range(100_001))).encode(), "100,001 tensors; the limit for"),
+    ],
+)
+def test_a_header_that_the_library_would_let_pass(tmp_path: Path, header: bytes, said: str) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(safetensors_bytes(header, b"\x00" * 8))
+    with pytest.raises((WeightsError, LimitError), match=f"{path}: {said}"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_link_to_nowhere_is_not_passed_over_for_other_weights(tmp_path: Path, name: str) -> None:
+    torch.save(TENSORS, tmp_path / "pytorch_model.bin")
+    (tmp_path / name).symlink_to("nowhere")
+    with pytest.raises(WeightsError, match=f"{name}: cannot be read: it is a link to nowhere"):
+        read_tensors(tmp_path, allow_pickle=True)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_pipe_in_the_place_of_weights_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(WeightsError, match="it is a named pipe; a regular file is expected"):
+        read_tensors(tmp_path, allow_pickle=True)
 
 
 @given(st.data())
@@ -181,7 +210,7 @@ def test_a_cut_or_altered_file_never_escapes_as_another_error(
     path.write_bytes(content)
     try:
         read_tensors(path)
-    except WeightsError:
+    except (WeightsError, LimitError):
         return
 
 
@@ -201,7 +230,7 @@ def test_only_a_few_damaged_tensors_are_named() -> None:
     tensors = {f"w{i}": torch.tensor([float("nan")]) for i in range(9)}
     with pytest.raises(WeightsError, match=r"w4 \(1 of 1\) and 4 more"):
         check_finite(tensors, "here")
-    check_finite({"n": torch.tensor([2]), "f": torch.tensor([1.0]).to(torch.float8_e5m2)}, "here")
+    check_finite({"n": torch.tensor([2])}, "here")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
@@ -249,8 +278,8 @@ def test_parts_as_transformers_writes_them(
         ({"a.weight": "../one.safetensors"}, "not a plain file name"),
         ({"a.weight": "/etc/passwd"}, "not a plain file name"),
         ({"a.weight": "folder\\one.safetensors"}, "not a plain file name"),
-        ({"a.weight": ".."}, "missing"),
-        ({"a.weight": "x\x00.safetensors"}, "missing"),
+        ({"a.weight": ".."}, "not a plain file name"),
+        ({"a.weight": "x\x00.safetensors"}, "cannot be read"),
         ({"a.weight": "three.safetensors"}, "missing"),
         ({"a.weight": 3}, "missing"),
         ({"other": "one.safetensors"}, "'other' is not in its part 'one.safetensors'"),
@@ -326,6 +355,7 @@ def test_a_pickle_runs_no_code(tmp_path: Path, plain: bool) -> None:
         ([1, 2], "not list"),
         ({"w": {"nested": torch.ones(1)}}, "'w' is dict, not a tensor"),
         ({3: torch.ones(1)}, "3 is Tensor"),
+        ({"w": torch.ones(1).double()}, "'w' has the dtype torch.float64"),
         ({"w": torch.ones(2).to_sparse()}, "sparse"),
     ],
 )

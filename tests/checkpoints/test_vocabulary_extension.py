@@ -142,3 +142,25 @@ def test_weights_that_are_no_model_of_this_vocabulary(tiny_model: Path, tmp_path
     message = f"is for {len(words) - 1} tokens, config.json says {len(words)}"
     with pytest.raises(WeightsError, match=message):
         ExtensibleModel(ModelDirectory(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("encoder.layer.1.output.dense.weight", None, "encoder's weights are incomplete"),
+        ("encoder.layer.0.output.LayerNorm.bias", torch.ones(3), r"has the shape \(3,\)"),
+        ("embeddings.word_embeddings.weight", torch.ones(24, 5), r"has the shape \(24, 5\)"),
+        ("pooler.dense.bias", torch.ones(8).long(), "has the dtype torch.int64"),
+    ],
+)
+def test_weights_that_do_not_fit_the_configuration_are_not_extended(
+    tiny_model: Path, tmp_path: Path, name: str, change: torch.Tensor | None, said: str
+) -> None:
+    (tmp_path / "config.json").write_text((tiny_model / "config.json").read_text())
+    tensors = read_tensors(tiny_model)
+    assert name in tensors
+    del tensors[name]
+    write_tensors(tmp_path, tensors if change is None else {**tensors, name: change})
+
+    with pytest.raises(WeightsError, match=said):
+        ExtensibleModel(ModelDirectory(tmp_path))

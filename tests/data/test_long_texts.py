@@ -239,8 +239,6 @@ def test_the_mode_is_stored_and_found_again() -> None:
     assert LongTexts("windows", 7).settings() == {"long": "windows", "doc_stride": 7}
     with pytest.raises(ConfigError, match="long is 'all'; one of truncate, head-tail, windows"):
         LongTexts.from_settings({"long": "all"})
-    with pytest.raises(ConfigError, match="doc_stride is True"):
-        LongTexts.from_settings({"long": "windows", "doc_stride": True})
 
 
 def test_what_was_done_is_told() -> None:

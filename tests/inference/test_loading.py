@@ -11,6 +11,7 @@ import torch
 
 from tidybert.configuration import BertConfig
 from tidybert.errors import (
+    ConfigError,
     ModelNotFoundError,
     UsageError,
     VocabularyError,
@@ -196,8 +197,22 @@ def test_a_part_that_was_swapped_is_an_error(name: str, tiny_run: Path, tmp_path
             use(run)
 
 
+def test_a_length_above_the_positions_of_the_model_is_an_error(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    path = run / "tidybert.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_seq_length": 100_000}))
+
+    with pytest.raises(
+        ConfigError, match=r"tidybert\.json: max_seq_length is 100000, but the model"
+    ):
+        Predictor(run)
+
+
 def test_a_vocabulary_larger_than_the_embeddings_is_an_error(foreign: Callable[..., Any]) -> None:
     directory, _ = foreign()
+    (directory / "tokenizer.json").unlink()
     with (directory / "vocab.txt").open("a") as file:
         file.write("more\n")
 

@@ -230,9 +230,8 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
 
 @pytest.mark.parametrize("thresholds", [[0.5], {"c": 0.5}, {"a": 2}, {"a": "0.5"}, {"a": True}])
 def test_thresholds_that_are_none_are_refused(thresholds: Any) -> None:
-    metadata = ModelMetadata("multi-label", ("a", "b"), settings={"thresholds": thresholds})
     with pytest.raises(ConfigError, match="thresholds is"):
-        task_for(metadata)
+        task_for(ModelMetadata("multi-label", ("a", "b"), settings={"thresholds": thresholds}))
     with pytest.raises(ConfigError, match="multi-label needs label_names"):
         task_for(ModelMetadata("multi-label"))
 

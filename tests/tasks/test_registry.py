@@ -134,3 +134,10 @@ def test_one_task_alone_reads_a_foreign_head(head: Any, task: str | None) -> Non
     if metadata is not None:
         assert metadata.max_seq_length == 64
         task_for(metadata)
+
+
+def test_a_misspelt_setting_is_refused() -> None:
+    metadata = ModelMetadata("classify", ("a", "b"), settings={"tempreature": 2.0})
+
+    with pytest.raises(ConfigError, match="unknown setting 'tempreature'; did you mean 'temper"):
+        task_for(metadata)

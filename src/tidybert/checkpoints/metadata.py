@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.atomic_files import file_sha256
+from tidybert.checkpoints.settings_schema import check_settings
 from tidybert.errors import ConfigError, WeightsError, suggestion
 from tidybert.json_objects import plain_json, read_json_object
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.opening import present
 
 FORMAT_VERSION = 1
 INPUTS: Final = ("text", "pair", "choices", "question", "words")
@@ -72,6 +74,7 @@ class ModelMetadata:
             is_absent = key in ("columns", "reading") and value is None
             allowed = isinstance(value, Mapping) or is_absent
             _check(key, value, allowed, "a JSON object")
+        check_settings(self.settings)
         known = self.inputs is None or self.inputs in INPUTS
         _check("inputs", self.inputs, known, f"one of {', '.join(INPUTS)}")
         for key in ("sha256", "tidybert_version"):
@@ -93,7 +96,7 @@ class ModelMetadata:
             ConfigError: tidybert.json is damaged, of a newer format, or holds an unknown key.
         """
         path = Path(directory) / METADATA_FILE
-        if not path.exists():
+        if not present(path, error=ConfigError):
             return None
         values = read_json_object(path)
         known = [item.name for item in fields(cls)]
@@ -107,12 +110,6 @@ class ModelMetadata:
             return cls(**values)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error.message}") from None
-
-    def number(self, name: str, default: float) -> float:
-        """A number from the settings; ConfigError unless it is finite and above 0."""
-        value = plain_json(self.settings.get(name, default))
-        _check(name, value, type(value) in (int, float) and value > 0, "a finite number above 0")
-        return float(value)
 
     def write(self, directory: str | Path) -> "ModelMetadata":
         """Write tidybert.json beside the other files of ``directory``.

@@ -22,12 +22,16 @@ from tidybert.checkpoints.weight_loading import LoadReport, load_weights
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.json_objects import read_json_object
+from tidybert.limits import LABELS
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from tidybert.modeling.bert import initialize_part
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
 
+# Programs pad the embeddings to a multiple of up to 1,024 rows; a vocabulary that lacks more is cut
+# short or another model's.
+_MOST_SPARE_ROWS = 1024
 _CLASSIFIERS = ("BertForSequenceClassification", "BertForTokenClassification")
 
 
@@ -78,9 +82,9 @@ class ModelDirectory:
 
     @cached_property
     def tokenizer(self) -> BertTokenizer:
-        """The tokenizer; raises VocabularyError if it has more entries than the embeddings."""
+        """The tokenizer; raises VocabularyError if its size cannot be that of the embeddings."""
         tokenizer = BertTokenizer.from_pretrained(self.path)
-        if tokenizer.vocab_size > self.config.vocab_size:
+        if not 0 <= self.config.vocab_size - tokenizer.vocab_size < _MOST_SPARE_ROWS:
             raise VocabularyError(
                 f"{self.path}: {VOCABULARY_FILE} has {tokenizer.vocab_size} entries, {CONFIG_FILE} "
                 f"says {self.config.vocab_size}: the files do not belong together"
@@ -185,6 +189,7 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     ids = [str(i) for i in range(len(id2label))]
     if set(id2label) != set(ids) or not all(isinstance(v, str) for v in id2label.values()):
         raise ConfigError(f"{path}: id2label does not name the ids 0 to {len(ids) - 1} in turn")
+    LABELS.check(len(ids), path)
     names = tuple(id2label[i] for i in ids)
     label2id = values.get("label2id")
     if label2id is not None and label2id != {name: i for i, name in enumerate(names)}:

@@ -7,7 +7,7 @@ the same for pytorch_model.bin.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,21 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tidybert.atomic_files import atomic_file
-from tidybert.errors import ConfigError, WeightsError, param
-from tidybert.json_objects import read_json_object
+from tidybert.errors import WeightsError, param
+from tidybert.json_objects import parse_json, read_json_object
+from tidybert.limits import HEADER_BYTES, TENSORS
 from tidybert.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
+from tidybert.opening import open_regular, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
+_LENGTH_BYTES: Final = 8
+# Old versions of transformers stored counters, int64, among the weights.
+_STORED_DTYPES: Final = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+}
 
 
 def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, Tensor]:
@@ -35,7 +45,8 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
     Raises:
         WeightsError: no weights, or only a pickle without ``allow_pickle``; a file is missing,
             truncated or malformed; a part is outside the directory; a tensor is in two parts or in
-            none; values are not finite.
+            none, has two entries or another dtype; values are not finite.
+        LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
     """
     source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
@@ -51,7 +62,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
 
     Args:
         path: the file, or an existing directory for model.safetensors in it.
-        tensors: by name, of any dtype, shape and device.
+        tensors: by name, of any shape and device, in a dtype that ``read_tensors`` reads.
 
     Returns:
         The path of the file.
@@ -85,14 +96,12 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
     damaged = []
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
-            # torch.isfinite does not take one-byte floats.
-            values = tensor.float() if tensor.element_size() == 1 else tensor
             # A sum is finite only if every value is, and takes a fraction of a count's time.  The
             # count clears finite values whose sum overflows.
-            wide = torch.promote_types(values.dtype, torch.float32)
-            if torch.isfinite(values.sum(dtype=wide)):
+            wide = torch.promote_types(tensor.dtype, torch.float32)
+            if torch.isfinite(tensor.sum(dtype=wide)):
                 continue
-            count = int((~torch.isfinite(values)).sum())
+            count = int((~torch.isfinite(tensor)).sum())
             if count:
                 damaged.append(f"{name} ({count} of {tensor.numel()})")
     if damaged:
@@ -105,13 +114,13 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
 
 def _weights_file(path: Path) -> Path:
     """The file that holds the weights at ``path``, or the index of its parts."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
+    if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")
+    if not path.is_dir():
+        return path
     for name in (WEIGHTS_FILE, PICKLE_FILE):
         for candidate in (path / name, path / f"{name}{INDEX_SUFFIX}"):
-            if candidate.is_file():
+            if present(candidate, error=WeightsError):
                 return candidate
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
@@ -120,19 +129,16 @@ def _weights_file(path: Path) -> Path:
 
 
 def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
-    try:
-        weight_map = read_json_object(index).get("weight_map")
-    except ConfigError as error:
-        raise WeightsError(error.message) from None
+    weight_map = read_json_object(index, error=WeightsError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise WeightsError(f"{index}: no 'weight_map' from tensor names to files")
     tensors: dict[str, Tensor] = {}
     for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(part).name != part or "\\" in part:
+        if Path(part).name != part or part == ".." or "\\" in part:
             raise WeightsError(f"{index}: part {part!r} is not a plain file name")
         path = index.parent / part
-        if not path.is_file():
+        if not present(path, error=WeightsError):
             raise WeightsError(f"{index}: part {part!r} is missing")
         for name, tensor in _read_file(path, allow_pickle=allow_pickle).items():
             if name in tensors:
@@ -160,20 +166,55 @@ def _read_file(path: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    _check_header(path)
     try:
         # The library checks the header's length, every offset, and that they cover the file.
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, OverflowError, RuntimeError) as error:
+    except MemoryError:
+        raise WeightsError(f"{path}: too little memory to read these weights") from None
+    except (SafetensorError, OSError, ValueError, ArithmeticError, RuntimeError) as error:
         raise WeightsError(
             f"{path}: not a readable safetensors file ({path.stat().st_size} bytes: {error}); it "
             f"is truncated or damaged, copy or download it again"
         ) from error
 
 
+def _check_header(path: Path) -> None:
+    """Refuse what the library lets pass: other files, long headers, repeated names, other dtypes.
+
+    The library says what is wrong with a header of another form.
+    """
+    with open_regular(path, error=WeightsError) as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
+            return
+        HEADER_BYTES.check(length, path)
+        content = file.read(length)
+    header = parse_json(content.decode(errors="replace"), f"{path}: header", error=WeightsError)
+    if not isinstance(header, dict):
+        return
+    TENSORS.check(len(header), path)
+    for name, entry in header.items():
+        dtype = entry.get("dtype") if isinstance(entry, dict) else None
+        if name != "__metadata__" and isinstance(dtype, str):
+            _check_dtype(path, name, dtype, _STORED_DTYPES)
+
+
+def _check_dtype(path: Path, name: str, dtype: object, known: Collection[object]) -> None:
+    if dtype not in known:
+        raise WeightsError(
+            f"{path}: {name!r} has the dtype {dtype}; weights are read in float32, float16 or "
+            "bfloat16: convert them first"
+        )
+
+
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path, error=WeightsError) as file:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except WeightsError:
+        raise
     # The damaged byte decides which exception a damaged pickle raises.
     except Exception as error:
         first_line = str(error).strip().splitlines()[:1]
@@ -187,6 +228,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
             raise WeightsError(f"{path}: {name!r} is {type(value).__name__}, not a tensor")
         if value.layout != torch.strided or value.is_quantized:
             raise WeightsError(f"{path}: {name!r} is sparse or quantised, not a plain tensor")
+        _check_dtype(path, name, value.dtype, _STORED_DTYPES.values())
     return content
 
 

@@ -17,8 +17,10 @@ from tidybert.atomic_files import atomic_directory
 from tidybert.checkpoints.conversion import PREFIX
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import write_tensors
+from tidybert.checkpoints.weight_loading import load_weights
 from tidybert.errors import WeightsError
 from tidybert.model_files import CONFIG_FILE
+from tidybert.modeling.heads import BertForPreTraining
 from tidybert.tokenization import BertTokenizer
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
@@ -34,8 +36,8 @@ PER_PIECE = (
 class ExtensibleModel:
     """A MODEL with all its tensors, whatever heads it has; ``save`` writes it with more pieces.
 
-    Raises what ModelDirectory raises, and WeightsError for weights without word embeddings or with
-    another number of them than config.json says.
+    Raises what ModelDirectory raises, and WeightsError for weights without word embeddings, with a
+    layer missing, or of other shapes than config.json says.
     """
 
     def __init__(self, origin: ModelDirectory, *, allow_pickle: bool = False) -> None:
@@ -50,6 +52,10 @@ class ExtensibleModel:
                     f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
                     f"says {origin.config.vocab_size}"
                 )
+        with torch.device("meta"):
+            model = BertForPreTraining(origin.config)
+        # Copies nothing, for the model has no memory; checks every name, shape and dtype.
+        load_weights(model, self._tensors, origin.config, source=str(origin))
 
     def save(
         self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
@@ -69,7 +75,7 @@ class ExtensibleModel:
         }
         description = {**self.origin.description, "vocab_size": size}
         with atomic_directory(directory) as partial:
-            text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             (partial / CONFIG_FILE).write_text(text, encoding="utf-8")
             tokenizer.save(partial)
             write_tensors(partial, tensors)

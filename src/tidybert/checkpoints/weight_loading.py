@@ -81,6 +81,11 @@ def load_weights(
             f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
         )
     for name, key in ours.items():
+        if not tensors[name].is_floating_point():
+            raise WeightsError(
+                f"{source}: {' + '.join(huggingface_names(name, config))} has the dtype "
+                f"{tensors[name].dtype}; weights are floating-point numbers"
+            )
         if tensors[name].shape != parameters[key].shape:
             advice = "build the model from the configuration in that directory"
             if _is_head(key.removeprefix(PREFIX)):

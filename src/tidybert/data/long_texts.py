@@ -55,11 +55,11 @@ class LongTexts:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """As ``settings`` gave them; ConfigError for what it cannot have given."""
+        """As ``settings`` gave them; ConfigError for an unknown mode."""
         mode = settings.get("long", "truncate")
         if mode not in MODES:
             raise ConfigError(f"long is {mode!r:.80}; one of {', '.join(MODES)} is needed")
-        return cls(mode, stride_in(settings))
+        return cls(mode, settings.get("doc_stride"))
 
     def settings(self) -> dict[str, Any]:
         """The entries of tidybert.json; none where texts are truncated."""
@@ -172,14 +172,6 @@ def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None
             f"{param('max_seq_length', max_seq_length + doc_stride - room)}, so that no token is "
             "stepped over"
         )
-
-
-def stride_in(settings: Mapping[str, Any]) -> int | None:
-    """The doc_stride among the settings of tidybert.json; ConfigError for another value."""
-    found = settings.get("doc_stride")
-    if found is None or (type(found) is int and found >= 1):
-        return found
-    raise ConfigError(f"doc_stride is {found!r:.80}; a number of tokens is needed")
 
 
 def check_windows(room: int, doc_stride: int | None) -> None:

@@ -14,8 +14,8 @@ from tidybert.checkpoints.conversion import huggingface_names
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import DataError, UsageError, WeightsError, param
-from tidybert.model_files import CONFIG_FILE
+from tidybert.errors import ConfigError, DataError, UsageError, WeightsError, param
+from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
@@ -59,9 +59,16 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
 
     Raises ConfigError, and WeightsError if config.json names no head that predicts.
     """
+    positions = directory.config.max_position_embeddings
     if directory.metadata is not None:
+        if directory.metadata.max_seq_length > positions:
+            raise ConfigError(
+                f"{directory.path / METADATA_FILE}: max_seq_length is "
+                f"{directory.metadata.max_seq_length}, but the model has positions for {positions} "
+                "tokens"
+            )
         return directory.metadata
-    found = foreign_metadata(directory.head, directory.config.max_position_embeddings)
+    found = foreign_metadata(directory.head, positions)
     if found is None:
         named = ", ".join(directory.head.architectures) or "no architecture"
         raise WeightsError(

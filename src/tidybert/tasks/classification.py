@@ -135,7 +135,7 @@ class Classification(TextTask):
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         return cls(
             cls.needed_names(metadata),
-            temperature=metadata.number("temperature", 1.0),
+            temperature=metadata.settings.get("temperature", 1.0),
             long_texts=LongTexts.from_settings(metadata.settings),
         )
 

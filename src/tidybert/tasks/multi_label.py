@@ -174,18 +174,14 @@ class MultiLabelClassification(TextTask):
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         names = cls.needed_names(metadata)
         thresholds = metadata.settings.get("thresholds", {})
-        if not isinstance(thresholds, Mapping) or not all(
-            name in names and type(value) in (int, float) and 0 <= value <= 1
-            for name, value in thresholds.items()
-        ):
+        if not thresholds.keys() <= set(names):
             raise ConfigError(
-                f"tidybert.json: thresholds is {thresholds!r:.80}; numbers from 0 to 1 "
-                "under names of labels are needed"
+                f"tidybert.json: thresholds is {thresholds!r:.80}; its keys must be names of labels"
             )
         return cls(
             names,
             thresholds,
-            metadata.number("temperature", 1.0),
+            metadata.settings.get("temperature", 1.0),
             LongTexts.from_settings(metadata.settings),
         )
 

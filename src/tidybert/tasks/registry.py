@@ -80,14 +80,24 @@ def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]"
 def task_for(metadata: "ModelMetadata") -> "AnyTask":
     """The task that a finished RUN was trained for.
 
-    Raises ConfigError for one that this program does not know.
+    Raises ConfigError for a task or a setting that this program does not know.
     """
+    from tidybert.checkpoints.settings_schema import SETTINGS
+
     if metadata.task not in _TASKS:
         raise ConfigError(
             f"tidybert.json names the task {metadata.task!r}; this program knows "
             f"{', '.join(_TASKS)}"
         )
-    return _task(metadata.task).from_metadata(metadata)
+    task = _task(metadata.task).from_metadata(metadata)
+    # A task leaves out settings that it does not need, but they are known.
+    known = {*SETTINGS, *task.settings()}
+    for name in metadata.settings:
+        if name not in known:
+            raise ConfigError(
+                f"tidybert.json has the unknown setting {name!r:.40}{suggestion(name, known)}"
+            )
+    return task
 
 
 def foreign_metadata(head: "HeadDescription", max_seq_length: int) -> "ModelMetadata | None":

@@ -154,7 +154,7 @@ class MultipleChoice(Task[ChoiceExample]):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls(metadata.number("temperature", 1.0))
+        return cls(metadata.settings.get("temperature", 1.0))
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature}

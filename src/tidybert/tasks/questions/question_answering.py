@@ -15,8 +15,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.long_texts import stride_in
-from tidybert.errors import ConfigError, DataError, UsageError, param
+from tidybert.errors import DataError, UsageError, param
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
@@ -180,17 +179,7 @@ class QuestionAnswering(Task[QuestionExample]):
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         """With the defaults for what tidybert.json does not say, as of another program's model."""
         given = metadata.settings
-        for key, kind in (("no_answers", bool), ("null_score_diff_threshold", (int, float))):
-            if key in given and not isinstance(given[key], kind):
-                raise ConfigError(f"tidybert.json: {key} is {given[key]!r:.40}")
-        lengths = ("max_query_length", "max_answer_length", "n_best_size")
-        return cls(
-            no_answers=given.get("no_answers", False),
-            doc_stride=stride_in(given),
-            null_score_diff_threshold=given.get("null_score_diff_threshold"),
-            temperature=metadata.number("temperature", 1.0),
-            **{name: int(metadata.number(name, getattr(cls, name))) for name in lengths},
-        )
+        return cls(**{each.name: given[each.name] for each in fields(cls) if each.name in given})
 
     def settings(self) -> dict[str, Any]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -22,7 +22,6 @@ from tidybert.data.checks import (
     check_repetition,
 )
 from tidybert.data.features import Features
-from tidybert.data.long_texts import stride_in
 from tidybert.data.splits import random_split
 from tidybert.errors import LINE, DataError
 from tidybert.files.labels import label_order
@@ -231,8 +230,9 @@ class Tagging(Task[TaggedExample]):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        stride = stride_in(metadata.settings)
-        return cls(cls.needed_names(metadata), metadata.number("temperature", 1.0), stride)
+        temperature = metadata.settings.get("temperature", 1.0)
+        stride = metadata.settings.get("doc_stride")
+        return cls(cls.needed_names(metadata), temperature, stride)
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "doc_stride": self.doc_stride}
