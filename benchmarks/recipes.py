@@ -31,8 +31,8 @@ BASE: Final = {"tokens_per_step": 4096}
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "fast": {},
     "fast, another seed": {"seed": 43},
-    "random start": {"start": "random"},
-    "random start, 15% masked": {"start": "random", "masked_lm_prob": 0.15},
+    "random start": {"initial_weights": "random"},
+    "random start, 15% masked": {"initial_weights": "random", "masked_lm_prob": 0.15},
     "AdamW, rate 1e-3": {"optimizer": "adamw", "learning_rate": 1e-3},
     "rate 1e-3": {"learning_rate": 1e-3},
     "rate 4e-3": {"learning_rate": 4e-3},

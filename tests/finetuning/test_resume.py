@@ -97,7 +97,11 @@ def test_with_other_arguments_data_or_weights_it_does_not_go_on(
         "model": {"model": tiny_run},
     }[change]
 
-    with pytest.raises(TrainingError, match="other arguments, data or weights"):
+    named = {
+        "learning_rate": "learning_rate: .* before, 0.001 now",
+        "model": "the weights to begin with: not the same",
+    }.get(change, "the examples as the model reads them: not the same")
+    with pytest.raises(TrainingError, match=f"other arguments or data.*\n  {named}"):
         toy(run=run, resume=True, **given)
 
     assert (run / "arguments.json").read_bytes() == before

@@ -24,7 +24,12 @@ from tidybert.pretraining.instances import Position, PretrainingInstances
 from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.masked_rows import masked_rows
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at, tokens_at
+from tidybert.pretraining.pretraining_arguments import (
+    PretrainingArguments,
+    rate_at,
+    tokens_at,
+    why_not_so_many_steps,
+)
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
@@ -162,6 +167,86 @@ def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
     small(tmp_path / "run", resume=True, **given)
 
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
+
+
+def stopped_at(step: int, small: Small, run: Path, **given: Any) -> None:
+    stop = at_step(step, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        small(run, callbacks=stop, **given)
+
+
+def test_settings_of_memory_and_precision_may_change_on_the_way(
+    small: Small, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    memory = {"micro_batch": 200, "precision": "float32", "checkpoint_activations": True}
+    intervals = {"save_steps": 7, "eval_steps": 3}
+    small(tmp_path / "whole", dropout=0.0)
+    stopped_at(5, small, tmp_path / "run", dropout=0.0)
+
+    note = PretrainingCallbacks(note=told.append)
+    given = {"dropout": 0.0, "resume": True, "callbacks": note}
+    small(tmp_path / "run", **given, **memory, **intervals)
+
+    assert "resuming after step 5 of 12" in told
+    assert "micro_batch: 96 before, 200 now" in told
+    arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert arguments["micro_batch"] == 200
+    assert arguments["changed_on_the_way"][0]["step"] == 5
+    assert arguments["changed_on_the_way"][0]["precision"] == ["auto", "float32"]
+    # Only rounding differs.
+    ours, whole = (read_tensors(tmp_path / name) for name in ("run", "whole"))
+    for name, tensor in whole.items():
+        torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
+
+
+def test_more_steps_go_on_only_where_the_steps_so_far_are_the_same(
+    small: Small, tmp_path: Path
+) -> None:
+    level = {"schedule": "trapezoid", "decay_share": 0.2, "warmup_steps": 1}
+    small(tmp_path / "whole", max_steps=14, **level)
+    stopped_at(8, small, tmp_path / "run", **level)
+
+    small(tmp_path / "run", max_steps=14, resume=True, **level)
+
+    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
+
+
+def test_a_resume_names_what_must_not_change(small: Small, corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stopped_at(5, small, run, schedule="linear")
+
+    with pytest.raises(TrainingError) as caught:
+        small(run, resume=True, schedule="linear", max_steps=20, seed=7, weight_decay=0.5)
+
+    first, *lines = sorted(str(caught.value).splitlines()[1:])
+    assert first.startswith("  max_steps: 12 before, 20 now: the steps so far would have had other")
+    assert first.endswith("learning rates (schedule='linear')")
+    assert lines == [
+        "  seed: 42 before, 7 now",
+        "  weight_decay: 0.01 before, 0.5 now",
+    ]
+    other = tmp_path / "other"
+    shutil.copytree(corpus, other)
+    manifest = json.loads((other / "corpus.json").read_text())
+    manifest["sources"][0]["file"] = "moved.txt"
+    (other / "corpus.json").write_text(json.dumps(manifest))
+    # The same shards in another place are the same corpus.
+    small(run, resume=True, schedule="linear", data=other)
+
+
+def test_steps_that_are_done_cannot_be_undone() -> None:
+    level = {"schedule": "trapezoid", "decay_share": 0.2, "warmup_steps": 5, "long_share": 0.0}
+    given = PretrainingArguments(max_steps=100, **level)
+
+    assert why_not_so_many_steps(replace(given, max_steps=200), 100, 80) is None
+    assert "other learning" in str(why_not_so_many_steps(replace(given, max_steps=200), 100, 82))
+    assert why_not_so_many_steps(replace(given, max_steps=60), 100, 60) == "60 steps are done"
+    longer = replace(given, max_steps=200, long_share=0.4)
+    assert "other lengths" in str(why_not_so_many_steps(longer, 100, 70))
+    assert why_not_so_many_steps(longer, 100, 60) is None
+    ramp = replace(given, max_steps=200, ramp_share=0.1)
+    assert "numbers of tokens" in str(why_not_so_many_steps(ramp, 100, 2))
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -28,7 +28,7 @@ def test_words_begin_as_often_as_they_are(small: Small, corpus: Path, tmp_path: 
     tell = PretrainingCallbacks(note=notes.append)
     given = {"model": "tiny", "max_steps": 1, "learning_rate": 1e-30, "dropout": 0.0}
     small(tmp_path / "corpus", **given, callbacks=tell)
-    small(tmp_path / "random", **given, start="random")
+    small(tmp_path / "random", **given, initial_weights="random")
 
     shards = TokenCorpus(corpus)
     size = int(shards.manifest.vocabulary["vocab_size"])
@@ -78,4 +78,4 @@ def test_weights_that_are_gone_on_with_are_left_as_they_are(small: Small, tmp_pa
     notes: list[str] = []
     small(tmp_path / "run", max_steps=1, callbacks=PretrainingCallbacks(note=notes.append))
     assert not any("start from the corpus" in note for note in notes)
-    assert json.loads((tmp_path / "run" / "arguments.json").read_text())["start"] is None
+    assert json.loads((tmp_path / "run" / "arguments.json").read_text())["initial_weights"] is None

@@ -69,7 +69,7 @@ def make_trainer(
     """Makes a Trainer; keywords are its own, ``dropout``, or training arguments."""
 
     def make(**given: Any) -> Trainer:
-        own = ("evaluate", "metric", "run", "fingerprint")
+        own = ("evaluate", "metric", "run", "course")
         options = {name: given.pop(name) for name in own if name in given}
         called = {"report": "step", "report_metrics": "metrics", "note": "note"}
         callbacks = {called[name]: given.pop(name) for name in called if name in given}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from torch import nn
 
-from tidybert.errors import TrainingError, WeightsError
+from tidybert.errors import TrainingError, WeightsError, in_python
 from tidybert.training import run_checkpoints as module
+from tidybert.training.course import Course
 from tidybert.training.run_checkpoints import step_directories
 from tidybert.training.trainer import StepReport, Trainer
 
@@ -178,25 +179,6 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert names(tmp_path) == ["step-12", "step-14"]
 
 
-def test_a_checkpoint_without_hashes_is_one_all_the_same(
-    make_trainer: Make, same_weights: Same, tmp_path: Path
-) -> None:
-    whole = make_trainer()
-    whole.train()
-    with pytest.raises(Cut):
-        make_trainer(run=tmp_path, report=cut_after(9)).train()
-    path = tmp_path / "checkpoints" / "step-7" / "training_state.json"
-    content = json.loads(path.read_text())
-    del content["sha256"]
-    path.write_text(json.dumps(content))
-
-    resumed = make_trainer(run=tmp_path)
-    assert passed_over(resumed) == []
-    assert resumed.train().resumed_from == 7
-
-    assert same_weights(resumed.model, whole.model)
-
-
 def test_a_damaged_checkpoint_does_not_push_out_a_good_one(
     make_trainer: Make, same_weights: Same, tmp_path: Path
 ) -> None:
@@ -256,11 +238,51 @@ def test_a_full_disk_does_not_cost_the_last_checkpoint(
     assert same_weights(resumed.model, whole.model)
 
 
-def test_another_fingerprint_is_refused(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer(run=tmp_path, fingerprint="one").train()
+def test_another_course_is_refused(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(run=tmp_path, course=Course({"seed": 1}, {})).train()
 
-    with pytest.raises(TrainingError, match="other arguments, data or weights"):
-        make_trainer(run=tmp_path, fingerprint="two").resume()
+    with pytest.raises(TrainingError, match=r"step-14 was .*\n  seed: 1 before, 2 now"):
+        make_trainer(run=tmp_path, course=Course({"seed": 2}, {})).resume()
+
+
+def test_what_changes_on_the_way_is_told_and_kept(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(run=tmp_path, course=Course({"precision": "auto"}, {})).train()
+    told = []
+    for precision in ("float32", "bfloat16", "bfloat16"):
+        course = Course({"precision": precision}, {}, free=("precision",))
+        found, lines = module.read_checkpoint(tmp_path, course)
+        assert found is not None
+        module.write_checkpoint(tmp_path, found, 1)
+        told += map(in_python, lines)
+
+    assert told == [
+        "precision: auto before, float32 now",
+        "precision: float32 before, bfloat16 now",
+    ]
+    assert found.state.changes == [
+        {"step": 14, "precision": ["auto", "float32"]},
+        {"step": 14, "precision": ["float32", "bfloat16"]},
+    ]
+
+
+def test_a_changed_state_is_passed_over(make_trainer: Make, tmp_path: Path) -> None:
+    told: list[str] = []
+    make_trainer(run=tmp_path).train()
+    state = step_directories(tmp_path)[0] / "training_state.json"
+    state.write_text(state.read_text().replace('"step": 14', '"step": 13'))
+
+    make_trainer(run=tmp_path, note=told.append).resume()
+
+    assert "training_state.json is not what was written" in told[0]
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(run=tmp_path).train()
+    state = step_directories(tmp_path)[0] / "training_state.json"
+    state.write_text('{"fingerprint": "abc", "step": 14, "sha256": {}}')
+
+    with pytest.raises(TrainingError, match="by an earlier version of tidybert"):
+        make_trainer(run=tmp_path).resume()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ counts and sha256, so opening reads nothing else; the files are mapped into memo
 sentences and tokens are numbered across the shards of a part.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -74,6 +75,12 @@ class Manifest:
     def vocabulary(self) -> dict[str, Any]:
         """sha256, vocab_size, dtype and do_lower_case, among others."""
         return cast(dict[str, Any], self.settings["vocabulary"])
+
+    def contents_sha256(self) -> str:
+        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
+        parts = {part: [asdict(shard) for shard in shards] for part, shards in self.parts.items()}
+        words = json.dumps([self.vocabulary, parts], sort_keys=True)
+        return hashlib.sha256(words.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""

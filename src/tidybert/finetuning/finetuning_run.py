@@ -3,7 +3,6 @@
 The shell and the scikit-learn estimators both call ``finetune``.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,8 +24,9 @@ from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import check_run, deciding, fingerprint, write_arguments
+from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -129,7 +129,7 @@ def finetune(
         evaluate=(lambda each: _answers(task, each, dev_features, dev).metrics()) if dev else None,
         metric=task.metric,
         run=run,
-        fingerprint=_fingerprint(task, network, data, arguments),
+        course=_course(task, network, data, arguments),
         callbacks=callbacks,
     )
     if run is not None:
@@ -273,9 +273,9 @@ def _labels_of_head(
     return tuple(names)
 
 
-def _fingerprint(
+def _course(
     task: AnyTask, model: nn.Module, data: TrainingData[Any], arguments: TrainingArguments
-) -> str:
+) -> Course:
     def pieces() -> Iterator[bytes]:
         for _, _, features in data.parts():
             yield f"{len(features)} examples".encode()
@@ -284,5 +284,21 @@ def _fingerprint(
                 rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
                 yield repr(rest).encode()
 
-    settings = json.dumps([task.name, task.label_names, deciding(asdict(arguments))])
-    return fingerprint(settings, model, pieces())
+    return Course(
+        settings={
+            "task": task.name,
+            "label_names": task.label_names,
+            "max_seq_length": data.max_seq_length,
+            **asdict(arguments),
+        },
+        contents={"data": sha256_of(pieces()), "weights": weights_sha256(model)},
+        free=(*INTERVALS, "tokens_per_batch", "precision"),
+        refusal=_refusal,
+    )
+
+
+def _refusal(name: str, _before: Any, _step: int) -> str:
+    """Why a setting must not change on the way."""
+    if name in ("max_steps", "num_train_epochs"):
+        return "the learning rates of the steps so far follow from the number of all steps"
+    return ""

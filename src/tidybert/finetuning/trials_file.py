@@ -10,8 +10,9 @@ from typing import Any, Final
 from tidybert.atomic_files import atomic_write_json, file_sha256
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
-from tidybert.training.run_directory import deciding
 
+# They change no result.
+_NOT_RECORDED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")
 # The file has hashes of their content, so they may move.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")
 
@@ -49,7 +50,7 @@ def shared_settings(
     Raises ModelNotFoundError.
     """
     return {
-        **deciding(given, but=("tokens_per_batch",)),
+        **{name: value for name, value in given.items() if name not in _NOT_RECORDED},
         "model": str(model) if is_size(model) else _hash_of_files(model),
         "vocab": None if vocab is None else _hash_of_files(vocab),
         "train": _hash_of(map(repr, train)),

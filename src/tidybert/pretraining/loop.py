@@ -28,6 +28,7 @@ from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at
 from tidybert.pretraining.stream import StepBatches
 from tidybert.training.background_writer import BackgroundWriter, snapshot
+from tidybert.training.course import Course
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest
 from tidybert.training.optimization import begin_step, build_optimizer
@@ -102,7 +103,7 @@ class Pretrainer:
         evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
         run: directory for checkpoints and metrics.jsonl, written by the first process.
         first_position: where the data begin.
-        fingerprint: a hash of all that a resumed run must share with this one.
+        course: what a resumed run must share with this one.
         mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
             None where the peak is not known.
     """
@@ -116,7 +117,7 @@ class Pretrainer:
         evaluate: Callable[[nn.Module], dict[str, Any]],
         run: Path,
         first_position: Sequence[int],
-        fingerprint: str,
+        course: Course,
         processes: Processes | None = None,
         callbacks: PretrainingCallbacks | None = None,
         mfu: Callable[[int, float], float] | None = None,
@@ -150,8 +151,9 @@ class Pretrainer:
         self.record = RunRecord(
             run,
             self.num_steps,
-            TrainingState(fingerprint, progress=progress),
+            course,
             arguments.save_total_limit,
+            progress=progress,
             note=self.callbacks.tell,
             processes=self.processes,
             write=self.writer.start,

@@ -1,17 +1,26 @@
 """A pre-training run as one object: its corpus, its options and its processes."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.pretraining_arguments import MASKED_LM_PROB, PretrainingArguments
+from tidybert.pretraining.pretraining_arguments import (
+    MASKED_LM_PROB,
+    PretrainingArguments,
+    why_not_so_many_steps,
+)
+from tidybert.training.course import INTERVALS, Course, weights_sha256
 from tidybert.training.distributed import Processes
-from tidybert.training.run_directory import deciding, fingerprint
+
+# With other values the steps so far would have been the same, but for rounding and dropout.
+_MAY_CHANGE: Final = (
+    *INTERVALS, "max_bad_steps", "micro_batch", "precision", "sharding", "compile",
+    "checkpoint_activations",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,20 @@ class PretrainingPlan:
         """All options, as arguments.json holds them."""
         return {**asdict(self.instances), **asdict(self.masking), **asdict(self.arguments)}
 
-    def fingerprint(self, model: nn.Module) -> str:
-        """A hash of all that decides the run's course, for a model with its first weights."""
-        left_out = ("micro_", "max_bad_steps", "sharding")
-        course = deciding(asdict(self.arguments), but=left_out)
-        options = [asdict(self.instances), asdict(self.masking), course]
-        words = [self.corpus.manifest.to_dict(), *options]
-        return fingerprint(json.dumps(words, sort_keys=True), model)
+    def course(self, model: nn.Module) -> Course:
+        """All that decides the run's course, for a model with its first weights."""
+        return Course(
+            settings=self.to_dict(),
+            contents={
+                "corpus": self.corpus.manifest.contents_sha256(),
+                "weights": weights_sha256(model),
+            },
+            free=_MAY_CHANGE,
+            refusal=self._refusal,
+        )
+
+    def _refusal(self, name: str, before: Any, step: int) -> str | None:
+        """Why a setting must not change after a step; None where it may."""
+        if name == "max_steps":
+            return why_not_so_many_steps(self.arguments, before, step)
+        return ""

@@ -1,6 +1,6 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from tidybert.errors import UsageError, param
@@ -12,7 +12,7 @@ from tidybert.training.training_arguments import PRECISIONS
 # 512.  fast is for a fixed, small budget; benchmarks/NOTES.md has measurements of its choices.
 _BY_RECIPE: Final[dict[str, tuple[Any, Any]]] = {
     # setting: (bert, fast)
-    "start": ("random", "corpus"),
+    "initial_weights": ("random", "corpus"),
     "max_steps": (1_000_000, 10_000),
     "tokens_per_step": (32_768, 4_096),
     "ramp_share": (0.0, 0.0),
@@ -52,9 +52,9 @@ class PretrainingArguments:
     recipe: str = "bert"
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
-    start: str | None = None
-    """Begin a size with random weights, or from the corpus: word embeddings from neighbouring
-    words, and heads that look at neighbours."""
+    initial_weights: str | None = None
+    """Begin a size with random weights, or with weights from the corpus: word embeddings from
+    neighbouring words, and heads that look at neighbours."""
     max_steps: int | None = None
     """Updates of the weights."""
     tokens_per_step: int | None = None
@@ -139,7 +139,7 @@ class PretrainingArguments:
             below_1=("adam_beta1", "adam_beta2", "dropout"),
             shares=("long_share", "decay_share", "ramp_share"),
             choices={
-                "start": ("random", "corpus"),
+                "initial_weights": ("random", "corpus"),
                 "schedule": ("linear", "trapezoid"),
                 "optimizer": ("adamw", "muon"),
                 "precision": PRECISIONS,
@@ -183,6 +183,33 @@ def tokens_at(step: int, arguments: PretrainingArguments) -> int:
     tokens: int = arguments.setting("tokens_per_step")
     ramp = int(arguments.setting("max_steps") * arguments.setting("ramp_share"))
     return tokens if step >= ramp else int(tokens * (0.25 + 0.75 * step / ramp))
+
+
+def first_long_step(arguments: PretrainingArguments) -> int:
+    """The first of the steps on sequences of ``long_seq_length``, counted from 0."""
+    num_steps: int = arguments.setting("max_steps")
+    return num_steps - int(num_steps * arguments.setting("long_share"))
+
+
+def why_not_so_many_steps(arguments: PretrainingArguments, before: int, step: int) -> str | None:
+    """Why a run of ``before`` steps cannot go on after ``step`` of them to ``max_steps``.
+
+    None where the steps so far would have been the same with ``max_steps``.
+    """
+    earlier = replace(arguments, max_steps=before)
+    if step >= arguments.setting("max_steps"):
+        return f"{step} steps are done"
+    for what, value_at in (
+        (f"learning rates ({param('schedule', arguments.schedule)})", rate_at),
+        (f"numbers of tokens ({param('ramp_share', arguments.ramp_share)})", tokens_at),
+        (
+            f"lengths of sequences ({param('long_share', arguments.long_share)})",
+            lambda each, given: each >= first_long_step(given),
+        ),
+    ):
+        if any(value_at(each, earlier) != value_at(each, arguments) for each in range(step)):
+            return f"the steps so far would have had other {what}"
+    return None
 
 
 def least_micro_batch(arguments: PretrainingArguments, longest: int) -> int:

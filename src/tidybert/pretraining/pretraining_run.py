@@ -76,7 +76,8 @@ def pretrain(
     network, config = build_model(model, plan)
     check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
     # Sharding and compiling change the network in place.
-    unchanged = deepcopy(network) if is_size(model) and arguments.start == "corpus" else None
+    from_corpus = is_size(model) and arguments.initial_weights == "corpus"
+    unchanged = deepcopy(network) if from_corpus else None
     chosen = to_device(network, processes.own_device(device))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
@@ -92,7 +93,7 @@ def pretrain(
         evaluate=HeldOut(plan, stream.streams[0], chosen).measure,
         run=run,
         first_position=stream.first_position,
-        fingerprint=plan.fingerprint(network),
+        course=plan.course(network),
         processes=processes,
         callbacks=callbacks,
         mfu=used.of_step if used else None,
@@ -106,7 +107,9 @@ def pretrain(
     del unchanged
     if processes.is_first:
         given = {"task": "pretrain", "model": str(model), "data": str(data), **plan.to_dict()}
-        write_arguments(run, given if is_size(model) else {**given, "start": None})
+        if not is_size(model):
+            given["initial_weights"] = None
+        write_arguments(run, {**given, "changed_on_the_way": trainer.state.changes})
     result = trainer.train()
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)

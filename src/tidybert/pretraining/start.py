@@ -59,7 +59,7 @@ def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
     plan.note(
         f"start from the corpus: {int(seen.sum()):,} words' embeddings from their neighbours in "
         f"{found.num_tokens:,} tokens, and heads that look at neighbours; "
-        f"{param('start', 'random')} leaves that out"
+        f"{param('initial_weights', 'random')} leaves that out"
     )
 
 

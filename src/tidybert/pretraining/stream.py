@@ -11,7 +11,7 @@ from tidybert.pretraining.constant_shape import Array, BatchShape, shape_for
 from tidybert.pretraining.instances import Places, Position, PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.pretraining_arguments import tokens_at
+from tidybert.pretraining.pretraining_arguments import first_long_step, tokens_at
 
 # The number of instances that decide the shape of batches.
 _SAMPLE: Final = 1024
@@ -44,10 +44,9 @@ class PhasedStream:
 
     def __init__(self, plan: PretrainingPlan, micro_batch_tokens: int) -> None:
         self.arguments = arguments = plan.arguments
-        num_steps = arguments.setting("max_steps")
-        self.switch = num_steps - int(num_steps * arguments.setting("long_share"))
+        self.switch = first_long_step(arguments)
         self.lengths = [plan.instances.max_seq_length]
-        if self.switch < num_steps:
+        if self.switch < arguments.setting("max_steps"):
             self.lengths.append(arguments.long_seq_length)
         self.streams = []
         for length in self.lengths:

@@ -42,6 +42,7 @@ from tidybert.timing.measuring import (
 )
 from tidybert.timing.setting import SIDES
 from tidybert.timing.work import PretrainingWork
+from tidybert.training.course import Course
 
 _MODULE: Final = "tidybert.timing.pretraining_speed"
 INSTANCE_SIDES: Final = ("instances", "training")
@@ -228,7 +229,7 @@ def _train(work: PretrainingWork, stream: InstanceStream) -> dict[str, float]:
             evaluate=lambda _model: {"loss": 0.0},
             run=Path(folder),
             first_position=[],
-            fingerprint="",
+            course=Course({}, {}),
             callbacks=PretrainingCallbacks(step=lambda _done: ends.append(time.perf_counter())),
         ).train()
     timed = steps[UNTIMED_STEPS:]

@@ -2,8 +2,9 @@
 
 A checkpoint is a directory checkpoints/step-N of the RUN: model.safetensors (our names),
 optimizer.safetensors (Adam's two moments and step counts) and training_state.json, which has the
-hashes of both.  The schedule, the order of the data and the random numbers follow from the seed and
-the step, so a checkpoint keeps only the step.  Each directory is written aside, synced and renamed.
+hashes of both and of itself.  The schedule, the order of the data and the random numbers follow
+from the seed and the step, so a checkpoint keeps only the step.  Each directory is written aside,
+synced and renamed.
 """
 
 import json
@@ -31,6 +32,7 @@ from tidybert.model_files import (
     STATE_FILE,
     WEIGHTS_FILE,
 )
+from tidybert.training.course import Course, change_line, sha256_of
 from tidybert.training.sharding import placed_like
 
 
@@ -38,12 +40,14 @@ from tidybert.training.sharding import placed_like
 class TrainingState:
     """Where a run is.
 
-    fingerprint: a hash that a resumed run must have too.  best_metrics: those of ``best_step`` on
-    dev, None before the first evaluation.  progress: values that do not follow from the step, such
-    as counts and the place in a stream of instances.
+    course: what a resumed run must share, see ``Course.to_dict``.  changes: for each resume with
+    other settings, the step and the settings with their values before and after.  best_metrics:
+    those of ``best_step`` on dev, None before the first evaluation.  progress: values that do not
+    follow from the step, such as counts and the place in a stream of instances.
     """
 
-    fingerprint: str
+    course: dict[str, Any]
+    changes: list[dict[str, Any]] = field(default_factory=list)
     step: int = 0
     best_step: int = 0
     best_metrics: dict[str, Any] | None = None
@@ -87,6 +91,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
             hashes = {name: file_sha256(partial / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
             content = {**asdict(state), "sha256": hashes}
+            content["checksum"] = _checksum(content)
             atomic_write_json(partial / STATE_FILE, content)
     except (DiskError, WeightsError) as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
@@ -105,34 +110,59 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     return target
 
 
-def read_checkpoint(run: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
-    """The last valid checkpoint, or None; and a line for each one that cannot be read.
+def read_checkpoint(run: Path, course: Course) -> tuple[Checkpoint | None, list[str]]:
+    """The last valid checkpoint, or None; and lines for the reader.
 
-    Raises TrainingError for a checkpoint of other arguments, data or first weights.
+    The lines name each checkpoint that cannot be read, and each setting that changes on the way.
+    The checkpoint's state has the new course.
+
+    Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
-    passed_over = []
+    lines: list[str] = []
     for directory in reversed(step_directories(run)):
         try:
-            content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
-            # Older checkpoints have no hashes; their files count if they can be read.
-            for name, expected in content.pop("sha256", {}).items():
-                if file_sha256(directory / name) != expected:
-                    raise ValueError(f"{name} is not what was written")
-            found = Checkpoint(
-                TrainingState(**content),
-                read_tensors(directory / WEIGHTS_FILE),
-                read_tensors(directory / OPTIMIZER_FILE),
-            )
+            found = _read(directory)
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            passed_over.append(f"{directory} cannot be read and is passed over: {error}")
+            lines.append(f"{directory} cannot be read and is passed over: {error}")
             continue
-        if found.state.fingerprint != fingerprint:
+        if found is None:
             raise TrainingError(
-                f"{directory} was written with other arguments, data or weights to begin with: "
-                f"resume with the same ones (see arguments.json), or give a new {param('out')}"
+                f"{directory} was written by an earlier version of tidybert; end the run with that "
+                f"version, or give a new {param('out')}"
             )
-        return found, passed_over
-    return None, passed_over
+        return found, lines + _went_over(found.state, course, directory)
+    return None, lines
+
+
+def _read(directory: Path) -> Checkpoint | None:
+    """A checkpoint; None if an earlier version wrote it.  Many errors of a damaged one."""
+    content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
+    if "fingerprint" in content:
+        return None
+    if content.pop("checksum") != _checksum(content):
+        raise ValueError(f"{STATE_FILE} is not what was written")
+    for name, expected in content.pop("sha256").items():
+        if file_sha256(directory / name) != expected:
+            raise ValueError(f"{name} is not what was written")
+    return Checkpoint(
+        TrainingState(**content),
+        read_tensors(directory / WEIGHTS_FILE),
+        read_tensors(directory / OPTIMIZER_FILE),
+    )
+
+
+def _went_over(state: TrainingState, course: Course, directory: Path) -> list[str]:
+    """Give the state a new course; a line for each setting that changes.  Raises TrainingError."""
+    changed = course.changes(state.course, state.step, directory)
+    if changed:
+        state.changes.append({"step": state.step, **changed})
+    state.course = course.to_dict()
+    return [change_line(name, *values) for name, values in changed.items()]
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """A hash of a state's content, so that a damaged one is passed over."""
+    return sha256_of([json.dumps(content, sort_keys=True).encode()])
 
 
 def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:

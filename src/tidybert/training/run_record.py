@@ -18,6 +18,7 @@ from tidybert.atomic_files import append_text, atomic_write_text
 from tidybert.errors import DiskError, in_python, param
 from tidybert.model_files import METRICS_FILE
 from tidybert.signals import signal_name
+from tidybert.training.course import Course
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.run_checkpoints import (
@@ -115,7 +116,8 @@ class RunRecord:
     Args:
         run: the RUN; None keeps the best weights in memory, and nothing else.
         num_steps: the steps of the whole run.
-        state: where it begins; ``resume`` replaces it.
+        course: what a resumed run must share with this one.
+        progress: of the state that it begins with; ``resume`` replaces it.
         save_total_limit: checkpoints to keep.
         note: called with lines of text.
         processes: those that share the run.
@@ -126,16 +128,18 @@ class RunRecord:
         self,
         run: Path | None,
         num_steps: int,
-        state: TrainingState,
+        course: Course,
         save_total_limit: int,
         *,
+        progress: Mapping[str, Any] = {},
         note: Callable[[str], None] = lambda _line: None,
         processes: Processes | None = None,
         write: Write = lambda write: write(),
     ) -> None:
         self.run = run
         self.num_steps = num_steps
-        self.state = state
+        self.course = course
+        self.state = TrainingState(course.to_dict(), progress=dict(progress))
         self.save_total_limit = save_total_limit
         self.note = note
         self.processes = processes or Processes()
@@ -156,16 +160,16 @@ class RunRecord:
     def resume(self, load: Callable[[Checkpoint], None]) -> None:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
-        Raises TrainingError for a checkpoint of another fingerprint.
+        Raises TrainingError for a checkpoint of another course.
         """
         assert self.run is not None
-        found, passed_over = read_checkpoint(self.run, self.state.fingerprint)
+        found, lines = read_checkpoint(self.run, self.course)
         if found is not None:
             load(found)
             self.state = found.state
             self._saved_step = found.state.step
         self.log.rewind(self.state.step)
-        for line in passed_over:
+        for line in lines:
             self.note(line)
         self.note(
             f"resuming after step {self.state.step} of {self.num_steps}"

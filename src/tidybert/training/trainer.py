@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
+from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
 from tidybert.training.optimization import (
@@ -98,7 +99,7 @@ class Trainer:
         evaluate: see Evaluate; without it the last weights are the best.
         metric: the key of ``evaluate``'s result that decides, the higher the better.
         run: directory for checkpoints and metrics.jsonl; None keeps everything in memory.
-        fingerprint: a hash of all that a resumed run must share with this one.
+        course: what a resumed run must share with this one.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Trainer:
         evaluate: Evaluate | None = None,
         metric: str = "loss",
         run: Path | None = None,
-        fingerprint: str = "",
+        course: Course | None = None,
         callbacks: TrainingCallbacks | None = None,
     ) -> None:
         if not features:
@@ -142,8 +143,8 @@ class Trainer:
             weight_decay=arguments.weight_decay,
         )
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
-        state = TrainingState(fingerprint)
-        self.record = RunRecord(run, self.num_steps, state, arguments.save_total_limit, note=note)
+        course = course or Course({}, {})
+        self.record = RunRecord(run, self.num_steps, course, arguments.save_total_limit, note=note)
         self._lengths = np.array([len(one.input_ids) for one in features])
         self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
