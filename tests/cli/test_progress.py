@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tidybert.cli import progress
 from tidybert.cli.embed import _shown
+from tidybert.cli.output import choose_notes
 from tidybert.cli.progress import shown_progress
 
 
@@ -21,10 +23,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return sets
 
 
-def test_no_line_without_an_interval_where_stderr_is_no_terminal(capsys) -> None:
+def test_no_line_in_the_first_half_minute_where_stderr_is_no_terminal(capsys) -> None:
     with shown_progress("training") as show:
         for done in (0, 32, 64):
             show(done, 64, lambda _seconds, rate: f"loss 0.41, {rate:.1f}/s")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_log_shows_that_a_long_step_lasts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.06)
+    with shown_progress("training") as show:
+        show(1, 4, lambda _seconds, _rate: "")
+        time.sleep(0.2)
+        show(2, 4, lambda _seconds, _rate: "loss 0.5")
+        time.sleep(0.2)
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.startswith("training: begun; at work on this for ")
+    assert "training: 50%, loss 0.5, 0:01 left" in rest
+    assert rest[-1].startswith("training: 50%, loss 0.5, 0:01 left; at work on this for ")
+
+
+def test_quiet_shows_no_progress(clock, capsys) -> None:
+    choose_notes(quiet=True, verbose=False)
+    with shown_progress("training") as show:
+        show(1, 2, lambda _seconds, _rate: "")
     assert capsys.readouterr() == ("", "")
 
 
@@ -42,7 +64,7 @@ def test_a_terminal_has_a_bar_with_figures(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_lines_come_now_and_then_and_rates_are_of_this_process(clock, capsys) -> None:
     clock(100, 110, 129, 140)
-    with shown_progress("reading", 30) as show:
+    with shown_progress("reading") as show:
         for done in (500, 600, 700, 900):
             show(done, 1000, lambda seconds, rate: f"{seconds:.0f} s, {rate:.0f}/s")
     assert capsys.readouterr().err == "reading: 90%, 40 s, 10/s, 0:10 left\n"

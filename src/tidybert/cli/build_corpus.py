@@ -1,6 +1,5 @@
 """``tidybert build-corpus``: files of text in, token shards for pre-training out."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
-from tidybert.cli.progress import LINE_SECONDS, shown_progress
+from tidybert.cli.progress import shown_progress
+from tidybert.cores import available_cores
 from tidybert.corpus.documents import CorpusOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def build_corpus(
     out, workers = given.out, given.workers
     if workers is None:
         size = sum(file.stat().st_size for file in corpus_files(corpus))
-        workers = _num_cores() if size > SMALL_CORPUS_BYTES else 0
+        workers = available_cores() if size > SMALL_CORPUS_BYTES else 0
     tokenizer = BertTokenizer.from_pretrained(given.vocab)
     was_finished = is_corpus(out)
     report = CorpusReport()
@@ -95,17 +95,11 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
     note(f"next: tidybert inspect {out}")
 
 
-def _num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextmanager
 def _shown() -> "Iterator[Callable[[Built], None]]":
     """A function that shows a build's progress, its rate and the time left."""
     first: Built | None = None
-    with shown_progress("building", LINE_SECONDS) as show:
+    with shown_progress("building") as show:
 
         def follow(built: "Built") -> None:
             nonlocal first

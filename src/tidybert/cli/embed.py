@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.vector_files import Layout
 
-LINE_SECONDS: Final = 10.0
 MOST_USED: Final = (
     "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
     "device",
@@ -148,5 +147,5 @@ def _print(
 def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
     """A function that shows how many texts are done, how fast, and the time left."""
     of = "" if total is None else f" of {total:,}"
-    with shown_progress("embedding", LINE_SECONDS) as show:
+    with shown_progress("embedding") as show:
         yield lambda done: show(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")

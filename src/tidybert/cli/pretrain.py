@@ -11,6 +11,7 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
+from tidybert.cores import load_note
 from tidybert.errors import UsageError, in_shell
 from tidybert.model_files import CURVES_FILE
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
@@ -131,6 +132,8 @@ def _shown(
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.pretraining.loop import PretrainingCallbacks
 
+    if busy := load_note():
+        note(busy)
     steps, tokens, seconds, last = 0, 0, 0.0, 0.0
 
     def step(done: "PretrainingReport") -> None:

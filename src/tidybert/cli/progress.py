@@ -1,21 +1,25 @@
 """Progress on stderr: a bar, or a line now and then where stderr is not a terminal."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.cli.output import MAX_WIDTH, clock, note
+from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
+from tidybert.cores import load_note
 from tidybert.errors import in_shell
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from tidybert.corpus.documents import CorpusReport, Document
     from tidybert.finetuning import Callbacks
     from tidybert.training.trainer import StepReport
 
 LINE_SECONDS: Final = 30.0
 BAR_SECONDS: Final = 0.2
+_TICKS: Final = 6
 
 Figures = Callable[[float, float], str]
 """From the seconds that have passed and the rate of what is done to a text."""
@@ -24,50 +28,80 @@ Show = Callable[[int, int | None, Figures], None]
 
 
 @contextmanager
-def shown_progress(title: str, line_seconds: float = math.inf) -> Iterator[Show]:
+def shown_progress(title: str) -> Iterator[Show]:
     """Gives a function that shows a work's progress, its figures and the time left.
 
-    Where stderr is not a terminal, it prints a line every ``line_seconds``.
+    Where stderr is not a terminal, a line comes every LINE_SECONDS, also while nothing is done.
+    --quiet shows nothing.
     """
+    if is_quiet():
+        yield lambda _done, _total, _figures: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
     console.width = min(console.width, MAX_WIDTH)
-    is_terminal = console.is_terminal
-    pause = BAR_SECONDS if is_terminal else line_seconds
-    begun = last = 0.0
-    first: int | None = None
     with Progress(
         TextColumn(title, markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.fields[text]}", markup=False),
         console=console,
-        disable=not is_terminal,
+        disable=not console.is_terminal,
         expand=True,
     ) as bar:
-        task = bar.add_task(title, total=None, text="")
+        shown = _Shown(title, bar if console.is_terminal else None)
+        ended = Event()
+        if not console.is_terminal:
+            Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
+        try:
+            yield shown.show
+        finally:
+            ended.set()
 
-        def show(done: int, total: int | None, figures: Figures) -> None:
-            nonlocal begun, last, first
-            now = time.monotonic()
-            if first is None:
-                # What an earlier run has done says nothing about this one's speed.
-                first, begun, last = done, now, now
-            is_end = is_terminal and done == total
-            if now == begun or (now - last < pause and not is_end):
-                return
-            last, rate = now, (done - first) / (now - begun)
-            text = figures(now - begun, rate)
-            if total is not None:
-                text = f"{done / total:.0%}, {text}"
-                if rate:
-                    text += f", {clock((total - done) / rate)} left"
-            bar.update(task, completed=done, total=total, text=text)
-            if not is_terminal:
-                note(f"{title}: {text}")
 
-        yield show
+class _Shown:
+    """A work's progress in a bar, or as lines where there is none."""
+
+    def __init__(self, title: str, bar: "Progress | None") -> None:
+        self.title, self.bar = title, bar
+        self.pause = BAR_SECONDS if bar else LINE_SECONDS
+        if bar:
+            self.task = bar.add_task(title, total=None, text="")
+        self.begun = self.last = 0.0
+        self.first: int | None = None
+        self.text = "begun"
+
+    def show(self, done: int, total: int | None, figures: Figures) -> None:
+        """See Show."""
+        now = time.monotonic()
+        if self.first is None:
+            # What an earlier run has done says nothing about this one's speed.
+            self.first, self.begun, self.last = done, now, now
+        is_end = self.bar is not None and done == total
+        if now == self.begun or (now - self.last < self.pause and not is_end):
+            return
+        self.last, rate = now, (done - self.first) / (now - self.begun)
+        text = figures(now - self.begun, rate)
+        if total is not None:
+            text = f"{done / total:.0%}, {text}"
+            if rate:
+                text += f", {clock((total - done) / rate)} left"
+        self.text = text
+        if self.bar is None:
+            note(f"{self.title}: {text}")
+        else:
+            self.bar.update(self.task, completed=done, total=total, text=text)
+
+    def say_that_it_lasts(self, ended: Event) -> None:
+        """Repeat the last line while no other comes: a log shows that the work goes on."""
+        tick = LINE_SECONDS / _TICKS
+        seen, ticks = self.last, 0
+        while not ended.wait(tick):
+            seen, ticks = self.last, ticks + 1 if self.last == seen else 0
+            # A tick early, so that a line that came between two ticks is followed in time.
+            if ticks and ticks % (_TICKS - 1) == 0:
+                note(f"{self.title}: {self.text}; at work on this for {clock(ticks * tick)}")
 
 
 @contextmanager
@@ -80,7 +114,7 @@ def shown_reading(
         millions = report.num_characters / 1e6
         return f"{millions:,.1f} M characters, {millions / seconds:.1f} M/s"
 
-    with shown_progress("reading", LINE_SECONDS) as show:
+    with shown_progress("reading") as show:
 
         def follow(documents: "Iterable[Document]") -> "Iterator[Document]":
             for document in documents:
@@ -99,6 +133,8 @@ def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
     """
     from tidybert.finetuning import Callbacks
 
+    if busy := load_note():
+        note(busy)
     with shown_progress("training") as show:
         last: StepReport | None = None
         examples, seconds = 0, 0.0

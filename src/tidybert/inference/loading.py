@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -20,6 +21,8 @@ from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
@@ -109,7 +112,10 @@ def choose_device(device: str) -> torch.device:
     Raises UsageError for another name, and for a device that PyTorch does not find.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        found = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        why = "PyTorch finds a CUDA device" if found.type == "cuda" else "there is no CUDA device"
+        _LOGGER.info(f"device: {found}, because {why}; {torch.get_num_threads()} threads")
+        return found
     if not re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,9})?", str(device)):
         raise UsageError(f"{param('device', device)}: expected auto, cpu, cuda or cuda:N")
     kind, _, number = str(device).partition(":")

@@ -6,11 +6,12 @@ same ids alone, many times faster, through ``fast``.  On text without special to
 three agree with Hugging Face's BertTokenizer.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, enco
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
 
 
@@ -73,11 +75,15 @@ class BertTokenizer:
         that it is cased: capitals become [UNK] there.)
         """
         vocabulary, settings = tokenizer_files.read_directory(find_model(model))
+        source = "asked for"
         if do_lower_case is None:
-            do_lower_case = settings.get("do_lower_case")
+            do_lower_case, source = settings.get("do_lower_case"), "as tokenizer_config.json says"
+        if do_lower_case is None:
+            do_lower_case, source = not vocabulary.is_cased, "judged by the vocabulary's capitals"
+        _LOGGER.info(f"tokenizer of {model}: {'un' * do_lower_case}cased, {source}")
         return cls(
             vocabulary,
-            not vocabulary.is_cased if do_lower_case is None else do_lower_case,
+            do_lower_case,
             strip_accents=settings.get("strip_accents"),
             tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
         )

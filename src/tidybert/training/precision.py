@@ -1,10 +1,14 @@
 """Mixed precision: products in bfloat16 under autocast, weights and their updates in float32."""
 
+import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import torch
 
 from tidybert.errors import UsageError, param
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def is_mixed(precision: str, device: torch.device) -> bool:
@@ -13,6 +17,8 @@ def is_mixed(precision: str, device: torch.device) -> bool:
     Raises UsageError for bfloat16 on a device that cannot multiply in it.
     """
     if device.type == "cpu" or precision == "float32":
+        if precision == "auto":
+            _LOGGER.info("precision: float32, because a CPU uses bfloat16 only on request")
         return precision == "bfloat16"
     can = device.type == "cuda" and _has_bfloat16(device)
     if precision == "bfloat16" and not can:
@@ -20,6 +26,8 @@ def is_mixed(precision: str, device: torch.device) -> bool:
             f"{param('precision', 'bfloat16')} needs a CPU or a CUDA device that has it, and the "
             f"model is on {device}: use float32, or auto"
         )
+    if precision == "auto":
+        _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
     return can
 
 
