@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_ctrl_c_ends_what_waits_for_a_line(tiny_score_run: Path, conversation: C
     # Its standard input is still open.
     assert process.wait(timeout=60) == 130
     assert process.stderr is not None
-    assert process.stderr.read().splitlines()[-1] == "interrupted"
+    assert "interrupted by Ctrl-C" in process.stderr.read().splitlines()[-1]
 
 
 def test_a_bad_row_of_a_stream_is_told_after_the_answers_before_it(
@@ -166,3 +167,85 @@ def test_a_model_without_a_head_is_refused(
     assert shell([command, str(tiny_model), str(toy_file("dev.csv", 4))]) == 1
 
     assert "has no head" in capsys.readouterr().err
+
+
+def test_a_text_of_the_command_line_is_answered(tiny_run: Path, capsys) -> None:
+    assert shell(["predict", str(tiny_run), "--input", "a red near the old"]) == 0
+
+    (answer,) = lines_of(capsys.readouterr().out)
+    assert answer["label"] == "colour"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["my invoice is wrong"], 1, "no such file; to answer a text: tidybert predict"),
+        (["my invoice is wrong"], 1, "--input 'my invoice is wrong'"),
+        (["a.csv", "--input", "a red"], 2, "give one of them"),
+        (["--input", "a", "--input", "b"], 2, "--input is given 2 times; this model needs it once"),
+        (["--input", "a", "--top-k", "3"], 2, "--top-k is 3; expected 1 to 2"),
+    ],
+)
+def test_what_is_wrong_with_a_text_or_its_flags(
+    words: list[str], status: int, message: str, tiny_run: Path, capsys
+) -> None:
+    assert shell(["predict", str(tiny_run), *words]) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_top_k_keeps_the_likeliest_scores(
+    tiny_run: Path, tiny_score_run: Path, capsys, tmp_path: Path
+) -> None:
+    assert shell(["predict", str(tiny_run), "--input", "a red", "--top-k", "1"]) == 0
+    (answer,) = lines_of(capsys.readouterr().out)
+    assert answer["scores"] == {"colour": answer["score"]}
+    out = tmp_path / "out.jsonl"
+    command = ["predict", str(tiny_run), "--input", "a hen", "--top-k", "2", "--out", str(out)]
+    assert shell(command) == 0
+    assert list(json.loads(out.read_text())["scores"]) == ["animal", "colour"]
+    assert shell(["predict", str(tiny_score_run), "--input", "a", "--top-k", "1"]) == 2
+    assert "models that classify" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_a_table(
+    tiny_run: Path, tiny_score_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_text("a red\nthe old cat \x1b[2J and a hen\n" + "the dog was near the cow " * 9)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+    assert shell(["predict", str(tiny_run), str(file)]) == 0
+    heading, _, first, second, *third = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["label", "score", "text"]
+    assert first.split() == ["colour", first.split()[1], "a", "red"]
+    assert second.rstrip().endswith("the old cat \\x1b[2J and a hen")
+    assert max(map(len, [heading, *third])) <= 80
+    assert " ".join(third).count("near") > 5
+
+    assert shell(["predict", str(tiny_run), "--input", "a hen", "--top-k", "2"]) == 0
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert (first.split()[0], second.split()[0]) == ("animal", "colour")
+
+    assert shell(["predict", str(tiny_score_run), "--input", "a hen"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["value", "text"]
+
+    assert shell(["predict", str(tiny_run), "--input", "a hen", "--json"]) == 0
+    assert lines_of(capsys.readouterr().out)[0]["label"] == "animal"
+
+
+def test_a_file_of_answers_ends_with_how_fast(tiny_run: Path, tmp_path: Path, capsys) -> None:
+    file, out = tmp_path / "texts.txt", tmp_path / "out.jsonl"
+    file.write_text("a red\n" * 9 + "a red " * 40)
+
+    assert shell(["predict", str(tiny_run), str(file), "--out", str(out)]) == 0
+
+    assert re.search(
+        r"out\.jsonl: 10 texts in 0:0\d \([\d,]+ texts/s\), 1 truncated$",
+        capsys.readouterr().err,
+        re.MULTILINE,
+    )

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tidybert.cli import progress
-from tidybert.cli.embed import _shown
 from tidybert.cli.output import choose_notes
-from tidybert.cli.progress import shown_progress
+from tidybert.cli.progress import shown_progress, shown_texts
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def test_lines_come_now_and_then_and_rates_are_of_this_process(clock, capsys) ->
 )
 def test_embedding_counts_texts(total: int | None, line: str, clock, capsys) -> None:
     clock(100, 181.92)
-    with _shown(total) as advance:
+    with shown_texts("embedding", total) as advance:
         advance(0)
         advance(1024)
     assert capsys.readouterr().err == f"embedding: {line}\n"

@@ -1,16 +1,16 @@
 """``tidybert embed``: frozen features, into a file or as JSON lines on stdout."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note, note_reading, resumable
-from tidybert.cli.progress import shown_progress
+from tidybert.cli.output import note_reading, note_texts_done, resumable
+from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 
@@ -95,22 +95,27 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
 
     report = ReadReport()
     out = given.out
+    begun = time.monotonic()
     if out is None:
         with as_it_comes(examples(report), file) as coming:
             num_texts, num_truncated = _print(embedder, coming, layout)
+        num_resumed = 0
     else:
         kind = format_of(out, layout)
         # A first reading finds bad rows before the work, and counts the texts for the time left.
         total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
         texts = examples(report if total is None else ReadReport())
-        with resumable(out, given.resume), _shown(total) as advance:
+        with resumable(out, given.resume), shown_texts("embedding", total) as advance:
             written = write_vectors(
                 embedder, texts, out, kind, resume=given.resume, advance=advance
             )
         num_texts, num_truncated = written.num_texts, written.num_truncated
-        note(f"{out}: {num_texts:,} texts, {layout.dimension} numbers a vector")
+        num_resumed = written.num_resumed
+    seconds = time.monotonic() - begun
     cut = f"texts were cut to {embedder.max_seq_length} tokens"
     note_reading(report, num_truncated, num_texts, cut)
+    more = f"; {layout.dimension} numbers a vector"
+    note_texts_done(out, num_texts, num_truncated, seconds, num_resumed, more)
 
 
 def _check(given: EmbedFlags) -> None:
@@ -141,11 +146,3 @@ def _print(
         num_texts += len(chunk.examples)
         num_truncated += sum(chunk.truncated)
     return num_texts, num_truncated
-
-
-@contextmanager
-def _shown(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many texts are done, how fast, and the time left."""
-    of = "" if total is None else f" of {total:,}"
-    with shown_progress("embedding") as show:
-        yield lambda done: show(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")

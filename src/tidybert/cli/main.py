@@ -39,7 +39,7 @@ app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": 
 app.command("quickstart")(quickstart.quickstart)
 app.command("finetune", cls=PanelCommand)(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
-app.command("predict")(predict.predict)
+app.command("predict", cls=PanelCommand)(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed", cls=PanelCommand)(embed.embed)

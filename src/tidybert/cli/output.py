@@ -102,6 +102,63 @@ def print_table(
     console.print(table, width=min(console.width, MAX_WIDTH))
 
 
+class RowTable:
+    """A table on stdout whose rows are printed as they come, each folded to its columns' widths.
+
+    Args:
+        widths: the characters of each column, by heading.
+        right: the headings of columns of numbers.
+        rest: the heading of a last column, which takes the rest of 80 columns.
+    """
+
+    def __init__(self, widths: Mapping[str, int], *, right: Sequence[str], rest: str) -> None:
+        from rich.console import Console
+
+        self._widths, self._right, self._rest = widths, right, rest
+        self._console = Console()
+        self._is_first = True
+
+    def add(self, *cells: str) -> None:
+        """Print a row; the first one after the headings."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            show_header=self._is_first,
+            expand=True,
+        )
+        for heading, width in self._widths.items():
+            align: Literal["left", "right"] = "right" if heading in self._right else "left"
+            table.add_column(Text(heading), justify=align, overflow="fold", width=width)
+        table.add_column(Text(self._rest), overflow="fold", ratio=1)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+        self._is_first = False
+        self._console.print(table, width=min(self._console.width, MAX_WIDTH))
+
+
+def note_texts_done(
+    out: Path | None,
+    num_texts: int,
+    num_truncated: int,
+    seconds: float,
+    num_resumed: int = 0,
+    more: str = "",
+) -> None:
+    """Note that a command has done its work on texts, and how fast.
+
+    An earlier run has done ``num_resumed`` of them.  ``more`` ends the line.
+    """
+    rate = f" ({(num_texts - num_resumed) / seconds:,.0f} texts/s)" if seconds else ""
+    note(
+        f"{'' if out is None else f'{out}: '}{num_texts:,} texts in {clock(seconds)}{rate}, "
+        f"{num_truncated:,} truncated{more}"
+    )
+
+
 def read_labelled(
     task: "AnyTask | type[AnyTask]", path: str, options: ReadOptions, skip_bad_rows: bool
 ) -> list[Any]:

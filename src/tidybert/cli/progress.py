@@ -125,6 +125,14 @@ def shown_reading(
 
 
 @contextmanager
+def shown_texts(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Gives a function that takes how many texts are done, and shows it."""
+    of = "" if total is None else f" of {total:,}"
+    with shown_progress(title) as show:
+        yield lambda done: show(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")
+
+
+@contextmanager
 def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
     """Callbacks for ``finetune`` that show a bar for the steps, and a line for each evaluation.
 

@@ -1,7 +1,7 @@
 """Answers as text: one JSON line an example, or one JSON object of all; and into a file."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ from tidybert.disk_errors import writing
 from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.part_file import Written, part_file
 from tidybert.inference.predictor import Predictor
+from tidybert.terminal_text import printable_json
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class AnswerForm:
         rename_synced(part, target)
 
 
-LINES: Final = AnswerForm("lines", lambda each: f"{json.dumps(each, ensure_ascii=False)}\n")
+LINES: Final = AnswerForm(
+    "lines", lambda each: f"{printable_json(json.dumps(each, ensure_ascii=False))}\n"
+)
 """One JSON object a line."""
 OFFICIAL: Final = AnswerForm(
     "official",
@@ -40,6 +43,21 @@ OFFICIAL: Final = AnswerForm(
     tail="}\n",
 )
 """One JSON object of ids and answers, for SQuAD's script."""
+
+
+def top_lines(top_k: int) -> AnswerForm:
+    """LINES whose scores are those of the ``top_k`` likeliest classes, the likeliest first."""
+
+    def entry(answer: dict[str, Any]) -> str:
+        return LINES.entry({**answer, "scores": likeliest(answer["scores"], top_k)})
+
+    return AnswerForm(f"lines, top {top_k}", entry)
+
+
+def likeliest(scores: Mapping[str, float], top_k: int) -> dict[str, float]:
+    """The ``top_k`` highest scores, the highest first."""
+    ranked = sorted(scores.items(), key=lambda each: each[1], reverse=True)
+    return dict(ranked[:top_k])
 
 
 def write_answers(
