@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from tidybert import output_lock as locks
 from tidybert.disk_errors import amount, free_bytes, writing
 from tidybert.errors import DiskError
+from tidybert.opening import open_regular
 
 # Directories that this process is filling: as a whole they get their names later.
 _FILLING: set[Path] = set()
@@ -258,6 +259,6 @@ def _filled(partial: Path) -> Iterator[Path]:
 
 
 def file_sha256(path: str | Path) -> str:
-    """The sha256 of a file's content, in hexadecimal."""
-    with Path(path).open("rb") as file:
+    """The sha256 of a regular file's content, in hexadecimal; raises as ``open_regular``."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,13 +3,13 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidybert.errors import ConfigError
-from tidybert.limits import JSON_BYTES, JSON_DEPTH, Limit
-from tidybert.opening import Failure, read_text
+from tidybert.errors import ConfigError, TidyBertError
+from tidybert.limits import JSON_BYTES, JSON_DEPTH, LOG_BYTES, Limit
+from tidybert.opening import Failure, read_bytes, read_text
 
 
 def read_json_object(
@@ -26,6 +26,23 @@ def read_json_object(
     if not isinstance(value, dict):
         raise error(f"{path}: a JSON object was expected, not {type(value).__name__}")
     return value
+
+
+def read_json_lines(
+    path: str | Path, limit: Limit = LOG_BYTES, *, error: Failure = ConfigError
+) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """The lines of an untrusted file, each with its JSON object; None where it holds none.
+
+    Passes over blank lines.  Raises as ``read_bytes``.
+    """
+    for number, raw in enumerate(read_bytes(path, limit, error=error).split(b"\n"), start=1):
+        line = raw.decode(errors="replace")
+        if line.strip():
+            try:
+                value = parse_json(line, f"{path}:{number}", error=error)
+            except TidyBertError:
+                value = None
+            yield line, value if isinstance(value, dict) else None
 
 
 def parse_json(text: str, where: object, *, error: Failure = ConfigError) -> Any:

@@ -6,8 +6,9 @@ nowhere is an error: a file that counts as absent would silently change how a mo
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 from tidybert.errors import DataError, TidyBertError
 from tidybert.limits import Limit
@@ -25,12 +26,11 @@ _KINDS: Final = (
 
 
 def open_regular(
-    path: str | Path, mode: str = "rb", *, error: Failure = DataError, allow_pipe: bool = False
-) -> BinaryIO:
+    path: str | Path, *, error: Failure = DataError, allow_pipe: bool = False
+) -> BufferedReader:
     """Open a regular file for reading bytes, buffered.
 
     Args:
-        mode: "rb", or "r+b" to write into it too.
         error: the class of error to raise.
         allow_pipe: also open a named pipe, for data that the user names on the command line.
 
@@ -38,8 +38,7 @@ def open_regular(
         TidyBertError: of the class ``error``: nothing has the name, it is a link that leads
             nowhere, a folder, a pipe, a device or a socket, or it cannot be opened.
     """
-    assert mode in ("rb", "r+b"), "text is decoded by those who know its encoding"
-    flags = os.O_RDONLY if mode == "rb" else os.O_RDWR
+    flags = os.O_RDONLY
     try:
         # Ask before opening: opening a device can have effects, opening a pipe waits.
         is_pipe = _is_pipe(Path(path).stat(), path, error, allow_pipe)
@@ -49,7 +48,7 @@ def open_regular(
         descriptor = os.open(path, flags)
         try:
             _is_pipe(os.fstat(descriptor), path, error, allow_pipe)
-            return cast(BinaryIO, os.fdopen(descriptor, mode))
+            return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
             raise

@@ -226,11 +226,20 @@ def test_other_settings_than_those_of_the_trials_are_refused(
     assert (tmp_path / "trials.json").read_text() == written
 
 
-def test_trials_of_unknown_settings_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('[{"name": "seed-5"}]', "a JSON object was expected, not list"),
+        ('{"shared": {}, "trials": {}}', "does not hold trials and their settings"),
+        ('{"shared": {}, "trials": [{"name": "seed-5"}]}', "is not a trial; give a new out"),
+        ('{"shared": {}, "trials": [NaN]}', "NaN is not a finite number"),
+    ],
+)
+def test_a_file_of_other_trials_is_refused(tmp_path: Path, content: str, said: str) -> None:
     arguments, training = TrainingArguments(seed=5), FakeTraining()
-    (tmp_path / "trials.json").write_text('[{"name": "seed-5"}]')
+    (tmp_path / "trials.json").write_text(content)
 
-    with pytest.raises(TrainingError, match=r"does not have the settings .* give a new out"):
+    with pytest.raises(TrainingError, match=said):
         try_all(training, arguments, seed_variants(arguments, 1), run=tmp_path)
 
     assert training.seen == []

@@ -250,7 +250,7 @@ def test_what_changes_on_the_way_is_told_and_kept(make_trainer: Make, tmp_path: 
     told = []
     for precision in ("float32", "bfloat16", "bfloat16"):
         course = Course({"precision": precision}, {}, free=("precision",))
-        found, lines = module.read_checkpoint(tmp_path, course)
+        found, lines = module.read_checkpoint(tmp_path, course, {})
         assert found is not None
         module.write_checkpoint(tmp_path, found, 1)
         told += map(in_python, lines)
@@ -299,3 +299,50 @@ def test_only_the_last_checkpoints_are_kept(
         "optimizer.safetensors",
         "training_state.json",
     }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": 13},
+        {"step": 14.0},
+        {"best_step": 15},
+        {"best_metrics": [0.5]},
+        {"evaluations_since_best": "0"},
+        {"progress": {"position": [0]}},
+        {"course": {"settings": {}}},
+        {"changes": None},
+        {"more": 1},
+    ],
+)
+def test_a_state_of_another_form_is_passed_over_though_its_checksum_is_right(
+    change: dict[str, Any], make_trainer: Make, tmp_path: Path
+) -> None:
+    make_trainer(run=tmp_path, save_steps=7, save_total_limit=2).train()
+    path = tmp_path / "checkpoints" / "step-14" / "training_state.json"
+    content = {**json.loads(path.read_text()), **change}
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "checksum": module._checksum(content)}))
+
+    resumed = make_trainer(run=tmp_path, save_steps=7)
+    (note,) = passed_over(resumed)
+
+    assert "training_state.json" in note
+    assert resumed.state.step == 7
+
+
+def test_the_tensors_of_another_model_are_refused(make_trainer: Make, tmp_path: Path) -> None:
+    trainer = make_trainer(run=tmp_path)
+    weights = {**trainer.model.state_dict()}
+    first, *_ = weights
+    state = module.TrainingState(trainer.record.course.to_dict())
+    moments = {f"{first}/exp_avg": weights[first][..., :1]}
+    for found in (
+        module.Checkpoint(state, {**weights, first: weights[first][:1]}, {}),
+        module.Checkpoint(state, {name: weights[name] for name in (*weights,)[1:]}, {}),
+        module.Checkpoint(state, weights, {"no.parameter/exp_avg": weights[first]}),
+        module.Checkpoint(state, weights, moments),
+    ):
+        with pytest.raises(TrainingError, match="not those of this model"):
+            module.check_fits(trainer.model, found)
+    module.check_fits(trainer.model, module.Checkpoint(state, weights, {}))

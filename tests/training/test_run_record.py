@@ -70,3 +70,19 @@ def test_a_note_that_cannot_be_written_ends_nothing() -> None:
         raise OSError("the disk is full")
 
     Notes(note).tell("step 3")
+
+
+def test_lines_of_a_damaged_log_are_counted_and_a_number_is_never_nan(tmp_path: Path) -> None:
+    told: list[str] = []
+    log = MetricsLog(tmp_path, tell=told.append)
+    log.write({"step": 1, "loss": float("nan")})
+    good = log.path.read_bytes() if log.path else b""
+    assert good == b'{"step": 1, "loss": null}\n'
+    damaged = [b'{"step": NaN}', b"[1]", b"\xff", b'{"step": "2"}', b"[" * 5000, b'{"step": 9}']
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join([*damaged, good, b'{"step": 2, "lo']))
+
+    log.rewind(3)
+
+    assert (tmp_path / "metrics.jsonl").read_bytes() == good
+    (line,) = told
+    assert "metrics.jsonl: 6 lines cannot be read and are dropped" in line

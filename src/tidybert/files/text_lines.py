@@ -39,9 +39,7 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
             raw = (
                 _standard_input()
                 if path == "-"
-                else cast(
-                    io.BufferedReader, stack.enter_context(open_regular(path, allow_pipe=True))
-                )
+                else stack.enter_context(open_regular(path, allow_pipe=True))
             )
             if path.endswith(".gz") or raw.peek(2)[:2] == GZIP_MAGIC:
                 packed = CountedReads(raw)

@@ -1,15 +1,16 @@
 """trials.json: the trials that have ended, and the settings that all of them share."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 from tidybert.atomic_files import atomic_write_json, file_sha256
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
+from tidybert.json_objects import read_json_object
+from tidybert.opening import present
 
 # They change no result.
 _NOT_RECORDED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")
@@ -63,16 +64,15 @@ def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
 
     Raises TrainingError for a file that cannot be read, and UsageError for other settings.
     """
-    if not path.exists():
+    if not present(path, error=TrainingError):
         return []
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, list):
-            raise ValueError("it does not have the settings of its trials")
-        before = dict(content["shared"])
-        trials = [Trial(**each) for each in content["trials"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise TrainingError(f"{path} cannot be read: {error}; give a new {param('out')}") from error
+    content = read_json_object(path, error=TrainingError)
+    before, found = content.get("shared"), content.get("trials")
+    if not isinstance(before, dict) or not isinstance(found, list):
+        raise TrainingError(
+            f"{path} does not hold trials and their settings; give a new {param('out')}"
+        )
+    trials = [_trial(each, path) for each in found]
     other = [
         _difference(name, before.get(name), value)
         for name, value in shared.items()
@@ -84,6 +84,26 @@ def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
             f"{', '.join(other)}; go on with the same, or give a new {param('out')}"
         )
     return trials
+
+
+def _trial(values: Any, path: Path) -> Trial:
+    """A trial of trials.json; TrainingError for values of another form."""
+    kinds = {
+        "name": str,
+        "varied": dict,
+        "metrics": dict,
+        "seconds": int | float,
+        "collapsed": str | None,
+        "error": str | None,
+    }
+    assert kinds.keys() == {each.name for each in fields(Trial)}
+    if (
+        not isinstance(values, dict)
+        or values.keys() != kinds.keys()
+        or not all(isinstance(values[name], kind) for name, kind in kinds.items())
+    ):
+        raise TrainingError(f"{path}: {values!r:.80} is not a trial; give a new {param('out')}")
+    return Trial(**values)
 
 
 def write_trials(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:

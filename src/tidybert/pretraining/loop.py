@@ -36,6 +36,7 @@ from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
+    check_fits,
     load_optimizer,
     optimizer_tensors,
 )
@@ -174,6 +175,7 @@ class Pretrainer:
         self.bad_steps.rewind(self.state.step)
 
     def _load(self, checkpoint: Checkpoint) -> None:
+        check_fits(self.model, checkpoint)
         load_optimizer(self.model, self.optimizer, checkpoint.moments)
         load_weights(self.model, checkpoint.weights)
 

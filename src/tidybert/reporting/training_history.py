@@ -1,13 +1,15 @@
 """The history of a RUN's training, from its metrics.jsonl."""
 
-import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.errors import DataError
+from tidybert.json_objects import read_json_lines
 from tidybert.model_files import METRICS_FILE
+from tidybert.opening import present
 
 _EVALUATION: Final = "eval_"
 
@@ -28,20 +30,19 @@ class TrainingHistory:
 def read_training_history(
     run: str | Path, figures: Sequence[str] = ("loss", "learning_rate")
 ) -> TrainingHistory | None:
-    """The history of a RUN; None without a log.
+    """The history of a RUN; None without a log.  Raises DataError for a log that cannot be read.
 
     Args:
         run: a directory.
         figures: the names of the numbers to keep for each step.
     """
-    try:
-        text = (Path(run) / METRICS_FILE).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    path = Path(run) / METRICS_FILE
+    if not present(path):
         return None
     steps: list[dict[str, float]] = []
     evaluations: list[dict[str, float]] = []
-    for line in text.split("\n"):
-        entry = _entry(line)
+    for _, logged in read_json_lines(path, error=DataError):
+        entry = _numbers(logged or {})
         if "step" not in entry:
             continue
         if "loss" in entry:
@@ -56,16 +57,10 @@ def read_training_history(
     return TrainingHistory(steps, evaluations) if steps or evaluations else None
 
 
-def _entry(line: str) -> dict[str, float]:
-    """The finite numbers of a line; none if a kill left it half written."""
-    try:
-        entry: Any = json.loads(line)
-    except ValueError:
-        return {}
-    if not isinstance(entry, Mapping):
-        return {}
+def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a line that a float can hold."""
     return {
         key: value
         for key, value in entry.items()
-        if isinstance(value, int | float) and math.isfinite(value)
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max
     }

@@ -8,10 +8,11 @@ synced and renamed.
 """
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ from tidybert.atomic_files import (
     remove_tree,
 )
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.errors import DiskError, TrainingError, WeightsError, param
+from tidybert.errors import DiskError, TidyBertError, TrainingError, WeightsError, param
+from tidybert.json_objects import read_json_object
 from tidybert.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
@@ -34,6 +36,9 @@ from tidybert.model_files import (
 )
 from tidybert.training.course import Course, change_line, sha256_of
 from tidybert.training.sharding import placed_like
+
+_STEP: Final = re.compile(r"step-[0-9]{1,15}")
+_MOST: Final = 10**15
 
 
 @dataclass
@@ -62,7 +67,7 @@ def checkpoints_directory(run: Path) -> Path:
 def step_directories(run: Path) -> list[Path]:
     """The checkpoints by step, the last one last."""
     found = checkpoints_directory(run).glob("step-*")
-    return sorted((path for path in found if path.name[5:].isdigit()), key=_step_of)
+    return sorted((path for path in found if _STEP.fullmatch(path.name)), key=_step_of)
 
 
 def _step_of(directory: Path) -> int:
@@ -89,8 +94,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
         with atomic_directory(target) as partial:
             write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
-            hashes = {name: file_sha256(partial / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
-            content = {**asdict(state), "sha256": hashes}
+            content = {**asdict(state), "sha256": _hashes(partial)}
             content["checksum"] = _checksum(content)
             atomic_write_json(partial / STATE_FILE, content)
     except (DiskError, WeightsError) as error:
@@ -110,20 +114,23 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     return target
 
 
-def read_checkpoint(run: Path, course: Course) -> tuple[Checkpoint | None, list[str]]:
+def read_checkpoint(
+    run: Path, course: Course, progress: Mapping[str, Any]
+) -> tuple[Checkpoint | None, list[str]]:
     """The last valid checkpoint, or None; and lines for the reader.
 
     The lines name each checkpoint that cannot be read, and each setting that changes on the way.
-    The checkpoint's state has the new course.
+    The checkpoint's state has the new course.  ``progress`` is that of a run that begins; the
+    checkpoint's must have the same form.
 
     Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
     lines: list[str] = []
     for directory in reversed(step_directories(run)):
         try:
-            found = _read(directory)
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            lines.append(f"{directory} cannot be read and is passed over: {error}")
+            found = _read(directory, progress)
+        except TidyBertError as error:
+            lines.append(f"{directory} cannot be read and is passed over: {error.message}")
             continue
         if found is None:
             raise TrainingError(
@@ -134,21 +141,51 @@ def read_checkpoint(run: Path, course: Course) -> tuple[Checkpoint | None, list[
     return None, lines
 
 
-def _read(directory: Path) -> Checkpoint | None:
-    """A checkpoint; None if an earlier version wrote it.  Many errors of a damaged one."""
-    content: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
+def _read(directory: Path, progress: Mapping[str, Any]) -> Checkpoint | None:
+    """A checkpoint; None if an earlier version wrote it.  TidyBertError for a damaged one."""
+    path = directory / STATE_FILE
+    content = read_json_object(path, error=TrainingError)
     if "fingerprint" in content:
         return None
-    if content.pop("checksum") != _checksum(content):
-        raise ValueError(f"{STATE_FILE} is not what was written")
-    for name, expected in content.pop("sha256").items():
-        if file_sha256(directory / name) != expected:
-            raise ValueError(f"{name} is not what was written")
+    if content.pop("checksum", None) != _checksum(content):
+        raise TrainingError(f"{STATE_FILE} is not what was written")
+    if content.pop("sha256", None) != _hashes(directory):
+        raise TrainingError("its files of tensors are not what was written")
+    if content.keys() != {each.name for each in fields(TrainingState)}:
+        raise TrainingError(f"{STATE_FILE} does not have the entries of a training state")
+    state = TrainingState(**content)
+    if not _is_state(state, _step_of(directory), progress):
+        raise TrainingError(f"{STATE_FILE} is not the state of this training")
     return Checkpoint(
-        TrainingState(**content),
-        read_tensors(directory / WEIGHTS_FILE),
-        read_tensors(directory / OPTIMIZER_FILE),
+        state, read_tensors(directory / WEIGHTS_FILE), read_tensors(directory / OPTIMIZER_FILE)
     )
+
+
+def _is_state(state: TrainingState, step: int, progress: Mapping[str, Any]) -> bool:
+    """Whether the values of an untrusted state have the kinds of a state at ``step``."""
+    counts = state.step, state.best_step, state.evaluations_since_best
+    of_course = state.course.get if isinstance(state.course, dict) else {}.get
+    return (
+        all(isinstance(of_course(each), dict) for each in ("settings", "contents"))
+        and isinstance(state.changes, list)
+        and all(type(each) is int and 0 <= each <= step for each in counts)
+        and state.step == step
+        and isinstance(state.best_metrics, dict | None)
+        and _is_like(state.progress, progress)
+    )
+
+
+def _is_like(value: Any, example: Any) -> bool:
+    """Whether JSON has the form of another: the same keys and lengths, and numbers not below 0."""
+    if isinstance(example, Mapping):
+        alike = isinstance(value, dict) and value.keys() == example.keys()
+        return alike and all(_is_like(value[key], example[key]) for key in example)
+    if isinstance(example, list | tuple):
+        alike = isinstance(value, list) and len(value) == len(example)
+        return alike and all(map(_is_like, value, example))
+    if isinstance(example, float):
+        return type(value) in (int, float) and 0 <= value < _MOST
+    return type(value) is type(example) and (not isinstance(value, int) or 0 <= value < _MOST)
 
 
 def _went_over(state: TrainingState, course: Course, directory: Path) -> list[str]:
@@ -160,9 +197,28 @@ def _went_over(state: TrainingState, course: Course, directory: Path) -> list[st
     return [change_line(name, *values) for name, values in changed.items()]
 
 
+def _hashes(directory: Path) -> dict[str, str]:
+    """The hashes of a checkpoint's tensors; raises TidyBertError for a missing file."""
+    return {name: file_sha256(directory / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
+
+
 def _checksum(content: Mapping[str, Any]) -> str:
     """A hash of a state's content, so that a damaged one is passed over."""
     return sha256_of([json.dumps(content, sort_keys=True).encode()])
+
+
+def check_fits(model: nn.Module, checkpoint: Checkpoint) -> None:
+    """Raise TrainingError unless a checkpoint has the weights of ``model``, and moments of them."""
+    weights, parameters = model.state_dict(), dict(model.named_parameters())
+    fits = weights.keys() == checkpoint.weights.keys() and all(
+        each.shape == weights[name].shape for name, each in checkpoint.weights.items()
+    )
+    for key, value in checkpoint.moments.items():
+        parameter = parameters.get(key.rpartition("/")[0])
+        # The moments of an embedding may have only the rows in use.
+        fits &= parameter is not None and value.shape[1:] in ((), parameter.shape[1:])
+    if not fits:
+        raise TrainingError("the checkpoint's tensors are not those of this model")
 
 
 def write_best(run: Path, weights: Mapping[str, Tensor]) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 from torch import Tensor
 
 from tidybert.atomic_files import append_text, atomic_write_text
-from tidybert.errors import DiskError, in_python, param
+from tidybert.errors import DiskError, TrainingError, in_python, param
+from tidybert.json_objects import plain_json, read_json_lines
 from tidybert.model_files import METRICS_FILE
+from tidybert.opening import present
 from tidybert.signals import signal_name
 from tidybert.training.course import Course
 from tidybert.training.distributed import Processes
@@ -76,15 +78,18 @@ class MetricsLog:
 
     def rewind(self, step: int) -> None:
         """Drop the lines after ``step``, which a resumed run writes again."""
-        if self.path is None or not self.path.exists():
+        if self.path is None or not present(self.path, error=TrainingError):
             return
-        kept = []
-        for line in self.path.read_text(encoding="utf-8").split("\n"):
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError, TypeError):
-                continue  # a kill can leave half a line at the end
+        kept, unreadable = [], 0
+        for line, entry in read_json_lines(self.path, error=TrainingError):
+            done = None if entry is None else entry.get("step")
+            if not isinstance(done, int | float):
+                unreadable += 1
+            elif done <= step:
+                kept.append(line + "\n")
+        # A kill can leave half a line at the end.
+        if unreadable > 1:
+            self.tell(f"warning: {self.path}: {unreadable} lines cannot be read and are dropped")
         atomic_write_text(self.path, "".join(kept))
 
     def write(self, values: dict[str, Any]) -> None:
@@ -92,7 +97,7 @@ class MetricsLog:
         if self.path is None:
             return
         with self._lock:
-            self._waiting.append(json.dumps(values) + "\n")
+            self._waiting.append(json.dumps(plain_json(values), allow_nan=False) + "\n")
             try:
                 append_text(self.path, "".join(self._waiting))
             except DiskError as error:
@@ -163,7 +168,7 @@ class RunRecord:
         Raises TrainingError for a checkpoint of another course.
         """
         assert self.run is not None
-        found, lines = read_checkpoint(self.run, self.course)
+        found, lines = read_checkpoint(self.run, self.course, self.state.progress)
         if found is not None:
             load(found)
             self.state = found.state

@@ -34,6 +34,7 @@ from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
+    check_fits,
     load_optimizer,
     optimizer_tensors,
 )
@@ -160,6 +161,8 @@ class Trainer:
         self.record.resume(self._load)
 
     def _load(self, checkpoint: Checkpoint) -> None:
+        with self._whole_model():
+            check_fits(self.model, checkpoint)
         load_optimizer(self.model, self.optimizer, checkpoint.moments)
         with self._whole_model():
             self.model.load_state_dict(checkpoint.weights)
