@@ -1,6 +1,7 @@
 """Counts of a step on a CUDA device that does not exist; count_on_stub.py loads it first."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+NUM_TOKENS = 32_768
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "addmv", "mv"}
 VIEWS = {
     "view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze",
@@ -91,6 +93,7 @@ def pretend_ampere() -> None:
     torch.cuda.get_device_capability = lambda _device=None: (9, 0)
     torch.cuda.is_bf16_supported = lambda *_given, **_named: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+    torch.Tensor.pin_memory = lambda tensor: tensor
     torch.nn.init.trunc_normal_ = lambda tensor, **_named: tensor
 
 
@@ -119,49 +122,120 @@ def lengths_of_a_batch(num_tokens: int, longest: int) -> np.ndarray:
     return lengths[: np.searchsorted(lengths.cumsum(), num_tokens, side="right")]
 
 
-def count_pretraining(dropout: float, size: str = "base", num_tokens: int = 32_768) -> Any:
-    """One micro-batch of pre-training, forward and backward."""
+def base_config(dropout: float, num_layers: int = 12) -> Any:
     from dataclasses import replace
 
     from tidybert.configuration import BertConfig
+
+    config = BertConfig.from_name("base", vocab_size=30522)
+    return replace(
+        config,
+        num_hidden_layers=num_layers,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+def count(
+    build: Callable[[], Any], loss: Callable[[Any], Any], *, mixed: bool = True
+) -> dict[str, Any]:
+    """Count the loss of a model that ``build`` makes on the device, and its backward."""
     from tidybert.modeling.kernels import grouped_attention
-    from tidybert.pretraining.instances import PretrainingBatch
-    from tidybert.pretraining.masked_rows import masked_rows
-    from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
     from tidybert.training.precision import autocast
 
     grouped_attention.functional = type(
         "functional", (), {"scaled_dot_product_attention": staticmethod(fused_attention)}
     )
-    lengths = lengths_of_a_batch(num_tokens, 128)
-    total = int(lengths.sum())
-    positions = np.sort(np.random.default_rng(1).permutation(total)[: round(0.15 * total)])
-    batch = masked_rows(
-        PretrainingBatch(
-            np.zeros(total, np.int32),
-            np.zeros(total, np.uint8),
-            lengths,
-            positions,
-            np.zeros(len(positions), np.int32),
-            np.zeros(len(lengths), np.int64),
-        )
-    )
-    config = BertConfig.from_name(size, vocab_size=30522)
-    config = replace(config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     device = torch.device("cuda")
     with FakeTensorMode(allow_non_fake_inputs=True):
         with device:
-            model = build_pretraining_model("mlm+nsp")(config)
+            model = build()
         model.train()
         counting = CountingMode()
         with counting:
-            with autocast(device, True):
-                parts = loss_parts(model, batch.to(device))
-            torch.stack([each.total for each in parts.values()]).sum().backward()
-    return counting.summary() | {"tokens": total, "sequences": len(lengths)}
+            with autocast(device, mixed):
+                total = loss(model)
+            total.backward()
+    return counting.summary()
+
+
+def count_pretraining(dropout: float, *, mixed: bool = True) -> dict[str, Any]:
+    """One micro-batch of pre-training base, forward and backward; ``mixed``: in bfloat16."""
+    from tidybert.pretraining.instances import PretrainingBatch
+    from tidybert.pretraining.masked_rows import masked_rows
+    from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
+
+    lengths = lengths_of_a_batch(NUM_TOKENS, 128)
+    total = int(lengths.sum())
+    positions = np.sort(np.random.default_rng(1).permutation(total)[: round(0.15 * total)])
+    ids, labels = np.zeros(total, np.int32), np.zeros(len(positions), np.int32)
+    pairs = np.zeros(len(lengths), np.int64)
+    batch = masked_rows(
+        PretrainingBatch(ids, ids.astype(np.uint8), lengths, positions, labels, pairs)
+    )
+
+    def loss(model: Any) -> Any:
+        parts = loss_parts(model, batch.to("cuda"))
+        return torch.stack([each.total for each in parts.values()]).sum()
+
+    config = base_config(dropout)
+    return count(lambda: build_pretraining_model("mlm+nsp")(config), loss, mixed=mixed)
+
+
+def count_finetuning(name: str) -> dict[str, Any]:
+    """One part of a step of fine-tuning three layers of base with dropout."""
+    from tidybert.data.batching import collate
+    from tidybert.data.features import Features
+    from tidybert.tasks.choices.multiple_choice import MultipleChoice
+    from tidybert.tasks.classification import Classification
+    from tidybert.tasks.multi_label import MultiLabelClassification
+    from tidybert.tasks.questions.question_answering import QuestionAnswering
+    from tidybert.tasks.regression import Regression
+    from tidybert.tasks.tags.tag_features import WordPlaces
+    from tidybert.tasks.tags.tagging import Tagging
+
+    task: Any
+    task, label = {
+        "classify": (Classification(["no", "yes"]), 1),
+        "classify --multi-label": (MultiLabelClassification(["a", "b"]), (1,)),
+        "regress": (Regression(), 0.5),
+        "choose": (MultipleChoice(), 1),
+        "answer": (QuestionAnswering(), (3, 4)),
+        "tag": (Tagging(["O", "B-X"]), (0, 1, 1)),
+    }[name]
+    features = []
+    for length in lengths_of_a_batch(NUM_TOKENS, 128).tolist():
+        ids = np.zeros(length, np.int32)
+        one = Features(ids, ids.astype(np.uint8), length)
+        one.label = label
+        if name == "choose":
+            one.lengths = (length // 2, length - length // 2)
+        if name == "tag":
+            one.place = WordPlaces(np.arange(3), np.arange(1, 4), 0)
+            one.weight = 3.0
+        features.append(one)
+    batch = collate(features)
+    config = base_config(0.1, num_layers=3)
+    return count(lambda: task.build_model(config), lambda model: task.loss(model, batch.to("cuda")))
+
+
+def count_what_waits() -> dict[str, Any]:
+    """Two ways to wait for a device, which the counts must find."""
+    with FakeTensorMode(allow_non_fake_inputs=True), CountingMode() as counting:
+        torch.ones(2).to("cuda")
+        torch.zeros(2, device="cuda").sum().item()
+    return counting.summary()
+
+
+TASKS = ("classify", "classify --multi-label", "regress", "choose", "answer", "tag")
 
 
 def count_steps() -> dict[str, Any]:
     """The counts of each step, by its name."""
     pretend_ampere()
-    return {f"pretrain {dropout}": count_pretraining(dropout) for dropout in (0.0, 0.1)}
+    return {
+        "what waits": count_what_waits(),
+        **{f"pretrain {dropout}": count_pretraining(dropout) for dropout in (0.0, 0.1)},
+        "pretrain float32": count_pretraining(0.1, mixed=False),
+        **{f"finetune {name}": count_finetuning(name) for name in TASKS},
+    }

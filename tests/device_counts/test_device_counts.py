@@ -19,26 +19,53 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to c
 def counts() -> dict[str, Any]:
     """A summary by what was counted; see count_on_stub.py."""
     script = Path(__file__).with_name("count_on_stub.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-@pytest.mark.parametrize(
-    ("dropout", "operations", "gigabytes"), [("0.0", 800, 42.0), ("0.1", 900, 45.0)]
-)
-def test_a_micro_batch_of_pretraining_waits_for_nothing(
-    dropout: str, operations: int, gigabytes: float, counts: dict[str, Any]
-) -> None:
-    found = counts[f"pretrain {dropout}"]
+def test_waits_are_found(counts: dict[str, Any]) -> None:
+    found = counts["what waits"]
 
-    assert found["tokens"] == pytest.approx(32_700, abs=100)
-    assert found["operations"] <= operations
+    assert found["blocking_copies"] == 1
+    assert sum(found["waits"].values()) == 1
+
+
+@pytest.mark.parametrize(("dropout", "operations", "gigabytes"), [(0.0, 800, 42), (0.1, 900, 45)])
+def test_a_micro_batch_of_pretraining_waits_for_nothing(
+    dropout: float, operations: int, gigabytes: float, counts: dict[str, Any]
+) -> None:
+    """Base, 32,700 tokens, forward and backward; GB of 10^9 bytes outside products."""
+    holds(counts[f"pretrain {dropout}"], operations, gigabytes, layers=12)
+
+
+@pytest.mark.parametrize(
+    "task", ["classify", "classify --multi-label", "regress", "choose", "answer", "tag"]
+)
+def test_a_part_of_a_step_of_fine_tuning_waits_for_nothing(
+    task: str, counts: dict[str, Any]
+) -> None:
+    """Three layers of base."""
+    holds(counts[f"finetune {task}"], operations=270, gigabytes=12.5, layers=3)
+
+
+def test_float32_takes_few_groups(counts: dict[str, Any]) -> None:
+    """The flash kernel takes half precision alone; 305 sequences of 84 lengths are two groups."""
+    found = counts["pretrain float32"]
+
+    assert found["operations"] <= 800
+    assert found["blocking_copies"] == 0
+    assert found["attention"]["_scaled_dot_product_efficient_attention"] == 2 * 12
+
+
+def holds(found: dict[str, Any], operations: int, gigabytes: float, layers: int) -> None:
+    assert operations * 0.7 < found["operations"] <= operations
     assert found["blocking_copies"] == 0
     assert found["waits"] == {}
-    assert found["gb_outside_products"] <= gigabytes
+    assert gigabytes * 0.7 < found["gb_outside_products"] <= gigabytes
     # One launch a layer, whatever the lengths.
     assert found["attention"] == {
-        "_flash_attention_forward": 12,
-        "_flash_attention_backward": 12,
+        "_flash_attention_forward": layers,
+        "_flash_attention_backward": layers,
     }

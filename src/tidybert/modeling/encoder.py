@@ -18,6 +18,7 @@ from tidybert.modeling.attention import BertAttention
 from tidybert.modeling.kernels.dropout import dropout_add
 from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.modeling.kernels.linear import Linear
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
 
 # "gelu" is the exact one, by the error function, as in the original code.
@@ -81,7 +82,7 @@ class LowerStates:
 
     def to(self, device: torch.device | str) -> "LowerStates":
         """The same states on another device."""
-        return replace(self, hidden_states=self.hidden_states.to(device))
+        return replace(self, hidden_states=to_device(self.hidden_states, device))
 
 
 class BertEncoder(nn.Module):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tidybert.configuration import BertConfig
+from tidybert.modeling.kernels.transfer import to_device
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Rows:
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on another device."""
         tensors = (self.input_ids, self.token_type_ids, self.position_ids, self.cu_seqlens)
-        ids, types, positions, starts = (each.to(device, non_blocking=True) for each in tensors)
+        ids, types, positions, starts = (to_device(each, device) for each in tensors)
         return Rows(ids, types, positions, starts, self.lengths)
 
     @cached_property

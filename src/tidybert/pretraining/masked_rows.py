@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
 from tidybert.pretraining.constant_shape import BatchShape
 from tidybert.pretraining.instances import PretrainingBatch
@@ -36,9 +37,9 @@ class MaskedRows:
         label = self.next_sentence_label
         return MaskedRows(
             self.rows.to(device),
-            self.masked_lm_positions.to(device, non_blocking=True),
-            self.masked_lm_labels.to(device, non_blocking=True),
-            None if label is None else label.to(device, non_blocking=True),
+            to_device(self.masked_lm_positions, device),
+            to_device(self.masked_lm_labels, device),
+            None if label is None else to_device(label, device),
         )
 
 

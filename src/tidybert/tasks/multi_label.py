@@ -35,6 +35,7 @@ from tidybert.metrics.multi_label_scores import (
     multi_label_metrics,
 )
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Floats, Judgement
 from tidybert.tasks.task import refuse_unknown
 from tidybert.tasks.task_options import MultiLabelOptions
@@ -243,7 +244,9 @@ class MultiLabelClassification(TextTask):
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         truth = self.truth([one.label for one in batch.features])
         losses = functional.binary_cross_entropy_with_logits(
-            outputs, torch.from_numpy(truth).to(outputs), reduction="none"
+            outputs,
+            to_device(torch.from_numpy(truth).to(outputs.dtype), outputs.device),
+            reduction="none",
         )
         return losses.mean(1)
 

@@ -21,6 +21,7 @@ from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.wording import count_of
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
@@ -170,7 +171,7 @@ class Task(ABC, Generic[E]):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight; a scalar."""
         losses = self.losses(self.outputs(model, batch).float(), batch)
-        weights = torch.tensor([one.weight for one in batch.features], device=losses.device)
+        weights = to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
         return (losses * weights).sum()
 
     # --- its answers
@@ -210,7 +211,7 @@ AnyTask = Task[Any]
 
 def labels_of(batch: Batch, outputs: Tensor) -> Tensor:
     """The labels of the batch's features, on the outputs' device."""
-    return torch.tensor([one.label for one in batch.features], device=outputs.device)
+    return to_device(torch.tensor([one.label for one in batch.features]), outputs.device)
 
 
 def refuse_unknown(noun: str, labels: Iterable[tuple[str, int]], known: Collection[str]) -> None:

@@ -31,6 +31,7 @@ from tidybert.errors import LINE, DataError
 from tidybert.files.read_report import Problem
 from tidybert.metrics.calibration import fit_temperature_ragged
 from tidybert.modeling.heads import BertForMultipleChoice
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 from tidybert.tasks.task import Task
@@ -208,7 +209,7 @@ class MultipleChoice(Task[ChoiceExample]):
         counts = [len(one.lengths) for one in batch.features]
         starts = np.cumsum([0, *counts[:-1]])
         right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
-        chosen = outputs[torch.tensor(right, device=outputs.device)]
+        chosen = outputs[to_device(torch.tensor(right), outputs.device)]
         return segment_logsumexp(outputs, counts) - chosen
 
     def calibrated(self, answers: ChosenAnswers) -> Self:
@@ -218,8 +219,8 @@ class MultipleChoice(Task[ChoiceExample]):
 
 def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:
     """(B,) log-sum-exps of logits (S,), of which the first counts[0] belong together, and so on."""
-    lengths = torch.tensor(counts, device=logits.device)
-    segments = torch.arange(len(counts), device=logits.device).repeat_interleave(lengths)
+    segments = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
+    segments = to_device(segments, logits.device)
     largest = logits.detach().new_full((len(counts),), -torch.inf)
     largest = largest.scatter_reduce(0, segments, logits.detach(), "amax")
     sums = logits.new_zeros(len(counts)).index_add(0, segments, (logits - largest[segments]).exp())

@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
@@ -18,6 +18,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import add_answers, question_features
@@ -209,8 +210,14 @@ class QuestionAnswering(Task[QuestionExample]):
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
-        windows = torch.split(outputs, list(batch.rows.lengths))
-        padded = pad_sequence(list(windows), batch_first=True, padding_value=-torch.inf)
+        rows = batch.rows
+        begins = np.arange(rows.num_sequences) * rows.max_seqlen - np.cumsum(
+            [0, *rows.lengths[:-1]]
+        )
+        cells = np.arange(rows.num_tokens) + np.repeat(begins, rows.lengths)
+        padded = outputs.new_full((rows.num_sequences * rows.max_seqlen, 2), -torch.inf)
+        padded = padded.index_copy(0, to_device(torch.from_numpy(cells), outputs.device), outputs)
+        padded = padded.view(rows.num_sequences, rows.max_seqlen, 2)
         labels = labels_of(batch, outputs)
         return functional.cross_entropy(padded, labels, reduction="none").mean(1)
 

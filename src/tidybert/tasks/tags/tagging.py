@@ -28,6 +28,7 @@ from tidybert.files.labels import label_order
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
 from tidybert.tasks.tags.tag_checks import check_tags, count_words
 from tidybert.tasks.tags.tag_features import tagged_features
@@ -294,11 +295,13 @@ class Tagging(Task[TaggedExample]):
         # Only the rows of first pieces are worked out.
         logits = model(
             batch.rows,
-            output_rows=torch.from_numpy(np.concatenate(places)).to(device),
+            output_rows=to_device(torch.from_numpy(np.concatenate(places)), device),
             lower_states=batch.lower_states,
         )
-        losses = functional.cross_entropy(logits.float(), labels.to(device), reduction="none")
-        return (losses * weights.to(device)).sum()
+        losses = functional.cross_entropy(
+            logits.float(), to_device(labels, device), reduction="none"
+        )
+        return (losses * to_device(weights, device)).sum()
 
     def calibrated(self, answers: TagAnswers) -> Self:
         temperature = fit_temperature(answers.logits, answers.label_ids)
