@@ -42,9 +42,8 @@ def test_a_file_of_texts_becomes_an_array(
     np.testing.assert_array_equal(np.load(out), Embedder(tiny_model).embed(TEXTS))
     stdout, err = capsys.readouterr()
     assert stdout == ""
-    assert re.search(
-        r"v\w*\.\w+: 4 texts in 0:0\d \(\d+ texts/s\), \d truncated; 16 numbers a vector\n$", err
-    )
+    assert f"{out}: 4 texts in 0:0" in err
+    assert err.endswith(" texts/s), 0 truncated; 16 numbers a vector\n")
 
 
 def test_the_last_layers_side_by_side_are_one_flag(

@@ -77,6 +77,7 @@ def test_json_is_a_line_a_text(masked_model: str, capsys) -> None:
         (["a [MASK]", "--among", "red hen,dog"], 2, "'red hen' is 2 pieces of the vocabulary"),
         (["a [MASK]", "--top-k", "0"], 2, "--top-k is 0"),
         ([], 2, "TEXT"),
+        (["a [MASK]", "--file", "-"], 2, "expected a TEXT, or --file"),
     ],
 )
 def test_wrong_usage(
@@ -86,6 +87,36 @@ def test_wrong_usage(
 
     out, err = capsys.readouterr()
     assert out == ""
+    assert message in err
+
+
+def test_a_file_is_a_json_line_a_text(masked_model: str, tmp_path: Path, capsys) -> None:
+    texts = ["a [MASK]", "the [MASK] and [MASK]", "we [MASK] the hen"] * 30
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts))
+    assert shell(["fill-mask", masked_model, "--file", str(file), "--top-k", "2"]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["text"] for line in lines] == texts
+    expected = MaskFiller(masked_model).fill(texts[:3], top_k=2)
+    assert [line["filled"] for line in lines[:3]] == [each["filled"] for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("texts.txt", "a [MASK]\na hen\n", "line 2, 'a hen', has no [MASK]"),
+        ("pairs.csv", "sentence1,sentence2\na [MASK],b\n", "a pair of texts"),
+    ],
+)
+def test_a_file_names_the_line_that_cannot_be_filled(
+    name: str, content: str, message: str, masked_model: str, tmp_path: Path, capsys
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    assert shell(["fill-mask", masked_model, "--file", str(file)]) == 1
+    err = capsys.readouterr().err
+    assert f"error: {file}: line 2" in err
     assert message in err
 
 

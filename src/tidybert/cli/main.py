@@ -26,6 +26,7 @@ from tidybert.cli import (
     predict,
     pretrain,
     quickstart,
+    tokenize,
     vocabularies,
 )
 from tidybert.cli.flags import PanelCommand
@@ -49,6 +50,7 @@ app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
 app.command("train-vocab")(vocabularies.train_vocab)
 app.command("extend-vocab")(vocabularies.extend_vocab)
+app.command("tokenize")(tokenize.tokenize)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

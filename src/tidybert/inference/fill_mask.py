@@ -1,6 +1,6 @@
 """Fill-mask: the masked-LM head's words for each [MASK] in a text (paper 3.1, task 1)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from tidybert.data.batching import Batch
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import encoding_features, in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForMaskedLM
@@ -59,6 +60,39 @@ class MaskFiller:
         for; UsageError for a word that is not one piece of the vocabulary.
         """
         check_texts(texts)
+        ids, top_k = self._words(top_k, among)
+        encodings = [
+            self._encoded(text, f"text {number}") for number, text in enumerate(texts, start=1)
+        ]
+        return self._fill(texts, encodings, ids, top_k)
+
+    def fill_stream(
+        self,
+        examples: Iterable[TextExample],
+        *,
+        top_k: int | None = None,
+        among: Sequence[str] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The same answers in the order of the examples, in constant memory.
+
+        Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
+        """
+        ids, top_k = self._words(top_k, among)
+        for chunk in in_chunks(examples, largest=_CHUNK):
+            for one in chunk:
+                if one.text_pair is not None:
+                    raise DataError(
+                        f"{LINE} {one.row}: a pair of texts, and this reads single texts: name "
+                        f"their column with {param('text')}"
+                    )
+            texts = [one.text for one in chunk]
+            encodings = [self._encoded(one.text, f"{LINE} {one.row}") for one in chunk]
+            yield from self._fill(texts, encodings, ids, top_k)
+
+    def _words(
+        self, top_k: int | None, among: Sequence[str] | None
+    ) -> tuple[list[int] | None, int]:
+        """The ids to choose from, None for all, and how many to show."""
         ids = None if among is None else self._ids_of(among)
         limit = self.tokenizer.vocab_size if ids is None else len(ids)
         if top_k is None:
@@ -67,7 +101,15 @@ class MaskFiller:
             raise UsageError(
                 f"{param('top_k')} is {top_k}: expected 1 to {limit}, the number of words"
             )
-        encodings = [self._encoded(text, number) for number, text in enumerate(texts, start=1)]
+        return ids, top_k
+
+    def _fill(
+        self,
+        texts: Sequence[str],
+        encodings: Sequence[Encoding],
+        ids: Sequence[int] | None,
+        top_k: int,
+    ) -> list[dict[str, Any]]:
         probabilities = self._probabilities(encodings)
         return [
             self._answer(text, self._spans(encoding), each, ids, top_k)
@@ -95,16 +137,16 @@ class MaskFiller:
             found[index] = word
         return list(found)
 
-    def _encoded(self, text: str, number: int) -> Encoding:
+    def _encoded(self, text: str, where: str) -> Encoding:
         encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
         if self.tokenizer.mask_token_id not in encoding.input_ids:
             raise DataError(
-                f"text {number}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
+                f"{where}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
                 "place of a word"
             )
         if len(encoding) > self.max_seq_length:
             raise DataError(
-                f"text {number}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
+                f"{where}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
                 f"positions for {self.max_seq_length}: shorten it (cutting it here could lose a "
                 f"{MASK_TOKEN})"
             )
