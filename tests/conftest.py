@@ -1,6 +1,5 @@
 """Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
-import hashlib
 import json
 import os
 
@@ -236,8 +235,8 @@ def write_corpus() -> Callable[..., Path]:
     """Writes documents, each sentences of ids from 5 on, to a corpus directory of token shards."""
     import numpy as np
 
+    from tidybert.corpus.manifest import MANIFEST_FILE, Manifest, described
     from tidybert.corpus.shard_writer import Block, PartWriter
-    from tidybert.corpus.token_shards import MANIFEST_FILE, Manifest
     from tidybert.tokenization import BertTokenizer
 
     def block_of(documents: Sequence[Sequence[Sequence[int]]]) -> Block:
@@ -266,13 +265,8 @@ def write_corpus() -> Callable[..., Path]:
                 if documents:
                     writer.add(block_of(documents))
                 parts[part] = writer.finish()
-        vocabulary = {
-            "sha256": hashlib.sha256((directory / "vocab.txt").read_bytes()).hexdigest(),
-            "dtype": "<u2" if vocab_size <= 2**16 else "<u4",
-            "vocab_size": vocab_size,
-        }
         source = {"file": "a.txt", "train": len(train), "held-out": len(held_out)}
-        manifest = Manifest({"vocabulary": vocabulary}, [source], {}, parts)
+        manifest = Manifest({"vocabulary": described(tokenizer)}, [source], {}, parts)
         (directory / MANIFEST_FILE).write_text(json.dumps(manifest.to_dict()))
         return directory
 

@@ -1,6 +1,7 @@
 """Token shards: what was written is read, and a damaged or foreign file is a clear error."""
 
 import json
+import os
 import pickle
 import shutil
 import time
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.corpus.token_shards import TokenCorpus, is_corpus, read_manifest
+from tidybert.corpus.manifest import is_corpus, read_manifest
+from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError
 
 DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13, 14, 15, 16]]]
@@ -132,6 +134,7 @@ def test_opening_takes_milliseconds_at_any_size(tmp_path: Path, write_corpus: Wr
         }
         shards.append({**shard, **counts, "name": name})
     content["parts"]["train"] = shards
+    content["sources"][0]["train"] = 40 * (2**18 - 1)
     (directory / "corpus.json").write_text(json.dumps(content))
 
     seconds = []
@@ -157,11 +160,11 @@ def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "corpus.json: damaged: not JSON"),
+        ("{", "corpus.json: not valid JSON"),
         ("[]", "not written by tidybert build-corpus"),
         ('{"format": "other"}', "not written by tidybert build-corpus"),
         ('{"format": "tidybert-corpus", "format_version": 9}', "format version 9, and this"),
-        ('{"format": "tidybert-corpus", "format_version": 1}', "corpus.json: damaged ('parts')"),
+        ('{"format": "tidybert-corpus", "format_version": 1}', "corpus.json: damaged ('settings')"),
     ],
 )
 def test_a_foreign_or_damaged_manifest(directory: Path, text: str, message: str) -> None:
@@ -184,6 +187,81 @@ def test_a_file_of_another_size_or_none(directory: Path, suffix: str) -> None:
     path.unlink()
     with pytest.raises(DataError, match=r"no such file, and corpus\.json names it"):
         TokenCorpus(directory)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("parts/train/0/num_tokens", "13"),
+        ("parts/train/0/num_tokens", 2**40),
+        ("parts/train/0/num_documents", True),
+        ("parts/train/0/name", "../train-00000"),
+        ("parts/train/0/sha256", {}),
+        ("parts/train/0/sha256/tokens", "no hash"),
+        ("parts/train", {"0": None}),
+        ("settings/vocabulary", None),
+        ("settings/vocabulary/dtype", "<f8"),
+        ("settings/vocabulary/vocab_size", 0),
+        ("settings/vocabulary/sha256", 5),
+        ("sources/0/train", 2),
+        ("sources/0/file", None),
+        ("sources", 1),
+        ("counts", 5),
+    ],
+)
+def test_a_manifest_that_says_what_cannot_be(directory: Path, place: str, value: object) -> None:
+    path = directory / "corpus.json"
+    content = found = json.loads(path.read_text())
+    *way, last = place.split("/")
+    for name in way:
+        found = found[int(name)] if isinstance(found, list) else found[name]
+    found[last] = value
+    path.write_text(json.dumps(content))
+
+    with pytest.raises(DataError, match=r"corpus\.json: damaged"):
+        TokenCorpus(directory)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "place", "value"),
+    [
+        *(("sentences", 0, 1), ("sentences", 2, 3), ("sentences", 6, 14), ("sentences", 3, 2**31)),
+        *(("documents", 1, 0), ("documents", 3, 7), ("documents", 1, 2**32 - 1)),
+    ],
+)
+def test_bounds_that_do_not_rise_to_the_end_are_not_used(
+    directory: Path, suffix: str, place: int, value: int
+) -> None:
+    path = directory / f"train-00000.{suffix}"
+    bounds = np.fromfile(path, "<u4")
+    bounds[place] = value
+    path.write_bytes(bounds.tobytes())
+
+    with pytest.raises(DataError, match="its numbers do not rise from 0 to ") as raised:
+        TokenCorpus(directory).sentence_bounds(np.arange(3))
+    assert str(raised.value).startswith(str(path))
+
+
+def test_an_id_outside_the_vocabulary_is_not_used(directory: Path) -> None:
+    with pytest.raises(DataError, match="has the id 1,000, and the vocabulary has 1,000 tokens"):
+        TokenCorpus(directory).check_ids(np.array([5, 1000], np.uint16))
+
+
+def test_only_regular_files_are_opened(directory: Path) -> None:
+    for name in ("train-00000.tokens", "corpus.json"):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+        with pytest.raises(DataError, match=f"{name}: cannot be read: it is a named pipe"):
+            TokenCorpus(directory)
+
+
+def test_a_tokenizer_of_other_settings_is_not_that_of_the_corpus(directory: Path) -> None:
+    path = directory / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": False}))
+    (directory / "tokenizer.json").unlink(missing_ok=True)
+
+    with pytest.raises(DataError, match=r"tokenizer_config\.json: do_lower_case is False where"):
+        TokenCorpus(directory).tokenizer()
 
 
 @pytest.mark.parametrize("suffix", ["tokens", "sentences", "documents"])

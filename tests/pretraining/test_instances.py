@@ -604,6 +604,7 @@ def grow(directory: Path, sentences: Any, documents: Any) -> None:
         "num_sentences": len(sentences),
         "num_tokens": int(sentences.sum()),
     }
+    content["sources"][0]["train"] = len(documents)
     (directory / "corpus.json").write_text(json.dumps(content))
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.errors import TrainingError, UsageError
+from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.instances import Position, PretrainingInstances
@@ -31,6 +31,7 @@ from tidybert.pretraining.pretraining_arguments import (
     why_not_so_many_steps,
 )
 from tidybert.pretraining.stream import InstanceStream
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 
@@ -247,6 +248,64 @@ def test_steps_that_are_done_cannot_be_undone() -> None:
     assert why_not_so_many_steps(longer, 100, 60) is None
     ramp = replace(given, max_steps=200, ramp_share=0.1)
     assert "numbers of tokens" in str(why_not_so_many_steps(ramp, 100, 2))
+
+
+@pytest.fixture
+def damaged(corpus: Path, tmp_path: Path) -> Path:
+    """The corpus with one token overwritten."""
+    copy = tmp_path / "damaged"
+    shutil.copytree(corpus, copy)
+    path = copy / "train-00000.tokens"
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    return copy
+
+
+def test_a_damaged_corpus_is_found_before_the_first_step(
+    damaged: Path, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    steps = PretrainingCallbacks(note=told.append, step=lambda _done: told.append("a step"))
+    monkeypatch.setattr("tidybert.pretraining.pretraining_run._NOTE_SECONDS", 0.0)
+
+    with pytest.raises(DataError, match=r"train-00000\.tokens: its sha256 is"):
+        small(tmp_path / "run", data=damaged, callbacks=steps)
+
+    assert "a step" not in told
+    assert not (tmp_path / "run").exists()
+    small(tmp_path / "run", data=damaged, callbacks=steps, verify=False, max_steps=1)
+    assert not any("sha256" in line for line in told)
+    small(tmp_path / "other", callbacks=steps, max_steps=1)
+    shown = "comparing the corpus with its sha256: 0.0 of 0.0 GB (verify=False leaves it out)"
+    assert shown in told
+
+
+def test_a_flipped_byte_never_makes_an_endless_run(
+    corpus: Path, small: Small, tmp_path: Path
+) -> None:
+    """Before the bounds were checked, cutting documents went round for ever."""
+    copy = tmp_path / "damaged"
+    shutil.copytree(corpus, copy)
+    for suffix, message in (("documents", "do not rise"), ("tokens", "has the id")):
+        path = copy / f"train-00000.{suffix}"
+        content = path.read_bytes()
+        path.write_bytes(content[:8] + b"\xff" * (len(content) - 8))
+        with pytest.raises(DataError, match=message):
+            small(tmp_path / suffix, data=copy, verify=False)
+        path.write_bytes(content)
+
+
+def test_a_corpus_cased_unlike_the_model_is_refused(
+    tiny_model: Path, corpus: Path, small: Small, tmp_path: Path
+) -> None:
+    cased = tmp_path / "cased"
+    shutil.copytree(tiny_model, cased)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    BertTokenizer(tokenizer.vocabulary.tokens, do_lower_case=False).save(cased)
+
+    with pytest.raises(UsageError, match=r"other tokenizers \(do_lower_case is False .*vocab"):
+        small(tmp_path / "run", model=cased)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

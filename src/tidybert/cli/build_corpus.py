@@ -15,7 +15,7 @@ from tidybert.corpus.documents import CorpusOptions
 
 if TYPE_CHECKING:
     from tidybert.corpus.building import Built
-    from tidybert.corpus.token_shards import Manifest
+    from tidybert.corpus.manifest import Manifest
 
 # In a smaller corpus, starting other processes costs more time than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
@@ -42,8 +42,8 @@ def build_corpus(
     """
     from tidybert.corpus.building import build_corpus as build
     from tidybert.corpus.documents import CorpusReport
+    from tidybert.corpus.manifest import is_corpus
     from tidybert.corpus.packed_files import corpus_files
-    from tidybert.corpus.token_shards import is_corpus
     from tidybert.tokenization import BertTokenizer
 
     out, workers = given.out, given.workers

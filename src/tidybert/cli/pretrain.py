@@ -43,6 +43,8 @@ class PretrainFlags(flags.RunFlags, flags.DeviceFlag, flags.JsonFlag):
 
     data: Path
     """``--data DIR``: Corpus that build-corpus wrote."""
+    verify: bool = True
+    """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
     tensorboard: bool = False
     """``--tensorboard``: Write figures for TensorBoard into RUN."""
 
@@ -92,6 +94,7 @@ def pretrain(
             instances=instances,
             masking=masking,
             resume=given.resume,
+            verify=given.verify,
             device=given.device,
             processes=group,
             callbacks=callbacks,

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,16 @@ from tidybert.atomic_files import atomic_write_text
 from tidybert.corpus.build_progress import DigestLog, Progress, Reading, begin, remove_progress
 from tidybert.corpus.document_hashes import Digests, SeenDigests, check_held_out, digests_of, shares
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
+from tidybert.corpus.manifest import (
+    MANIFEST_FILE,
+    PARTS,
+    Manifest,
+    described,
+    is_corpus,
+    read_manifest,
+)
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
-from tidybert.corpus.token_shards import MANIFEST_FILE, PARTS, Manifest, is_corpus, read_manifest
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
 from tidybert.tokenization import BertTokenizer
@@ -95,7 +102,7 @@ def build_corpus(
     options = options or CorpusOptions()
     settings = {
         "files": [[str(file), file.stat().st_size] for file in files],
-        "vocabulary": _describe(tokenizer),
+        "vocabulary": described(tokenizer),
         "column": options.column,
         "encoding": options.encoding,
         "held_out": held_out,
@@ -260,15 +267,3 @@ class _Build:
         atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
         remove_progress(self._directory)
         return manifest
-
-
-def _describe(tokenizer: BertTokenizer) -> dict[str, Any]:
-    """Everything that decides the ids of a text."""
-    return {
-        "sha256": tokenizer.vocabulary.sha256,
-        "vocab_size": tokenizer.vocab_size,
-        "dtype": "<u2" if tokenizer.vocab_size <= 2**16 else "<u4",
-        "do_lower_case": tokenizer.do_lower_case,
-        "strip_accents": tokenizer.strip_accents,
-        "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
-    }

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.atomic_files import file_sha256
-from tidybert.corpus.token_shards import Part, Shard
+from tidybert.corpus.manifest import SUFFIXES, Part, Shard
 
-SUFFIXES: Final = ("tokens", "sentences", "documents")
 MAX_SHARD_TOKENS: Final = 2**27
 
 

@@ -12,127 +12,29 @@ counts and sha256, so opening reads nothing else; the files are mapped into memo
 sentences and tokens are numbered across the shards of a part.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import os
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import file_sha256
+from tidybert.corpus.manifest import MANIFEST_FILE, Part, Shard, described, read_manifest
+from tidybert.corpus.verification import HashedFile, check_sha256, verify_files
 from tidybert.errors import DataError
-from tidybert.model_files import VOCABULARY_FILE
-from tidybert.opening import os_reason
+from tidybert.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
+from tidybert.opening import open_regular
 from tidybert.tokenization import BertTokenizer
 
-FORMAT: Final = "tidybert-corpus"
-FORMAT_VERSION: Final = 1
-MANIFEST_FILE: Final = "corpus.json"
-
-Part = Literal["train", "held-out"]
-PARTS: Final[tuple[Part, ...]] = get_args(Part)
 Array = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One shard as corpus.json describes it; ``sha256`` is by file: tokens, sentences, …"""
-
-    name: str
-    num_documents: int
-    num_sentences: int
-    num_tokens: int
-    sha256: dict[str, str]
-
-    def sizes(self, token_bytes: int) -> dict[str, int]:
-        """The bytes of each file, by its suffix."""
-        return {
-            "tokens": self.num_tokens * token_bytes,
-            "sentences": (self.num_sentences + 1) * 4,
-            "documents": (self.num_documents + 1) * 4,
-        }
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """corpus.json.
-
-    settings: the arguments of the build; "vocabulary" has everything that decides the ids, with the
-        sha256 of vocab.txt and the ids' dtype, "<u2" or "<u4".
-    sources: the files, with their numbers of documents read and of those in each part.
-    counts: documents and lines by their fate.
-    """
-
-    settings: dict[str, Any]
-    sources: list[dict[str, Any]]
-    counts: dict[str, int]
-    parts: dict[str, list[Shard]]
-
-    @property
-    def vocabulary(self) -> dict[str, Any]:
-        """sha256, vocab_size, dtype and do_lower_case, among others."""
-        return cast(dict[str, Any], self.settings["vocabulary"])
-
-    def contents_sha256(self) -> str:
-        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
-        parts = {part: [asdict(shard) for shard in shards] for part, shards in self.parts.items()}
-        words = json.dumps([self.vocabulary, parts], sort_keys=True)
-        return hashlib.sha256(words.encode()).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Raises KeyError or TypeError for content of another form."""
-        parts: dict[str, list[Shard]] = {
-            part: [Shard(**shard) for shard in content["parts"][part]] for part in PARTS
-        }
-        return cls(content["settings"], content["sources"], content["counts"], parts)
-
-
-def is_corpus(directory: str | Path) -> bool:
-    """Whether a directory holds a finished corpus."""
-    return (Path(directory) / MANIFEST_FILE).is_file()
-
-
-def read_manifest(directory: str | Path) -> Manifest:
-    """corpus.json; raises DataError where it is missing, or of a version that cannot be read."""
-    path = Path(directory) / MANIFEST_FILE
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(
-            f"{directory}: not a corpus: it has no {MANIFEST_FILE}; make one with\n"
-            "    tidybert build-corpus FILES --vocab DIR --out DIR\n"
-            "or run that again, if it was stopped before its end"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
-    except ValueError as error:
-        raise DataError(f"{path}: damaged: not JSON ({error}); copy it again") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DataError(f"{path}: not written by tidybert build-corpus (no format {FORMAT!r})")
-    if content.get("format_version") != FORMAT_VERSION:
-        raise DataError(
-            f"{path}: format version {content.get('format_version')}, and this tidybert reads "
-            f"{FORMAT_VERSION}; build the corpus again"
-        )
-    try:
-        return Manifest.from_dict(content)
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{path}: damaged ({error}); copy it again") from error
 
 
 class TokenCorpus:
     """One part of a corpus directory, mapped into memory.
 
     Raises DataError for a directory without a corpus, and for a file that is missing or of another
-    size than corpus.json says.  ``verify`` checks their contents.
+    size than corpus.json says.  The bounds in a shard are checked when it is first used, and
+    ``verify`` compares all contents.
     """
 
     def __init__(self, directory: str | Path, part: Part = "train") -> None:
@@ -150,6 +52,10 @@ class TokenCorpus:
         self.num_documents = int(self.first_document[-1])
         self.num_sentences = int(self.first_sentence[-1])
         self.num_tokens = int(self.first_token[-1])
+        self._ends = {
+            "sentences": [shard.num_tokens for shard in self.shards],
+            "documents": [shard.num_sentences for shard in self.shards],
+        }
         self._mapped: dict[tuple[int, str], npt.NDArray[Any]] = {}
 
     def tokens(self, starts: Array, ends: Array) -> list[npt.NDArray[Any]]:
@@ -190,16 +96,46 @@ class TokenCorpus:
         return str(self.manifest.sources[int(np.searchsorted(after, document, "right"))]["file"])
 
     def tokenizer(self) -> BertTokenizer:
-        """The tokenizer that made the ids; raises DataError if its vocabulary was exchanged."""
-        _check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
-        return BertTokenizer.from_pretrained(self.directory)
+        """The tokenizer that made the ids; raises DataError if any of its files was exchanged."""
+        check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
+        tokenizer = BertTokenizer.from_pretrained(self.directory)
+        if other := self.other_settings(tokenizer):
+            raise DataError(
+                f"{self.directory / TOKENIZER_CONFIG_FILE}: {' and '.join(other)} where "
+                f"{MANIFEST_FILE} has another value; copy the corpus again"
+            )
+        return tokenizer
+
+    def other_settings(self, tokenizer: BertTokenizer) -> list[str]:
+        """What a tokenizer has unlike the one that made the ids: "do_lower_case is False"."""
+        found = described(tokenizer)
+        return [
+            f"{name} is {found[name]}"
+            for name, value in self.manifest.vocabulary.items()
+            if name in found and found[name] != value
+        ]
+
+    def check_ids(self, ids: npt.NDArray[Any]) -> None:
+        """Raise DataError for ids (T,) outside the vocabulary."""
+        most, size = ids.max(initial=0), self.manifest.vocabulary["vocab_size"]
+        if most >= size:
+            raise DataError(
+                f"{self.directory}: a token has the id {most:,}, and the vocabulary has {size:,} "
+                "tokens: a file is damaged; copy the corpus again"
+            )
+
+    def hashed_files(self) -> list[HashedFile]:
+        """Every file of the part."""
+        return [
+            HashedFile(self._path(shard, suffix), shard.sizes(self.dtype.itemsize)[suffix], digest)
+            for shard in self.shards
+            for suffix, digest in shard.sha256.items()
+        ]
 
     def verify(self) -> None:
         """Read all of the part and compare with the sha256 of each file; raises DataError."""
-        _check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
-        for shard in self.shards:
-            for suffix, digest in shard.sha256.items():
-                _check_sha256(self._path(shard, suffix), digest)
+        check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
+        verify_files(self.hashed_files())
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process opens the mapped files by itself.
@@ -216,8 +152,13 @@ class TokenCorpus:
         if found is None:
             dtype = self.dtype if suffix == "tokens" else np.dtype("<u4")
             path = self._path(self.shards[shard], suffix)
-            # Slicing a plain array is several times as fast as slicing a memmap.
-            found = np.asarray(np.memmap(path, dtype, "r"))
+            try:
+                # Slicing a plain array is several times as fast as slicing a memmap.
+                found = np.asarray(np.memmap(path, dtype, "r"))
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path}: cannot be read: {error}") from error
+            if suffix != "tokens":
+                _check_rising(found, self._ends[suffix][shard], path)
             self._mapped[shard, suffix] = found
         return found
 
@@ -228,10 +169,11 @@ def _running(counts: list[int]) -> Array:
 
 def _check_size(path: Path, size: int) -> None:
     try:
-        found = path.stat().st_size
-    except OSError as error:
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno()).st_size
+    except DataError as error:
         raise DataError(
-            f"{path}: {os_reason(error)}, and {MANIFEST_FILE} names it; copy the corpus again"
+            f"{error.message}, and {MANIFEST_FILE} names it; copy the corpus again"
         ) from error
     if found != size:
         raise DataError(
@@ -240,13 +182,11 @@ def _check_size(path: Path, size: int) -> None:
         )
 
 
-def _check_sha256(path: Path, digest: str) -> None:
-    try:
-        found = file_sha256(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
-    if found != digest:
-        raise DataError(
-            f"{path}: its sha256 is {found[:12]}…, and {MANIFEST_FILE} says {digest[:12]}…; it is "
-            "damaged or was exchanged: copy the corpus again"
-        )
+def _check_rising(bounds: npt.NDArray[Any], end: int, path: Path) -> None:
+    """Raise DataError unless bounds (N + 1,) rise from 0 to the end of what they divide."""
+    if bounds[0] == 0 and bounds[-1] == end and bool((bounds[1:] > bounds[:-1]).all()):
+        return
+    raise DataError(
+        f"{path}: its numbers do not rise from 0 to {end:,}: the file is damaged; copy the corpus "
+        "again"
+    )

@@ -80,7 +80,10 @@ def _selected(corpus: TokenCorpus) -> list[Ids]:
     # No window crosses into another file.
     after = corpus.first_token[corpus.first_token.searchsorted(starts, "right")]
     ends = np.minimum(starts + _WINDOW, after)
-    return [ids.astype(np.int32) for ids in corpus.tokens(starts, ends)]
+    pieces = corpus.tokens(starts, ends)
+    for ids in pieces:
+        corpus.check_ids(ids)
+    return [ids.astype(np.int32) for ids in pieces]
 
 
 def _nearby(pieces: list[Ids], size: int, contexts: Array) -> npt.NDArray[np.float32]:

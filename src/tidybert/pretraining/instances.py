@@ -187,7 +187,9 @@ class PretrainingInstances:
         else:
             for first in firsts:
                 parts += [cls, first, sep]
-        masked = self._masking.mask(np.concatenate(parts).astype(np.int32), lengths, places.key)
+        ids = np.concatenate(parts)
+        self.corpus.check_ids(ids)
+        masked = self._masking.mask(ids.astype(np.int32), lengths, places.key)
         seconds_lengths = places.end_b - places.begin_b + 1 if self.options.pairs else 0 * lengths
         by_segment = np.stack([lengths - seconds_lengths, seconds_lengths], axis=1).ravel()
         types = np.tile(np.array([0, 1], np.uint8), len(places))

@@ -3,8 +3,10 @@
 The loop is in loop.py, the loss in objectives.py, and a step's batches come from stream.py.
 """
 
+import time
 from copy import deepcopy
 from pathlib import Path
+from typing import Final
 
 import torch
 
@@ -13,6 +15,8 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.corpus.verification import verify_files
+from tidybert.errors import param
 from tidybert.inference.loading import to_device
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
@@ -30,6 +34,8 @@ from tidybert.training.run_checkpoints import remove_best
 from tidybert.training.run_directory import check_run, write_arguments
 from tidybert.training.sharding import load_weights
 
+_NOTE_SECONDS: Final = 3.0
+
 
 def pretrain(
     model: str | Path,
@@ -40,6 +46,7 @@ def pretrain(
     instances: InstanceOptions | None = None,
     masking: MaskingOptions | None = None,
     resume: bool = False,
+    verify: bool = True,
     device: str = "auto",
     processes: Processes | None = None,
     callbacks: PretrainingCallbacks | None = None,
@@ -51,6 +58,7 @@ def pretrain(
         data: a directory that ``tidybert build-corpus`` wrote.
         run: the directory to write.
         resume: go on from the last checkpoint in ``run``.
+        verify: compare all files of the corpus with their sha256 first.
         processes: this one's place among those that torchrun started.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
@@ -72,6 +80,8 @@ def pretrain(
         processes,
         callbacks.tell,
     )
+    if verify:
+        _verify(plan)
     torch.manual_seed(arguments.seed)
     network, config = build_model(model, plan)
     check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
@@ -117,6 +127,27 @@ def pretrain(
         callbacks.tell(f"{share:.1%} of the peak of {processes.size} x {name}")
     _save(run, plan, network, config, result)
     return result
+
+
+def _verify(plan: PretrainingPlan) -> None:
+    """Compare the files of the corpus with their sha256; processes of one host share the work."""
+    processes = plan.processes
+    held_out = TokenCorpus(plan.corpus.directory, "held-out")
+    files = [*plan.corpus.hashed_files(), *held_out.hashed_files()]
+    last = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _NOTE_SECONDS:
+            last = time.monotonic()
+            plan.note(
+                f"comparing the corpus with its sha256: {done / 1e9:,.1f} of {total / 1e9:,.1f} GB "
+                f"({param('verify', False)} leaves it out)"
+            )
+
+    share = slice(processes.local_rank % processes.local_size, None, processes.local_size)
+    verify_files(files[share], progress)
+    processes.wait()
 
 
 def _utilization(

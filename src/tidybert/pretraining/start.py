@@ -35,6 +35,12 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
             f"{model} and the corpus in {plan.corpus.directory} have different vocabularies; "
             f"build the corpus with {param('vocab', model)}"
         )
+    if other := plan.corpus.other_settings(directory.tokenizer):
+        raise UsageError(
+            f"{model} and the corpus in {plan.corpus.directory} were made with other tokenizers "
+            f"({' and '.join(other)} in {model} alone); build the corpus with "
+            f"{param('vocab', model)}"
+        )
     network, report = directory.build(build, config=_with_dropout(directory.config, rate))
     plan.note(report.summary())
     return network, directory.config

@@ -15,11 +15,12 @@ from tidybert.training.sharding import shard, sync_gradients
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's number, the number of processes, and this one's number on its host."""
+    """This process's number, the number of processes, and both on its host."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
 
     @property
     def is_first(self) -> bool:
@@ -120,7 +121,8 @@ def processes(device: str) -> Iterator[Processes]:
         torch.cuda.set_device(local_rank)
     distributed.init_process_group("nccl" if on_cuda else "gloo")
     try:
-        yield Processes(distributed.get_rank(), size, local_rank)
+        local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        yield Processes(distributed.get_rank(), size, local_rank, local_size)
     finally:
         distributed.destroy_process_group()
 

@@ -1,0 +1,165 @@
+"""corpus.json: what a corpus was built from and how; its shards with their counts and hashes."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Self, cast, get_args
+
+from tidybert.errors import DataError
+from tidybert.json_objects import parse_json
+from tidybert.limits import MANIFEST_BYTES
+from tidybert.opening import present, read_text
+from tidybert.tokenization import BertTokenizer
+
+FORMAT: Final = "tidybert-corpus"
+FORMAT_VERSION: Final = 1
+MANIFEST_FILE: Final = "corpus.json"
+SUFFIXES: Final = ("tokens", "sentences", "documents")
+# Bounds of sentences and documents have 32 bits.
+_MOST: Final = 2**32 - 1
+
+Part = Literal["train", "held-out"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+def described(tokenizer: BertTokenizer) -> dict[str, Any]:
+    """Everything that decides the ids of a text, and their dtype."""
+    return {
+        "sha256": tokenizer.vocabulary.sha256,
+        "vocab_size": tokenizer.vocab_size,
+        "dtype": _dtype(tokenizer.vocab_size),
+        "do_lower_case": tokenizer.do_lower_case,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
+    }
+
+
+def _dtype(vocab_size: int) -> str:
+    return "<u2" if vocab_size <= 2**16 else "<u4"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard as corpus.json describes it; ``sha256`` is by file: tokens, sentences, …"""
+
+    name: str
+    num_documents: int
+    num_sentences: int
+    num_tokens: int
+    sha256: dict[str, str]
+
+    def sizes(self, token_bytes: int) -> dict[str, int]:
+        """The bytes of each file, by its suffix."""
+        return {
+            "tokens": self.num_tokens * token_bytes,
+            "sentences": (self.num_sentences + 1) * 4,
+            "documents": (self.num_documents + 1) * 4,
+        }
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """corpus.json.
+
+    settings: the arguments of the build; "vocabulary" has everything that decides the ids, with the
+        sha256 of vocab.txt and the ids' dtype, "<u2" or "<u4".
+    sources: the files, with their numbers of documents read and of those in each part.
+    counts: documents and lines by their fate.
+    """
+
+    settings: dict[str, Any]
+    sources: list[dict[str, Any]]
+    counts: dict[str, int]
+    parts: dict[str, list[Shard]]
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """sha256, vocab_size, dtype and do_lower_case, among others."""
+        return cast(dict[str, Any], self.settings["vocabulary"])
+
+    def contents_sha256(self) -> str:
+        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
+        parts = {part: [asdict(shard) for shard in shards] for part, shards in self.parts.items()}
+        words = json.dumps([self.vocabulary, parts], sort_keys=True)
+        return hashlib.sha256(words.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError for content of another form."""
+        vocabulary, sources = content["settings"]["vocabulary"], content["sources"]
+        _check_count(vocabulary, "vocab_size")
+        _check_digest(vocabulary["sha256"])
+        if vocabulary["dtype"] != _dtype(vocabulary["vocab_size"]):
+            raise ValueError(f"dtype {vocabulary['dtype']!r:.20} does not fit the vocabulary")
+        parts: dict[str, list[Shard]] = {}
+        for part in PARTS:
+            parts[part] = [Shard(**shard) for shard in content["parts"][part]]
+            for number, shard in enumerate(parts[part]):
+                _check_shard(shard, f"{part}-{number:05}")
+            for source in sources:
+                _check_count(source, part, least=0)
+            if sum(source[part] for source in sources) != sum(
+                shard.num_documents for shard in parts[part]
+            ):
+                raise ValueError(f"sources and shards of {part} have other numbers of documents")
+        if not all(isinstance(source["file"], str) for source in sources):
+            raise TypeError("a source without a file's name")
+        return cls(dict(content["settings"]), list(sources), dict(content["counts"]), parts)
+
+
+def _check_shard(shard: Shard, name: str) -> None:
+    if shard.name != name:
+        raise ValueError(f"a shard is named {shard.name!r:.40} where {name} is expected")
+    counts = asdict(shard)
+    for count in ("num_documents", "num_sentences", "num_tokens"):
+        _check_count(counts, count)
+    if set(shard.sha256) != set(SUFFIXES):
+        raise ValueError(f"{name} has hashes of other files")
+    for digest in shard.sha256.values():
+        _check_digest(digest)
+
+
+def _check_count(content: Mapping[str, Any], name: str, least: int = 1) -> None:
+    value = content[name]
+    if type(value) is not int or not least <= value <= _MOST:
+        raise ValueError(f"{name} is {value!r:.40}")
+
+
+def _check_digest(value: object) -> None:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise ValueError(f"{value!r:.40} is not a sha256")
+
+
+def is_corpus(directory: str | Path) -> bool:
+    """Whether a directory holds a finished corpus."""
+    return (Path(directory) / MANIFEST_FILE).is_file()
+
+
+def read_manifest(directory: str | Path) -> Manifest:
+    """corpus.json; raises DataError where it is missing, or of a version that cannot be read."""
+    path = Path(directory) / MANIFEST_FILE
+    if not present(path):
+        raise DataError(
+            f"{directory}: not a corpus: it has no {MANIFEST_FILE}; make one with\n"
+            "    tidybert build-corpus FILES --vocab DIR --out DIR\n"
+            "or run that again, if it was stopped before its end"
+        )
+    content = parse_json(read_text(path, MANIFEST_BYTES), path, error=DataError)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DataError(f"{path}: not written by tidybert build-corpus (no format {FORMAT!r})")
+    if content.get("format_version") != FORMAT_VERSION:
+        raise DataError(
+            f"{path}: format version {content.get('format_version')}, and this tidybert reads "
+            f"{FORMAT_VERSION}; build the corpus again"
+        )
+    try:
+        return Manifest.from_dict(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: damaged ({error}); copy the corpus again") from error
