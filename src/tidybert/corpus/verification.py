@@ -1,12 +1,11 @@
 """Comparing the files of a corpus with the sha256 that corpus.json has of them."""
 
 import hashlib
-import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from tidybert.errors import DataError
 from tidybert.opening import open_regular, os_reason
@@ -59,6 +58,6 @@ def sha256_of_file(path: Path) -> str:
     """The sha256 of a regular file, in hexadecimal.  Raises DataError where it cannot be read."""
     try:
         with open_regular(path) as file:
-            return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error, path)}") from error
