@@ -1,12 +1,15 @@
 """``tidybert evaluate``: what it tells of long texts for every task, and how examples are named."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tidybert.cli.evaluate import EvaluateFlags
 from tidybert.cli.main import run as shell
+from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
 
 LONG = "red near the old and the new cow was the " * 4
 FILES: dict[str, tuple[str, str]] = {
@@ -148,15 +151,26 @@ def test_a_report_names_questions_by_their_ids(
 ) -> None:
     run, file, _ = finetune(tmp_path, tiny_model, "answer")
 
-    assert shell(["evaluate", run, file, "--report", str(tmp_path / "report")]) == 0
+    report = ["--report", str(tmp_path / "report"), "--resamples", "150"]
+    assert shell(["evaluate", run, file, *report]) == 0
 
     contents = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert contents["bootstrap"]["num_resamples"] == 150
+    assert contents["correctness"] == "F1 of the answer"
+    assert contents["origin"]["seed"] == 42
+    assert contents["origin"]["start"] == str(tiny_model)
     places = {(one["row"], one["id"]) for one in contents["uncertain"]["shown"]}
     assert places == {(1, f"q{n}") for n in range(8)}
     assert any("in windows" in note for note in contents["notes"])
     page = (tmp_path / "report" / "report.html").read_text()
     assert "id q3 ·" in page
     assert "row 1" not in page
+
+
+def test_the_intervals_are_drawn_from_as_many_samples_as_the_library_says() -> None:
+    (resamples,) = (one for one in fields(EvaluateFlags) if one.name == "resamples")
+
+    assert (resamples.default, resamples.metadata["min"]) == (NUM_RESAMPLES, FEWEST_RESAMPLES)
 
 
 def test_questions_that_only_their_lines_name_keep_these(

@@ -68,7 +68,12 @@ def test_a_literal_example(four: Evaluation) -> None:
         "value": 0.75,
         "low": 0.25,
         "high": 1.0,
+        "baseline": 0.5,
         "meaning": "share",
+    }
+    assert found["baseline"] == {
+        "label": "no",
+        "metrics": {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3), "matthews": 0.0, "f1": 0.0},
     }
     assert found["metrics"]["f1"]["low"] is None
     assert found["metrics"]["f1"]["meaning"] == "F1 of yes"
@@ -81,11 +86,7 @@ def test_a_literal_example(four: Evaluation) -> None:
         (0.1 + 0.8 + 0.3 + 0.4) / 4
     )
     assert found["calibration"]["brier_score"] == pytest.approx(2 * (0.01 + 0.64 + 0.09 + 0.16) / 4)
-    assert found["coverage"]["choices"] == [
-        {"threshold": 0.6, "coverage": 1.0, "accuracy": pytest.approx(0.75)},
-        {"threshold": 0.7, "coverage": 0.75, "accuracy": pytest.approx(2 / 3)},
-        {"threshold": 0.8, "coverage": 0.5, "accuracy": pytest.approx(0.5)},
-    ]
+    assert found["coverage"] is None
     assert found["errors"]["total"] == 1
     assert found["errors"]["shown"][0] == {
         "row": 3,
@@ -133,9 +134,50 @@ def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
     ],
 )
 def test_time_that_ran_out_is_noted(four: Evaluation, drawn, by_name, note) -> None:
-    found = report_contents(replace(four, intervals=Intervals(by_name, 0.95, drawn, 0)))
+    found = report_contents(replace(four, intervals=Intervals(by_name, 0.95, drawn, 0, True)))
     assert any(note in each for each in found["notes"])
     assert found["bootstrap"]["num_resamples"] == drawn
+
+
+def test_fewer_resamples_on_request_are_no_lack_of_time(four: Evaluation) -> None:
+    asked = Intervals({"accuracy": Interval(0.1, 0.9)}, 0.95, 400, 0)
+    notes = report_contents(replace(four, intervals=asked))["notes"]
+    assert not any("time ran out" in note for note in notes)
+
+
+def test_coverage_begins_where_twenty_examples_answer(four: Evaluation) -> None:
+    judgements = [
+        replace(one, confidence=one.confidence - at / 1000)
+        for at in range(10)
+        for one in four.judgements
+    ]
+    few = replace(four, judgements=judgements, probabilities=None)
+    found = report_contents(few)["coverage"]
+
+    assert found["points"][0]["coverage"] == pytest.approx(20 / 40)
+    assert [each["coverage"] for each in found["choices"]] == [1.0, 0.95, 0.9, 0.8, 0.7, 0.5]
+    assert found["choices"][-1] == {
+        "threshold": pytest.approx(0.791),
+        "coverage": 0.5,
+        "accuracy": pytest.approx(0.5),
+    }
+
+
+def test_a_model_no_better_than_its_baseline_is_noted(four: Evaluation) -> None:
+    assert not any("most frequent class" in note for note in report_contents(four)["notes"])
+    weak = replace(four, metrics={**four.metrics, "accuracy": 0.5})
+    assert any(
+        "accuracy is not above that of the" in note for note in report_contents(weak)["notes"]
+    )
+
+
+def test_only_a_model_that_is_mostly_right_judges_labels(classified) -> None:
+    evaluation = classified()
+    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
+
+    assert not report_contents(evaluation)["suspected_label_errors"]["reliable"]
+    strong = report_contents(replace(evaluation, judgements=right))
+    assert strong["suspected_label_errors"]["reliable"]
 
 
 def test_the_surest_errors_come_first(classified) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from importlib import resources
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.markup import visible
+from tidybert.reporting.model_origin import ModelOrigin
 from tidybert.reporting.page import environment, report_page
 
 ATTACK = (
@@ -249,3 +251,48 @@ def test_many_classes_have_the_weakest_first(classified) -> None:
     table = next(each for each in root.iter("table") if each.get("class") == "sortable")
     f1 = [float(row[3].get("data-value")) for row in table.find("tbody")]
     assert f1 == sorted(f1)
+
+
+def test_the_page_names_the_models_origin(classified) -> None:
+    origin = ModelOrigin("minilm", "data/train.csv", 7, "0123456789abcdef" * 4)
+    shown = text_of(parsed(page_of(classified(origin=origin))).find(".//header/dl"))
+
+    for fact in ("started from", "minilm", "data/train.csv", "seed", "7", "0123456789ab"):
+        assert fact in shown
+    assert "seed" not in text_of(parsed(page_of(classified())).find(".//header/dl"))
+
+
+def test_the_baseline_is_beside_the_metrics(classified, answered) -> None:
+    page = page_of(classified())
+    heads = [text_of(each) for each in parsed(page).find(".//table").iter("th")]
+
+    assert heads[:5] == ["metric", "value", "95 % interval", "baseline", "on its scale"]
+    assert "the most frequent class of this file" in page
+    assert "The baseline gives" not in page_of(answered())
+
+
+def test_correctness_has_its_own_name(answered) -> None:
+    page = page_of(answered(correctness="F1 of the answer"))
+
+    assert "F1 of the answer against coverage" in page
+    assert "accuracy" not in page
+
+
+def test_suspected_labels_are_no_headline_of_a_weak_model(classified) -> None:
+    evaluation = classified()
+    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
+
+    weak, strong = page_of(evaluation), page_of(replace(evaluation, judgements=right))
+
+    assert "of the examples; read them" not in weak
+    assert "most of these are likely its own mistakes" in weak
+    assert "of the examples; read them" in strong
+    assert "its own mistakes" not in strong
+
+
+def test_a_word_breaks_only_where_no_line_can_hold_it() -> None:
+    style = (resources.files("tidybert") / "resources/report/report.css").read_text("utf-8")
+
+    assert "overflow-wrap: break-word" in style
+    assert "anywhere" not in style
+    assert "break-all" not in style

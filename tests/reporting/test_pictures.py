@@ -34,6 +34,15 @@ def test_an_interval_holds_its_value():
     assert float(band.get("x1")) < dot[0] < float(band.get("x2"))
 
 
+def test_a_correlation_is_drawn_from_minus_1_to_1_beside_its_baseline():
+    ((x, _),) = dots(pictures.interval(-0.5, 0.0, 0.5, 0.0, -1))
+    root = ET.fromstring(pictures.interval(-0.5, 0.0, 0.5, 0.0, -1))
+    axis, mark = root.find("line[@class='axis']"), root.find("line[@class='whisker']")
+
+    assert float(axis.get("x1")) < x == float(mark.get("x1")) < float(axis.get("x2"))
+    assert x == pytest.approx((float(axis.get("x1")) + float(axis.get("x2"))) / 2)
+
+
 def test_bars_are_as_high_as_their_counts():
     root = ET.fromstring(pictures.residuals([-1, 0, 1, 2], [2, 4, 0]))
     heights = [float(each.get("height")) for each in root.iter("rect")]

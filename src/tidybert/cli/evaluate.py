@@ -1,7 +1,7 @@
 """``tidybert evaluate``: a finished RUN's metrics on a labelled file."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,8 @@ from tidybert.files.read_options import ReadOptions
 class EvaluateFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
     report: Path | None = None
     """``--report DIR``: Write a page to look at, and its figures, into DIR."""
+    resamples: int = field(default=1000, metadata={"min": 100})
+    """``--resamples N``: Samples to draw for the intervals of --report; fewer take less time."""
     json: bool = False
     """``--json``: Print one JSON object whose keys are the metrics."""
 
@@ -81,5 +83,6 @@ def evaluate(
                 file=file,
                 date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
                 max_seq_length=predictor.max_seq_length,
+                num_resamples=given.resamples,
             )
             note(f"report: {write_report(evaluation, given.report)}")

@@ -44,6 +44,8 @@ class Intervals:
     num_resamples: int
     """The number drawn; fewer than asked for if the time ran out."""
     seed: int
+    ran_out: bool = False
+    """Whether the time ended before all samples that were asked for."""
 
 
 def bootstrap(
@@ -79,7 +81,7 @@ def bootstrap(
         for name in drawn[0]:
             low, high = np.quantile([scores[name] for scores in drawn], [tail, 1 - tail])
             by_name[name] = Interval(float(low), float(high))
-    return Intervals(by_name, level, len(drawn), seed)
+    return Intervals(by_name, level, len(drawn), seed, ran_out=len(drawn) < num_resamples)
 
 
 def proportion_interval(share: float, count: int) -> Interval:

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
+from tidybert.metrics.bootstrap import FEWEST_RESAMPLES
 from tidybert.metrics.calibration import temperature_note
+from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.measurements import calibration, coverage, lengths, scores
 from tidybert.reporting.notable_examples import largest_errors, surest_errors, suspected, uncertain
@@ -24,7 +25,8 @@ _COUNTS: Final = ("num_examples", "num_truncated", "num_windowed", "num_windows"
 
 def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     """The contents of report.json; a part that makes no sense for the task is None."""
-    metrics = _metrics(evaluation)
+    baseline = _baseline(evaluation)
+    metrics = _metrics(evaluation, baseline["metrics"] if baseline else {})
     of_scores = evaluation.of_scores
     return {
         "report_version": REPORT_VERSION,
@@ -33,12 +35,15 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "model": evaluation.model,
         "data": evaluation.data,
         "date": evaluation.date,
+        "origin": asdict(evaluation.origin),
         **{key: evaluation.metrics[key] for key in _COUNTS},
         "max_seq_length": evaluation.max_seq_length,
         "truncation": evaluation.truncation,
         "temperature": evaluation.temperature,
         "metric": evaluation.metric or None,
         "metrics": metrics,
+        "baseline": baseline,
+        "correctness": None if of_scores else evaluation.correctness,
         "bootstrap": _bootstrap(evaluation),
         "notes": _notes(evaluation, metrics),
         "tables": _tables(evaluation),
@@ -54,8 +59,26 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _metrics(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
-    """The value, interval and meaning of each metric that is a number."""
+def _baseline(evaluation: Evaluation) -> dict[str, Any] | None:
+    """The metrics of the answer that is right most often, given to every example.
+
+    None where an answer is not a class.
+    """
+    names = evaluation.label_names
+    if evaluation.probabilities is None or names is None:
+        return None
+    labels = evaluation.labels()
+    counts = np.bincount(labels, minlength=len(names))
+    most = int(counts.argmax())
+    scores = classification_metrics(labels, np.full_like(labels, most), names)
+    return {
+        "label": names[most],
+        "metrics": {name: value for name, value in scores.items() if isinstance(value, float)},
+    }
+
+
+def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, dict[str, Any]]:
+    """The value, interval, baseline and meaning of each metric that is a number."""
     intervals = evaluation.intervals.by_name if evaluation.intervals else {}
     numbers = {
         name: value
@@ -71,6 +94,7 @@ def _metrics(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
         name: {
             "value": numbers[name],
             **(asdict(intervals[name]) if name in intervals else {"low": None, "high": None}),
+            "baseline": baseline.get(name),
             "meaning": meanings.get(name),
         }
         for name in names
@@ -110,9 +134,15 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
         notes.append(
             f"time ran out after {drawn.num_resamples:,} resamples, too few for an interval"
         )
-    elif drawn is not None and drawn.num_resamples < NUM_RESAMPLES:
+    elif drawn is not None and drawn.ran_out:
         notes.append(
             f"the intervals come from {drawn.num_resamples:,} resamples; then time ran out"
+        )
+    chosen = metrics.get(evaluation.metric, {"baseline": None})
+    if chosen["baseline"] is not None and chosen["value"] <= chosen["baseline"]:
+        notes.append(
+            f"{evaluation.metric} is not above that of the most frequent class, given to every "
+            "example: the model has learned nothing that helps here"
         )
     flat = [name for name, one in metrics.items() if one["low"] is not None]
     flat = [name for name in flat if metrics[name]["low"] == metrics[name]["high"]]

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import in_shell
-from tidybert.metrics.bootstrap import Intervals, bootstrap
+from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals, bootstrap
+from tidybert.reporting.model_origin import ModelOrigin, read_model_origin
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Evaluation:
         temperature: the number that divided the logits; None without one.
         intervals: around the metrics.
         training: the history of the model's training.
+        origin: where the model comes from.
+        correctness: what ``correct`` of the judgements measures, in words.
     """
 
     task: str
@@ -54,6 +57,8 @@ class Evaluation:
     temperature: float | None = None
     intervals: Intervals | None = None
     training: TrainingHistory | None = None
+    origin: ModelOrigin = field(default_factory=ModelOrigin)
+    correctness: str = "accuracy"
 
     @property
     def of_scores(self) -> bool:
@@ -74,6 +79,7 @@ def evaluation_of(
     file: str,
     date: str,
     max_seq_length: int,
+    num_resamples: int = NUM_RESAMPLES,
 ) -> Evaluation:
     """Judge every example, and draw the intervals around the metrics.
 
@@ -82,6 +88,7 @@ def evaluation_of(
         metrics: all of theirs, with their counts.
         run, file, date: as the report is to name them; ``run`` is where the training's log lies.
         max_seq_length: tokens that a sequence may have.
+        num_resamples: how many samples the intervals are drawn from, if time allows.
     """
     task, probabilities = answers.task, answers.class_probabilities
     return Evaluation(
@@ -98,6 +105,8 @@ def evaluation_of(
         label_names=None if probabilities is None else task.label_names,
         probabilities=probabilities,
         temperature=task.settings().get("temperature"),
-        intervals=bootstrap(answers.metrics, len(answers.examples)),
+        intervals=bootstrap(answers.metrics, len(answers.examples), num_resamples=num_resamples),
         training=read_training_history(Path(run)),
+        origin=read_model_origin(run),
+        correctness=task.correctness,
     )

@@ -17,6 +17,7 @@ from tidybert.metrics.calibration import (
 from tidybert.reporting.evaluation import Evaluation
 
 MAX_POINTS: Final = 200
+FEWEST_ANSWERED: Final = 20
 _SHARES: Final = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 MAX_GROUPS: Final = 6
 FEWEST_IN_GROUP: Final = 20
@@ -51,9 +52,12 @@ def calibration(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Accuracy of the surest answers, for each share of them; None without confidence."""
+    """Accuracy of the surest answers, for each share of them from FEWEST_ANSWERED on.
+
+    None without confidence, or with fewer examples.
+    """
     confidence, correct = _answered(evaluation)
-    if not len(confidence):
+    if len(confidence) < FEWEST_ANSWERED:
         return None
     curve = risk_coverage(confidence, correct)
 
@@ -64,9 +68,12 @@ def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
             "accuracy": float(1 - curve.risk[place]),
         }
 
-    places = np.unique(np.linspace(0, len(curve.risk) - 1, MAX_POINTS).round().astype(int))
+    # The accuracy of fewer answers is chance.
+    first = int(np.searchsorted(curve.coverage, FEWEST_ANSWERED / len(confidence) - 1e-9))
+    places = np.unique(np.linspace(first, len(curve.risk) - 1, MAX_POINTS).round().astype(int))
     # The highest threshold that still answers each share; several shares may have the same one.
     firsts = np.unique(np.searchsorted(curve.coverage, np.array(_SHARES) - 1e-9))[::-1]
+    firsts = firsts[firsts >= first]
     return {
         "num_examples": len(confidence),
         "aurc": curve.aurc,

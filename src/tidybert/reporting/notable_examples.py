@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tidybert.tasks.answers import Judgement
 
 SHOWN_EXAMPLES: Final = 25
+# With more than one answer in ten wrong, most suspicions are mistakes of the model.
+LEAST_RIGHT: Final = 0.9
 _SHOWN_FIELDS: Final = (
     "row",
     "id",
@@ -77,13 +79,19 @@ def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Labels that may be wrong, by margin; None where an answer is not a class."""
+    """Labels that may be wrong, by margin; None where an answer is not a class.
+
+    ``reliable`` says whether the model is right often enough for most of them to be errors of the
+    labels and not its own.
+    """
     names: Sequence[str] | None = evaluation.label_names
     if evaluation.probabilities is None or names is None:
         return None
     found = suspected_label_errors(evaluation.probabilities, evaluation.labels())
+    right = float(np.mean([one.correct == 1 for one in evaluation.judgements]))
     return {
         "total": len(found),
+        "reliable": right >= LEAST_RIGHT,
         "shown": [
             {
                 **_example(evaluation.judgements[each.example]),

@@ -63,7 +63,7 @@ def environment() -> Environment:
         each.__name__: each
         for each in (
             *(number, share, between, beginning, facts, columns, cells, weakest_first),
-            *(main_metrics, sha256, last_part, breakable, pictures.token_range),
+            *(main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
         )
     }
     made.globals["pictures"] = pictures
@@ -132,6 +132,11 @@ def breakable(path: str) -> Markup:
     """A path that lines break after slashes; only a part that no line can hold breaks elsewhere."""
     parts = re.findall("[^/]*/|[^/]+", path)
     return Markup().join(element('<span class="part">{}</span>', part) for part in parts)
+
+
+def spaced(name: str) -> Markup:
+    """A metric's name that lines break after underscores: macro_average_precision."""
+    return Markup("_<wbr/>").join(name.split("_"))
 
 
 def main_metrics(contents: Row) -> list[str]:

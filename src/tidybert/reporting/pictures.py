@@ -34,50 +34,65 @@ _CHARACTER, _SMALL_CHARACTER = 6.2, 5.4
 _DARK: Final = 0.6
 
 
-def interval(low: float, value: float, high: float) -> Markup:
-    """A value and its interval on a line from 0 to 1, for a row that spells the numbers."""
-    x0, x_low, x, x_high, x1 = (4 + at * (_INTERVAL_WIDTH - 8) for at in (0, low, value, high, 1))
+def interval(
+    low: float, value: float, high: float, baseline: float | None = None, least: float = 0
+) -> Markup:
+    """A value and its interval on a line from ``least`` to 1, for a row that spells the numbers.
+
+    The baseline is an upright line.
+    """
+    x0, x_low, x, x_high, x1 = (
+        4 + (at - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
+        for at in (least, low, value, high, 1)
+    )
     y = _INTERVAL_HEIGHT / 2
+    mark = Markup()
+    if baseline is not None:
+        x_mark = 4 + (baseline - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
+        mark = straight("whisker", x_mark, 2, x_mark, _INTERVAL_HEIGHT - 2)
     return element(
-        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">{2}{3}'
-        '<circle cx="{4}" cy="{5}" r="4" class="dot"/></svg>',
+        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">{2}{3}{4}'
+        '<circle cx="{5}" cy="{6}" r="4" class="dot"/></svg>',
         *(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
-        *(straight("axis", x0, y, x1, y), straight("band", x_low, y, x_high, y), x, y),
+        *(straight("axis", x0, y, x1, y), straight("band", x_low, y, x_high, y), mark, x, y),
     )
 
 
-def calibration(bins: Sequence[Entry]) -> Markup:
-    """Accuracy by confidence; on the diagonal both are equal."""
+def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
+    """The mean correctness of answers, called ``right``, by confidence.
+
+    On the diagonal both are equal.
+    """
     frame = Frame((0, 1), (0, 1))
     most = max(each["count"] for each in bins)
     dots = []
     for each in bins:
         x, y = each["confidence"], each["accuracy"]
         dots.append(frame.whisker(x, each["low"], each["high"]))
-        hover = f"{each['count']:,} examples: confidence {x:.3f}, accuracy {y:.3f}"
+        hover = f"{each['count']:,} examples: confidence {x:.3f}, {right} {y:.3f}"
         radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
         dots.append(frame.dot(x, y, hover, radius))
     return frame.picture(
         "calibration",
         "Calibration curve",
-        "Accuracy of the answers by their confidence; on the dashed diagonal both are equal.",
-        frame.axes("confidence", "accuracy", x_text=percent, y_text=percent),
+        f"The {right} of the answers by their confidence; on the dashed diagonal both are equal.",
+        frame.axes("confidence", right, x_text=percent, y_text=percent),
         frame.line([(0, 0), (1, 1)], "ideal"),
         frame.line([(each["confidence"], each["accuracy"]) for each in bins], "line thin"),
         *dots,
     )
 
 
-def coverage(points: Sequence[Entry]) -> Markup:
-    """Accuracy of the surest answers, by their share of the examples."""
+def coverage(points: Sequence[Entry], right: str = "accuracy") -> Markup:
+    """The mean correctness of the surest answers, called ``right``, by their share."""
     line = [(each["coverage"], each["accuracy"]) for each in points]
     lowest = min(accuracy for _, accuracy in line)
     frame = Frame((0, 1), (max(0.0, min(0.9, int(lowest * 10) / 10)), 1))
     return frame.picture(
         "coverage",
-        "Accuracy against coverage",
-        "Accuracy of the surest answers, for each share of the examples.",
-        frame.axes("share answered, surest first", "accuracy", x_text=percent, y_text=percent),
+        f"{right[0].upper()}{right[1:]} against coverage",
+        f"The {right} of the surest answers, for each share of the examples.",
+        frame.axes("share answered, surest first", right, x_text=percent, y_text=percent),
         frame.line(line),
     )
 

@@ -97,7 +97,7 @@ class Classification(TextTask):
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples that are right",
         "macro_f1": "mean F1 of the classes, however rare",
-        "matthews": "correlation; 0 is chance, 1 is perfect",
+        "matthews": "correlation from -1 to 1; 0 is chance, 1 is perfect",
         "f1": "F1 of the class {positive}",
         "log_loss": "mean of -ln(probability of the right class)",
     }

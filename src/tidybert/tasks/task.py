@@ -58,6 +58,8 @@ class Task(ABC, Generic[E]):
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
+    correctness: str = "accuracy"
+    """What the mean of ``Judgement.correct`` over examples is, in the words of a report."""
     label_names: tuple[str, ...] | None = None
     """The classes in the order of their ids, or None."""
     read: ExampleReader[Any]

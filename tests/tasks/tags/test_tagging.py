@@ -388,6 +388,7 @@ def test_metrics_scorer_and_judgements_agree() -> None:
     sure = np.e / (1 + np.e)
     assert (first.expected, first.predicted, first.correct) == ("x: a b", "x: a b", 1.0)
     assert (first.text, first.row, first.num_tokens) == ("a b c", 1, 5)
+    assert task.correctness == "F1 per sentence"
     assert first.confidence == pytest.approx(sure)
     assert first.expected_probability == pytest.approx(sure)
     assert (second.expected, second.predicted, second.correct) == ("y: d", "x: d a", 0.0)
@@ -404,6 +405,8 @@ def test_judgements_of_other_tags_are_shares_of_words() -> None:
 
     assert (judgement.expected, judgement.predicted) == ("DT NN", "DT DT")
     assert judgement.correct == 0.5
+    # The metric accuracy counts the words of all sentences together.
+    assert task.correctness == "share right per sentence"
     assert judgement.confidence == pytest.approx(np.e / (1 + np.e))
     assert judgement.expected_probability == pytest.approx(1 / (1 + np.e**2))
     assert task.answers(outputs, features, examples).metrics()["macro_f1"] == pytest.approx(1 / 3)

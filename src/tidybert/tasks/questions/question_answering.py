@@ -140,6 +140,7 @@ class QuestionAnswering(Task[QuestionExample]):
     def __post_init__(self) -> None:
         # An unsure model answers nothing at the threshold 0, so its F1 would not change.
         self.metric = "best_f1" if self.no_answers else "f1"
+        self.correctness = "F1 of the answer"
 
     @property
     def truncation(self) -> str:

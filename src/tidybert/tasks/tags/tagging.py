@@ -181,6 +181,8 @@ class Tagging(Task[TaggedExample]):
         self.label_names = tuple(label_names)
         self.of_entities = mark_entities(self.names)
         self.metric = "f1" if self.of_entities else "accuracy"
+        # The metric called accuracy counts the words of all sentences together.
+        self.correctness = f"{'F1' if self.of_entities else 'share right'} per sentence"
         self.temperature = temperature
         self.doc_stride = doc_stride
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
