@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli.main import run as shell
+from tidybert.tasks.registry import unused_flags
 
 QUICK = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
 
@@ -169,3 +170,38 @@ def test_progress_is_silent_where_stderr_is_no_terminal(
 
     assert "\x1b" not in done.stderr
     assert "training" not in done.stderr.split("examples to train")[1].split("step 2")[0]
+
+
+@pytest.mark.parametrize(
+    ("task", "shown", "hidden"),
+    [
+        ("classify", {"--multi-label", "--long", "--text-pair"}, {"--n-best-size"}),
+        ("regress", {"--long", "--text-pair"}, {"--multi-label", "--label-separator"}),
+        ("choose", {"--delimiter", "--format"}, {"--doc-stride", "--text", "--header"}),
+        ("answer", {"--n-best-size", "--doc-stride"}, {"--long", "--label", "--delimiter"}),
+        ("tag", {"--doc-stride", "--label"}, {"--long", "--class-weight", "--text-pair"}),
+    ],
+)
+def test_the_help_of_a_task_shows_its_options_alone(
+    task: str, shown: set[str], hidden: set[str], capsys
+) -> None:
+    assert shell(["finetune", task, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: tidybert finetune {task} MODEL --train FILE --out RUN")
+    flags = {line.split()[0] for line in out.splitlines() if line.startswith("  --")}
+    assert shown <= flags
+    assert not hidden & flags
+    assert {"--train", "--num-train-epochs", "--device"} <= flags
+
+
+@pytest.mark.parametrize("task", ["regress", "choose", "answer", "tag"])
+def test_flags_that_the_help_leaves_out_are_refused(
+    task: str, tiny_model: Path, tmp_path: Path, capsys
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"text": "a"}\n')
+    given = {"text_pair": "b", "label_separator": ";"}
+    for name in unused_flags(task) & given.keys():
+        flag, value = "--" + name.replace("_", "-"), given[name]
+        assert shell(command(task, tiny_model, file, tmp_path / "run", flag, value)) == 2
+        assert flag in capsys.readouterr().err

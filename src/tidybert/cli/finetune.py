@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 import typer
 
 from tidybert.cli import shared_flags as flags
-from tidybert.cli.flags import takes
+from tidybert.cli.flags import PanelCommand, takes
 from tidybert.cli.output import note, print_json, read_labelled
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
-from tidybert.tasks.registry import task_flags, task_names
+from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -69,6 +69,25 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
             )
 
 
+class TaskCommand(PanelCommand):
+    """A command whose help, after a TASK, shows the flags that this task has a use for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember the TASK, because --help ends the parsing before it has a value."""
+        ctx.meta["task"] = next((word for word in args if word in task_names()), None)
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        task = ctx.meta.get("task") or "TASK"
+        formatter.write_usage(ctx.command_path, f"{task} MODEL --train FILE --out RUN [OPTIONS]")
+
+    def shown_params(self, ctx: Any) -> list[Any]:
+        shown = super().shown_params(ctx)
+        task = ctx.meta.get("task")
+        unused = unused_flags(task) if task else ()
+        return [each for each in shown if each.name not in unused]
+
+
 @takes(
     *MOST_USED,
     given=FinetuneFlags,
@@ -87,7 +106,8 @@ def finetune(
 ) -> None:
     """Fine-tune MODEL on labelled examples and write a RUN, which is a MODEL.
 
-    tidybert checks the data first, and keeps the weights that do best on dev.
+    tidybert checks the data first, and keeps the weights that do best on dev. See tidybert finetune
+    TASK --help for the options of one task.
     """
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_trials

@@ -42,7 +42,7 @@ class PanelCommand(TyperCommand):
         """Write a section for each panel that has a flag."""
         first = getattr(self.callback, "first_flags", ())
         panels: dict[str, dict[str, tuple[str, str]]] = {title: {} for title in PANELS}
-        for each in self.get_params(ctx):
+        for each in self.shown_params(ctx):
             record = each.get_help_record(ctx)
             if record is None or each.name is None:
                 continue
@@ -54,11 +54,15 @@ class PanelCommand(TyperCommand):
                 title = getattr(each, "rich_help_panel", None) or "Other options"
             panels[title][each.name] = record
         used = panels["Most used"]
-        panels["Most used"] = {name: used[name] for name in first}
+        panels["Most used"] = {name: used[name] for name in first if name in used}
         for title, records in panels.items():
             if records:
                 with formatter.section(title):
                     formatter.write_dl(list(records.values()))
+
+    def shown_params(self, ctx: Any) -> list[Any]:
+        """The arguments and flags that the help shows."""
+        return list(self.get_params(ctx))
 
 
 def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -38,7 +38,7 @@ from tidybert.signals import command_signals
 # Rich help would take a third of a second longer.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("quickstart")(quickstart.quickstart)
-app.command("finetune", cls=PanelCommand)(finetune.finetune)
+app.command("finetune", cls=finetune.TaskCommand)(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict", cls=PanelCommand)(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)

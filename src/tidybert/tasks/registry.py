@@ -32,6 +32,16 @@ _TASKS: "Final[dict[str, tuple[str | type[AnyTask], type[TaskOptions]]]]" = {
 """By name the class, imported when it is asked for, and its options."""
 
 
+_DELIMITED: Final = ("header", "delimiter", "quoting", "skip_rows")
+_UNREAD: "Final[dict[str, tuple[str, ...]]]" = {
+    "regress": ("label_separator",),
+    "choose": ("text", "text_pair", "label", "label_separator", "header"),
+    "answer": ("text", "text_pair", "label", "label_separator", *_DELIMITED),
+    "tag": ("text_pair", "label_separator", *_DELIMITED),
+}
+"""By task the fields of ReadOptions that none of its files has a use for."""
+
+
 def register(task: "type[AnyTask]") -> None:
     """Make a task of one's own known under its name, to ``finetune`` and to ``Predictor``."""
     _TASKS[task.name] = task, task.options_class
@@ -53,6 +63,12 @@ def task_flags() -> type[TaskOptions]:
         if not any(other is not each and issubclass(other, each) for other in found)
     ]
     return dataclass(frozen=True)(type("TaskFlags", tuple(bases), {}))
+
+
+def unused_flags(name: str) -> set[str]:
+    """The options of other tasks, and those of files that this task does not read."""
+    _, options = _TASKS[name]
+    return (task_flags().field_names() - options.field_names()) | {*_UNREAD.get(name, ())}
 
 
 def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]":
