@@ -1,6 +1,7 @@
-# Two commands on a fresh machine that has make and Python 3.11 or newer:
+# Commands on a fresh machine that has make and Python 3.11 or newer:
 #   make quickstart   fine-tune the embedded weights on the bundled support tickets
 #   make test         style, types and tests
+#   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 # Both install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test clean
+.PHONY: help quickstart test fuzz clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -24,6 +25,13 @@ test: $(VENV)/.dev $(VENV)/.weights
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+CASES ?= 1000
+SECONDS ?=
+
+fuzz: $(VENV)/.dev
+	TIDYBERT_FUZZ_CASES=$(if $(SECONDS),1000000000,$(CASES)) TIDYBERT_FUZZ_SECONDS=$(SECONDS) \
+	    OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,0 +1,194 @@
+"""Each reader of foreign files gives an answer or a TidyBertError for any mutation of its seeds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.configuration import BertConfig
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.files.text_files import read_examples
+from tidybert.finetuning.trials_file import read_trials
+from tidybert.inference import Predictor
+from tidybert.json_objects import plain_json
+from tidybert.reporting.pretraining_curves import curves_picture
+from tidybert.reporting.training_history import read_training_history
+from tidybert.tasks.choices.choice_files import read_choices
+from tidybert.tasks.questions.question_files import read_questions
+from tidybert.tasks.tags.tag_files import read_tagged
+from tidybert.tokenization import BertTokenizer, Vocabulary
+from tidybert.training.course import Course
+from tidybert.training.run_checkpoints import (
+    Checkpoint,
+    TrainingState,
+    _checksum,
+    check_fits,
+    load_optimizer,
+    read_checkpoint,
+    write_checkpoint,
+)
+from tidybert.training.run_record import MetricsLog
+
+Fuzz = Callable[..., None]
+TEXTS = ["the red cat [MASK]", "", "中国 crème\u2028 \x00"]
+READERS: dict[str, tuple[str, Any]] = {
+    "csv": ("texts.csv", read_examples),
+    "tsv": ("texts.tsv", read_examples),
+    "jsonl": ("texts.jsonl", read_examples),
+    "json": ("texts.json", read_examples),
+    "lines": ("texts.txt", read_examples),
+    "conll": ("tags.conll", read_tagged),
+    "tagged_jsonl": ("tags.jsonl", read_tagged),
+    "squad": ("questions.json", read_questions),
+    "questions_jsonl": ("questions.jsonl", read_questions),
+    "choices": ("choices.jsonl", read_choices),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_labelled_data(name: str, fuzz: Fuzz) -> None:
+    file, read = READERS[name]
+
+    def read_all(folder: Path) -> None:
+        for skip in (True, False):
+            need_label = name != "lines"
+            list(read(folder / file, need_label=need_label, skip_bad_rows=skip))
+
+    fuzz(file, read_all, is_data=True)
+
+
+def test_parquet(fuzz: Fuzz, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "table").mkdir()
+    table = pa.table({"text": ["one", "two", "three"] * 20, "label": ["a", "b", "a"] * 20})
+    pq.write_table(table, tmp_path / "table" / "texts.parquet")
+
+    def read(folder: Path) -> None:
+        list(read_examples(folder / "texts.parquet", need_label=True))
+
+    fuzz(tmp_path / "table", read, is_data=True)
+
+
+def test_configuration(fuzz: Fuzz) -> None:
+    def read(folder: Path) -> None:
+        BertConfig.from_file(folder / "config.json")
+        _ = ModelDirectory(folder).head
+
+    fuzz("config.json", read)
+
+
+def test_vocabulary(fuzz: Fuzz, tiny_run: Path) -> None:
+    def read(folder: Path) -> None:
+        tokenizer = BertTokenizer(Vocabulary.from_file(folder / "vocab.txt"))
+        tokenizer.encode_batch(TEXTS)
+
+    fuzz(tiny_run, read, "vocab.txt")
+
+
+def test_tokenizer_files(fuzz: Fuzz, tiny_run: Path) -> None:
+    def read(folder: Path) -> None:
+        BertTokenizer.from_pretrained(folder).encode_batch(TEXTS)
+
+    def without_the_other(folder: Path, chance: Random) -> None:
+        if chance.random() < 0.5:
+            (folder / "vocab.txt").unlink()
+
+    names = "tokenizer.json", "tokenizer_config.json"
+    fuzz(tiny_run, read, *names, mend=without_the_other)
+
+
+def test_metadata_and_its_answers(fuzz: Fuzz, tiny_run: Path) -> None:
+    def read(folder: Path) -> None:
+        answers = Predictor(folder).predict(TEXTS)
+        json.dumps(plain_json(answers), allow_nan=False)
+
+    fuzz(tiny_run, read, "tidybert.json")
+
+
+def test_weights(fuzz: Fuzz, tiny_model: Path) -> None:
+    from tidybert.inference import load
+
+    def read(folder: Path) -> None:
+        read_tensors(folder)
+        load(folder)
+
+    fuzz(tiny_model, read, "model.safetensors")
+
+
+def test_corpus(fuzz: Fuzz, write_corpus: Callable[..., Path], tmp_path: Path) -> None:
+    documents = [[[5, 6, 7], [8, 9]], [[10, 11]], [[12], [13, 14, 15]]]
+    corpus = write_corpus(tmp_path / "corpus", documents, documents[:1])
+
+    def read(folder: Path) -> None:
+        for part in ("train", "held-out"):
+            found = TokenCorpus(folder, part)  # type: ignore[arg-type]
+            found.verify()
+            found.tokenizer()
+            bounds, _ = found.sentence_bounds(np.arange(found.num_documents))
+            found.tokens(bounds[:-1], bounds[1:])
+            for document in range(found.num_documents):
+                found.source_of(document)
+
+    fuzz(corpus, read)
+
+
+def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    progress = {"position": [0, 0, 3], "seconds": 0.5}
+    course = Course({"seed": 3, "precision": "auto"}, {"data": "a", "weights": "b"})
+    weights = {"weight": torch.ones(3, 2)}
+    moments = {"weight/exp_avg": torch.ones(3, 2), "weight/step": torch.tensor(2.0)}
+    state = TrainingState(
+        course.to_dict(), step=2, best_step=1, best_metrics={"f1": 0.5}, progress=progress
+    )
+    step = write_checkpoint(run, Checkpoint(state, weights, moments), 1)
+    model = torch.nn.Linear(2, 3, bias=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def sealed_again(folder: Path, chance: Random) -> None:
+        """Half of the changed states have the checksum of what they say."""
+        path = folder / step.relative_to(run) / "training_state.json"
+        try:
+            content = json.loads(path.read_bytes()) if path.is_file() else None
+            if isinstance(content, dict) and chance.random() < 0.5:
+                content.pop("checksum", None)
+                content["checksum"] = _checksum(content)
+                path.write_text(json.dumps(content))
+        except ValueError:
+            return
+
+    def read(folder: Path) -> None:
+        found, _ = read_checkpoint(folder, course, progress)
+        if found is not None:
+            check_fits(model, found)
+            load_optimizer(model, optimizer, found.moments)
+            model.load_state_dict(found.weights)
+
+    names = [str(path.relative_to(run)) for path in sorted(step.iterdir())]
+    fuzz(run, read, *names, names[-1], names[-1], mend=sealed_again)
+
+
+def test_metrics(fuzz: Fuzz) -> None:
+    def read(folder: Path) -> None:
+        history = read_training_history(folder, ("loss", "learning_rate", "num_tokens"))
+        if history is not None:
+            curves_picture(history)
+        MetricsLog(folder).rewind(2)
+
+    fuzz("metrics.jsonl", read)
+
+
+def test_trials(fuzz: Fuzz) -> None:
+    def read(folder: Path) -> None:
+        read_trials(folder / "trials.json", {"seed": 3, "model": "mini"})
+
+    fuzz("trials.json", read)
