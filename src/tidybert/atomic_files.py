@@ -68,6 +68,20 @@ def sync_tree(directory: str | Path) -> None:
         sync(root)
 
 
+def move_files(source: Path, directory: Path, *, last: str) -> None:
+    """Move all files of ``source`` into ``directory``, ``last`` at the end; remove ``source``.
+
+    A second call goes on where a kill ended the first one.
+    """
+    with writing(directory):
+        for path in sorted(source.iterdir(), key=lambda each: each.name == last):
+            if path.name == last:
+                sync(directory)
+            path.replace(directory / path.name)
+        sync(directory)
+        source.rmdir()
+
+
 def open_new(path: str | Path) -> BinaryIO:
     """Open a new file for writing; DiskError where anything has that name, a link too."""
     with writing(path):

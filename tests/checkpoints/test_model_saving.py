@@ -13,7 +13,7 @@ from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import WeightsError
+from tidybert.errors import DiskError, WeightsError
 from tidybert.modeling.heads import BertForSequenceClassification
 
 Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
@@ -177,7 +177,7 @@ def test_a_full_disk_keeps_the_old_model(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tidybert.checkpoints.tensor_files.save_file", full)
-    with pytest.raises(WeightsError, match="No space left on device"):
+    with pytest.raises(DiskError, match=r"cannot be written: No space left on device; .* are free"):
         save_classifier(tmp_path, model, label_names=("x", "y", "z"))
     ModelDirectory(tmp_path).verify()
     assert ModelDirectory(tmp_path).metadata == sealed

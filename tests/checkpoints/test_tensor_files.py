@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
-from tidybert.errors import LimitError, WeightsError
+from tidybert.errors import DiskError, LimitError, WeightsError
 
 TENSORS = {
     "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
@@ -124,7 +124,7 @@ def test_a_failed_write_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tidybert.checkpoints.tensor_files.save_file", full)
-    with pytest.raises(WeightsError, match="No space left on device"):
+    with pytest.raises(DiskError, match=r"cannot be written: No space left on device; .* are free"):
         write_tensors(tmp_path, {"b": torch.ones(1)})
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     assert same_state(read_tensors(tmp_path), TENSORS)

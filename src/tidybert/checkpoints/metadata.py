@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import file_sha256
+from tidybert.atomic_files import atomic_write_text, file_sha256
 from tidybert.checkpoints.settings_schema import check_settings
 from tidybert.errors import ConfigError, WeightsError, suggestion
 from tidybert.json_objects import plain_json, read_json_object
@@ -124,7 +124,7 @@ class ModelMetadata:
         sealed = replace(
             self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
         )
-        (Path(directory) / METADATA_FILE).write_text(sealed.to_json(), encoding="utf-8")
+        atomic_write_text(Path(directory) / METADATA_FILE, sealed.to_json())
         return sealed
 
     def verify(self, directory: str | Path) -> None:

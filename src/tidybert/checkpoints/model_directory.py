@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import files_together
+from tidybert.atomic_files import atomic_write_text, files_together
 from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -208,6 +208,7 @@ def save_model_directory(
     metadata: ModelMetadata,
     architecture: str,
     problem_type: str | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> ModelMetadata:
     """Write a model that tidybert and transformers open, into a new or an existing directory.
 
@@ -220,13 +221,16 @@ def save_model_directory(
         metadata: its label_names go into config.json too; this function sets its hashes.
         architecture: transformers' name of the class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
+        beside: texts of further files by name, which get no hash: they may change later.
 
     Returns:
         The metadata as written.
 
     Raises:
         WeightsError: a value is not finite, a parameter has no Hugging Face name, the number of
-            label names does not fit the classifier, or a write fails.
+            label names does not fit the classifier.
+        DiskError: a write fails.
+        InUseError: another process writes the directory.
     """
     directory = Path(directory)
     check_finite(model_state, str(directory))
@@ -248,12 +252,11 @@ def save_model_directory(
     if problem_type is not None:
         values["problem_type"] = problem_type
     description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
-            (partial / CONFIG_FILE).write_text(description, encoding="utf-8")
-            tokenizer.save(partial)
-            write_tensors(partial, tensors)
-            sealed = metadata.write(partial)
-    except OSError as error:
-        raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
+    with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
+        atomic_write_text(partial / CONFIG_FILE, description)
+        tokenizer.save(partial)
+        write_tensors(partial, tensors)
+        sealed = metadata.write(partial)
+        for name, text in (beside or {}).items():
+            atomic_write_text(partial / name, text)
     return sealed

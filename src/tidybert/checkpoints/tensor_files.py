@@ -6,7 +6,9 @@ The formats are Hugging Face's: model.safetensors, or parts and a model.safetens
 the same for pytorch_model.bin.
 """
 
+import errno
 import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
@@ -68,19 +70,22 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
         The path of the file.
 
     Raises:
-        WeightsError: the file cannot be written (no space, no permission).
+        DiskError: the file cannot be written (no space, no permission).
     """
     path = Path(path)
     target = path / WEIGHTS_FILE if path.is_dir() else path
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        with atomic_file(target) as partial:
+    with atomic_file(target) as partial:
+        try:
             # transformers refuses a file whose header does not say which framework wrote it.
             save_file(_without_sharing(stored), partial, {"format": "pt"})
-            # The library makes a file that only its owner can read; our other files follow umask.
-            partial.chmod(0o666 & ~_umask())
-    except (OSError, SafetensorError) as error:
-        raise WeightsError(f"{target}: cannot be written: {error}") from error
+        except SafetensorError as error:
+            # The library tells the number of the system's error in its text alone.
+            found = re.search(r"os error (\d+)", str(error))
+            code = int(found[1]) if found else errno.EIO
+            raise OSError(code, os.strerror(code) if found else str(error)) from error
+        # The library makes a file that only its owner can read; our other files follow umask.
+        partial.chmod(0o666 & ~_umask())
     return target
 
 

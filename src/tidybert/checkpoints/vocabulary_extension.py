@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tidybert.atomic_files import atomic_directory
+from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.checkpoints.conversion import PREFIX
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import write_tensors
@@ -76,7 +76,7 @@ class ExtensibleModel:
         description = {**self.origin.description, "vocab_size": size}
         with atomic_directory(directory) as partial:
             text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            (partial / CONFIG_FILE).write_text(text, encoding="utf-8")
+            atomic_write_text(partial / CONFIG_FILE, text)
             tokenizer.save(partial)
             write_tensors(partial, tensors)
             if self.origin.metadata is not None:

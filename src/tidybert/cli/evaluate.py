@@ -34,13 +34,19 @@ def evaluate(
     read: ReadOptions,
 ) -> None:
     """Measure a finished RUN on labelled examples."""
+    if given.report is None:
+        _evaluate(run, file, given, read)
+        return
+    from tidybert.reporting.writing import owned_report
+
+    with owned_report(given.report):
+        _evaluate(run, file, given, read)
+
+
+def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> None:
     from tidybert.cli.results import print_metrics
     from tidybert.inference.predictor import Predictor
 
-    if given.report is not None:
-        from tidybert.reporting.writing import check_report_directory
-
-        check_report_directory(given.report)
     check_format(run, file, read)
     predictor = Predictor(
         run,

@@ -17,6 +17,7 @@ from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.finetuning import FinetunedModel
+    from tidybert.tasks.task import AnyTask
 
 MOST_USED: Final = (
     "train", "dev", "out", "text", "label", "max_seq_length", "num_train_epochs", "learning_rate",
@@ -109,17 +110,29 @@ def finetune(
     tidybert checks the data first, and keeps the weights that do best on dev. See tidybert finetune
     TASK --help for the options of one task.
     """
-    from tidybert.cli.progress import shown_training
-    from tidybert.cli.results import print_trials
-    from tidybert.finetuning import check_run, is_finished
-    from tidybert.finetuning import finetune as train_model
+    from tidybert.finetuning import is_finished, owned_run
     from tidybert.tasks.registry import task_class
 
     chosen = task_class(task, options)
     if given.resume and is_finished(given.out):
         note(f"the run in {given.out} is finished: there is nothing to resume")
         return
-    check_run(given.out, given.resume)
+    with owned_run(given.out, given.resume):
+        _finetune(chosen, model, given, read, options, arguments)
+
+
+def _finetune(
+    chosen: "type[AnyTask]",
+    model: str,
+    given: FinetuneFlags,
+    read: ReadOptions,
+    options: TaskOptions,
+    arguments: TrainingArguments,
+) -> None:
+    from tidybert.cli.progress import shown_training
+    from tidybert.cli.results import print_trials
+    from tidybert.finetuning import finetune as train_model
+
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
     examples = labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows)
     if given.dev is not None:
@@ -166,7 +179,7 @@ def finetune(
             given.vocab,
             labelled,
             None if given.dev is None else held_out,
-            task=task,
+            task=chosen.name,
             dev_fraction=given.dev_fraction if given.dev is None else None,
             max_seq_length=length,
             new_head=given.new_head,

@@ -12,7 +12,7 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.cores import load_note
-from tidybert.errors import UsageError, in_shell
+from tidybert.errors import TidyBertError, UsageError, in_shell
 from tidybert.model_files import CURVES_FILE
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -181,8 +181,8 @@ def _draw_curves(run: Path) -> bool:
 
     try:
         write_curves(run)
-    except OSError as error:
-        note(f"{run / CURVES_FILE} cannot be written: {error}")
+    except TidyBertError as error:
+        note(error.message)
         return False
     return True
 

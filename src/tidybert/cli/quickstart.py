@@ -9,13 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidybert.atomic_files import atomic_write_bytes
+from tidybert.atomic_files import atomic_write_bytes, make_directory
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
 from tidybert.errors import UsageError
 from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
+from tidybert.output_lock import contents, output_lock
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
@@ -45,9 +46,14 @@ def quickstart(*, given: QuickstartFlags) -> None:
 
     Takes a minute or two on two cores, and needs no file and no network.
     """
+    with output_lock(given.out):
+        if not given.resume:
+            _check_new(given.out)
+        _quickstart(given)
+
+
+def _quickstart(given: QuickstartFlags) -> None:
     out = given.out
-    if not given.resume:
-        _check_new(out)
     arguments = TrainingArguments(
         num_train_epochs=NUM_TRAIN_EPOCHS,
         train_batch_size=TRAIN_BATCH_SIZE,
@@ -115,7 +121,7 @@ def quickstart(*, given: QuickstartFlags) -> None:
 
 
 def _check_new(out: Path) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if not out.exists() or (out.is_dir() and not contents(out)):
         return
     is_unfinished = (out / CHECKPOINTS_FOLDER).is_dir() and not (out / METADATA_FILE).exists()
     raise UsageError(
@@ -138,7 +144,7 @@ def _bundled(name: str) -> "resources.abc.Traversable":
 
 def _copy_tickets(folder: Path) -> None:
     """Copy the tickets to a folder beside the model, as files to train on and to try."""
-    folder.mkdir(exist_ok=True)
+    make_directory(folder)
     for name in TICKETS:
         atomic_write_bytes(folder / name, _bundled(name).read_bytes())
 

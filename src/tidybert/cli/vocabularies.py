@@ -1,6 +1,8 @@
 """``tidybert train-vocab`` and ``extend-vocab``: vocabularies from a corpus, and their fit."""
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +14,7 @@ from tidybert.cli.progress import shown_reading
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.errors import DataError, UsageError
 from tidybert.files.wording import count_of
+from tidybert.output_lock import output_lock
 
 if TYPE_CHECKING:
     from tidybert.corpus.document_hashes import HeldOut
@@ -50,12 +53,16 @@ def train_vocab(
     Give DIR wherever --vocab takes a MODEL; transformers opens it too. The same corpus gives the
     same vocabulary.
     """
+    with _new_directory(given.out):
+        _train_vocab(corpus, given, read)
+
+
+def _train_vocab(corpus: Sequence[str], given: TrainVocabFlags, read: CorpusOptions) -> None:
     from tidybert.atomic_files import atomic_directory
     from tidybert.corpus.document_hashes import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 
-    _check_new(given.out)
     check_training(given.size, given.character_coverage)
     held = HeldOut(given.held_out)
     other = None if given.compare is None else BertTokenizer.from_pretrained(given.compare)
@@ -129,6 +136,13 @@ def extend_vocab(
     They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
     train the new MODEL further on the corpus, so that it learns them.
     """
+    with _new_directory(given.out):
+        _extend_vocab(model, corpus, given, read)
+
+
+def _extend_vocab(
+    model: str, corpus: Sequence[str], given: ExtendVocabFlags, read: CorpusOptions
+) -> None:
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
     from tidybert.corpus.document_hashes import HeldOut
@@ -136,7 +150,6 @@ def extend_vocab(
     from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
 
     out, add = given.out, given.add
-    _check_new(out)
     held = HeldOut(given.held_out)
     directory = ModelDirectory.open(model)
     extensible = ExtensibleModel(directory, allow_pickle=given.allow_pickle)
@@ -210,10 +223,13 @@ def _count_words(
     return counts, report
 
 
-def _check_new(out: Path) -> None:
-    """Raise UsageError where there is something at ``out``."""
-    if out.exists():
-        raise UsageError(f"--out {out} is there already; name a new directory")
+@contextmanager
+def _new_directory(out: Path) -> Iterator[None]:
+    """Within the block this process alone writes ``out``; UsageError if something is there."""
+    with output_lock(out):
+        if os.path.lexists(out):
+            raise UsageError(f"--out {out} is there already; name a new directory")
+        yield
 
 
 def _measured(name: str, tokenizer: "BertTokenizer", held_out: "HeldOut") -> Measured:

@@ -6,17 +6,26 @@ digests.bin has the hashes of the documents seen.  A finished corpus has neither
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
-from tidybert.atomic_files import atomic_write_text
+from tidybert.atomic_files import (
+    atomic_write_text,
+    make_directory,
+    open_grown,
+    open_new,
+    remove_tree,
+)
 from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
 from tidybert.corpus.documents import CorpusReport
+from tidybert.disk_errors import writing
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_report import KEPT_PROBLEMS
+from tidybert.output_lock import contents
 
 # The counts of a CorpusReport that corpus.json keeps.
 COUNTED: Final = (
@@ -84,10 +93,10 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     Raises UsageError for a directory with other things in it or begun with other settings, and
     DataError for a damaged progress.json.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     path = directory / PROGRESS_FILE
     if not path.exists():
-        if any(directory.iterdir()):
+        if contents(directory):
             raise UsageError(
                 f"{param('out', directory)} is not empty, and no corpus was begun there; name a "
                 "new directory"
@@ -119,34 +128,40 @@ class DigestLog:
 
     def __init__(self, directory: Path, num_digests: int) -> None:
         self._path = directory / DIGESTS_FILE
-        self._path.touch()
-        self._file: BinaryIO = self._path.open("r+b")
-        self._file.truncate(num_digests * DIGEST_BYTES)
-        self._file.seek(0, os.SEEK_END)
+        is_there = os.path.lexists(self._path)
+        self._file: BinaryIO = (
+            open_grown(self._path, num_digests * DIGEST_BYTES)
+            if is_there or num_digests
+            else open_new(self._path)
+        )
         self.num_digests = num_digests
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        # What did not fit on the disk is still in the buffer; ``sync`` has raised that error.
+        with suppress(OSError):
+            self._file.close()
 
     def read(self) -> Digests:
         """All hashes; only before the first ``add``."""
         return np.fromfile(self._path, f"S{DIGEST_BYTES}")
 
     def add(self, digests: Digests) -> None:
-        self._file.write(digests.tobytes())
+        with writing(self._path):
+            self._file.write(digests.tobytes())
         self.num_digests += len(digests)
 
     def sync(self) -> int:
         """Wait until all are on the disk; returns their number."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writing(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
         return self.num_digests
 
 
 def remove_progress(directory: Path) -> None:
     """Remove both files of a finished build."""
-    (directory / PROGRESS_FILE).unlink(missing_ok=True)
-    (directory / DIGESTS_FILE).unlink(missing_ok=True)
+    remove_tree(directory / PROGRESS_FILE)
+    remove_tree(directory / DIGESTS_FILE)

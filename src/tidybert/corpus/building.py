@@ -37,6 +37,7 @@ from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
+from tidybert.output_lock import output_lock
 from tidybert.tokenization import BertTokenizer
 
 BLOCK_CHARACTERS: Final = 1 << 20
@@ -94,7 +95,7 @@ def build_corpus(
     progress: called after each block.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
-    DataError for files that cannot be read.
+    DataError for files that cannot be read, InUseError where another process builds this corpus.
     """
     check_held_out(held_out)
     directory = Path(directory)
@@ -108,16 +109,16 @@ def build_corpus(
         "held_out": held_out,
         "max_shard_tokens": max_shard_tokens,
     }
-    if is_corpus(directory):
-        manifest = read_manifest(directory)
-        remove_progress(directory)
-        if manifest.settings != settings:
-            raise UsageError(
-                f"{param('out', directory)} is a finished corpus of other files or settings; name "
-                "a new directory"
-            )
-        return manifest
-    with ExitStack() as stack:
+    with output_lock(directory), ExitStack() as stack:
+        if is_corpus(directory):
+            manifest = read_manifest(directory)
+            remove_progress(directory)
+            if manifest.settings != settings:
+                raise UsageError(
+                    f"{param('out', directory)} is a finished corpus of other files or settings; "
+                    "name a new directory"
+                )
+            return manifest
         build = _Build(directory, files, tokenizer, options, begin(directory, settings), stack)
         return build.run(num_workers, CorpusReport() if report is None else report, progress)
 

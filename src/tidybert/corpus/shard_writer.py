@@ -5,6 +5,8 @@ everything later.
 """
 
 import os
+import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
@@ -12,8 +14,9 @@ from typing import Any, BinaryIO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import file_sha256
+from tidybert.atomic_files import file_sha256, open_grown, open_new, remove_tree
 from tidybert.corpus.manifest import SUFFIXES, Part, Shard
+from tidybert.disk_errors import writing
 
 MAX_SHARD_TOKENS: Final = 2**27
 
@@ -64,21 +67,23 @@ class PartWriter:
         if state["open"]:
             self._open = Shard(**state["open"])
             kept |= {f"{self._open.name}.{suffix}" for suffix in SUFFIXES}
-        for path in directory.glob(f"{part}-*"):
-            if path.name not in kept:
-                path.unlink()
+        ours = re.compile(rf"{part}-[0-9]{{5}}\.({'|'.join(SUFFIXES)})")
+        for path in directory.iterdir():
+            if ours.fullmatch(path.name) and path.name not in kept:
+                remove_tree(path)
         if self._open:
             for suffix, size in self._open.sizes(dtype.itemsize).items():
-                self._files[suffix] = file = (directory / f"{self._open.name}.{suffix}").open("r+b")
-                file.truncate(size)
-                file.seek(size)
+                path = directory / f"{self._open.name}.{suffix}"
+                self._files[suffix] = open_grown(path, size)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for file in self._files.values():
-            file.close()
+            # What did not fit on the disk is still in the buffer; ``sync`` has raised that error.
+            with suppress(OSError):
+                file.close()
 
     @property
     def num_tokens(self) -> int:
@@ -105,8 +110,9 @@ class PartWriter:
     def sync(self) -> dict[str, Any]:
         """Wait until everything is on the disk, and return the state for another writer."""
         for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
+            with writing(file.name):
+                file.flush()
+                os.fsync(file.fileno())
         return {
             "shards": [asdict(shard) for shard in self.shards],
             "open": self._open and asdict(self._open),
@@ -121,23 +127,28 @@ class PartWriter:
     def _begin(self) -> Shard:
         name = f"{self._part}-{len(self.shards):05}"
         for suffix in SUFFIXES:
-            self._files[suffix] = (self._directory / f"{name}.{suffix}").open("wb")
-        for suffix in ("sentences", "documents"):
-            self._files[suffix].write(np.zeros(1, "<u4").tobytes())
+            self._files[suffix] = open_new(self._directory / f"{name}.{suffix}")
         self._open = Shard(name, 0, 0, 0, {})
+        for suffix in ("sentences", "documents"):
+            self._write(suffix, np.zeros(1, "<u4"))
         return self._open
 
     def _append(self, shard: Shard, block: Block) -> None:
         sentences = shard.num_tokens + np.cumsum(block.sentence_lengths)
         documents = shard.num_sentences + np.cumsum(block.document_sentences)
         assert sentences[-1] < 2**32, "a document of billions of tokens"
-        self._files["tokens"].write(block.ids.astype(self._dtype, copy=False).tobytes())
-        self._files["sentences"].write(sentences.astype("<u4").tobytes())
-        self._files["documents"].write(documents.astype("<u4").tobytes())
+        self._write("tokens", block.ids.astype(self._dtype, copy=False))
+        self._write("sentences", sentences.astype("<u4"))
+        self._write("documents", documents.astype("<u4"))
         num_documents = shard.num_documents + len(documents)
         self._open = Shard(shard.name, num_documents, int(documents[-1]), int(sentences[-1]), {})
         if self._open.num_tokens >= self._max_shard_tokens:
             self._end()
+
+    def _write(self, suffix: str, values: npt.NDArray[Any]) -> None:
+        file = self._files[suffix]
+        with writing(file.name):
+            file.write(values.tobytes())
 
     def _end(self) -> None:
         assert self._open is not None

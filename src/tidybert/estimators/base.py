@@ -21,11 +21,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from tidybert.atomic_files import atomic_write_text
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
-from tidybert.errors import DataError, TidyBertError, UsageError, WeightsError, in_python
+from tidybert.errors import DataError, TidyBertError, UsageError, in_python
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
@@ -103,17 +102,11 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
 
         arguments.json holds the parameters (all but ``device``) and the classes with their types.
-        Raises WeightsError where it cannot be written.
+        Raises DiskError where it cannot be written, and InUseError where another process does.
         """
         check_is_fitted(self)
-        directory = Path(directory)
         values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            atomic_write_text(directory / ARGUMENTS_FILE, text)
-        except OSError as error:
-            raise WeightsError(f"{directory}: the model cannot be saved: {error}") from error
         config: Any = self.model_.config
         width = getattr(self, "n_features_in_", None)
         finished = FinetunedModel(
@@ -125,7 +118,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             self.result_,
             inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
         )
-        save(finished, directory)
+        save(finished, Path(directory), beside={ARGUMENTS_FILE: text})
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:

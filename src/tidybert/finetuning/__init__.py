@@ -16,19 +16,19 @@ from tidybert.finetuning.trials import (
     seed_variants,
 )
 from tidybert.finetuning.trials_file import Trial, shared_settings
-from tidybert.training.run_directory import check_run, is_finished
+from tidybert.training.run_directory import is_finished, owned_run
 
 __all__ = [
     "Callbacks",
     "FinetunedModel",
     "Trial",
     "Trials",
-    "check_run",
     "check_search",
     "collapsed_to",
     "finetune",
     "is_finished",
     "model_sources",
+    "owned_run",
     "run_trials",
     "save",
     "search_variants",

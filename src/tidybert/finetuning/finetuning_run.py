@@ -26,7 +26,7 @@ from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import check_run, write_arguments
+from tidybert.training.run_directory import owning_run, write_arguments
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -55,6 +55,7 @@ class Callbacks(TrainingCallbacks):
     data: Callable[[DataReport], None] = lambda _report: None
 
 
+@owning_run
 def finetune(
     task: AnyTask,
     model: str | Path,
@@ -94,8 +95,6 @@ def finetune(
     callbacks = callbacks or Callbacks()
     if max_seq_length is None:
         max_seq_length = task.default_max_seq_length
-    if run is not None:
-        check_run(run, resume)
     # A new head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
@@ -204,8 +203,13 @@ def collapsed_to(answers: Answers[Any, Any]) -> str | None:
     return None if is_one_right else first.predicted
 
 
-def save(finished: FinetunedModel, directory: Path) -> None:
-    """Write a fine-tuned model as a MODEL directory, which transformers opens too."""
+def save(
+    finished: FinetunedModel, directory: Path, *, beside: Mapping[str, str] | None = None
+) -> None:
+    """Write a fine-tuned model as a MODEL directory, which transformers opens too.
+
+    ``beside``: texts of further files, by name.
+    """
     save_model_directory(
         directory,
         model_state=finished.model.state_dict(),
@@ -221,6 +225,7 @@ def save(finished: FinetunedModel, directory: Path) -> None:
         ),
         architecture=finished.task.architecture,
         problem_type=finished.task.problem_type,
+        beside=beside,
     )
 
 

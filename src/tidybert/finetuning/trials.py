@@ -6,7 +6,6 @@ trial's model becomes the RUN's, and the weights of the others are removed.  A t
 gradient is not finite has failed, and the next one begins.
 """
 
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.atomic_files import move_files, remove_tree
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuning_run import FinetunedModel
@@ -130,20 +130,21 @@ def run_trials(
             directory = run / TRIALS_FOLDER / name
             known[name] = _run_trial(train, arguments, name, varied, directory)
             write_trials(path, shared, known.values())
-            shutil.rmtree(checkpoints_directory(directory), ignore_errors=True)
+        remove_tree(checkpoints_directory(run / TRIALS_FOLDER / name))
         done.append(known[name])
         note(_line(done[-1], metric))
         best = _best(done, metric)
         for each in _finished(done):
             if each is not best:
-                (run / TRIALS_FOLDER / each.name / WEIGHTS_FILE).unlink(missing_ok=True)
+                remove_tree(run / TRIALS_FOLDER / each.name / WEIGHTS_FILE)
     best = _best(done, metric)
     if best is None:
         raise TrainingError(
             f"all {len(done)} trials failed ({path} says why each did); give other arguments and a "
             f"new {param('out')}. The first: {done[0].error}"
         )
-    _take(run / TRIALS_FOLDER / best.name, run)
+    # tidybert.json makes the RUN whole, and so it moves last.
+    move_files(run / TRIALS_FOLDER / best.name, run, last=METADATA_FILE)
     return Trials(tuple(done), best, untried)
 
 
@@ -152,7 +153,7 @@ def _run_trial(
 ) -> Trial:
     if is_finished(directory):
         # A kill came before trials.json recorded it, so its result is lost.
-        shutil.rmtree(directory)
+        remove_tree(directory)
     begin = time.perf_counter()
     try:
         trained = train(replace(arguments, **varied), directory, directory.exists())
@@ -192,11 +193,3 @@ def _expected(done: Sequence[Trial], arguments: TrainingArguments, varied: dict[
 def _best(trials: Iterable[Trial], metric: str) -> Trial | None:
     """The first of the best; None where all failed."""
     return max(_finished(trials), key=lambda each: float(each.metrics[metric]), default=None)
-
-
-def _take(trial: Path, run: Path) -> None:
-    """Move the files of the best trial to the RUN; tidybert.json, which makes it whole, last."""
-    files = sorted(trial.iterdir(), key=lambda each: each.name == METADATA_FILE)
-    for file in files:
-        file.replace(run / file.name)
-    trial.rmdir()

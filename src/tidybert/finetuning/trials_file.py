@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_json, file_sha256
+from tidybert.atomic_files import atomic_write_json, file_sha256, make_directory
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
 from tidybert.json_objects import read_json_object
@@ -108,7 +108,7 @@ def _trial(values: Any, path: Path) -> Trial:
 
 def write_trials(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:
     """Write the settings that all trials share, and the trials."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     content = {"shared": dict(shared), "trials": [asdict(each) for each in trials]}
     atomic_write_json(path, content)
 

@@ -31,12 +31,13 @@ from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import check_run, write_arguments
+from tidybert.training.run_directory import owning_run, write_arguments
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0
 
 
+@owning_run
 def pretrain(
     model: str | Path,
     data: str | Path,
@@ -69,8 +70,7 @@ def pretrain(
     if not processes.is_first:
         # All processes would say the same.
         callbacks = PretrainingCallbacks()
-    check_run(run, resume)
-    # All processes have looked at the directory before the first one writes to it.
+    # The first process has the RUN for itself before the others go on.
     processes.wait()
     plan = PretrainingPlan(
         TokenCorpus(data),

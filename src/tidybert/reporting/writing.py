@@ -2,11 +2,14 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidybert.atomic_files import atomic_directory
+from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.errors import UsageError, param
+from tidybert.output_lock import contents, output_lock
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.page import report_page
@@ -31,7 +34,7 @@ def check_report_directory(directory: Path) -> None:
         return
     if not directory.is_dir():
         raise UsageError(f"{param('report', directory)} is a file; name a directory")
-    names = {path.name for path in directory.iterdir()}
+    names = {path.name for path in contents(directory)}
     foreign = sorted(names - {JSON_FILE, HTML_FILE})
     if foreign:
         raise UsageError(
@@ -46,11 +49,23 @@ def check_report_directory(directory: Path) -> None:
         )
 
 
+@contextmanager
+def owned_report(directory: Path) -> Iterator[None]:
+    """Within the block this process alone writes the report.
+
+    Raises as ``check_report_directory``, and InUseError where another process writes it.
+    """
+    check_report_directory(directory)
+    with output_lock(directory):
+        check_report_directory(directory)
+        yield
+
+
 def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
     """Write report.json and report.html, or replace an earlier report as a whole.
 
-    Returns the path of the page. Raises UsageError where the report cannot be written, see
-    ``check_report_directory``.
+    Returns the path of the page. Raises UsageError as ``check_report_directory``, DiskError where
+    the report cannot be written, and InUseError where another process writes it.
     """
     # A link or "." would be replaced itself, not the directory that it leads to.
     target = Path(directory).resolve()
@@ -58,12 +73,9 @@ def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
     contents = report_contents(evaluation)
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     page = report_page(contents)
-    try:
-        with atomic_directory(target) as aside:
-            (aside / JSON_FILE).write_text(text, encoding="utf-8", newline="\n")
-            (aside / HTML_FILE).write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"{param('report', directory)} cannot be written: {error}") from error
+    with atomic_directory(target) as aside:
+        atomic_write_text(aside / JSON_FILE, text)
+        atomic_write_text(aside / HTML_FILE, page)
     return Path(directory) / HTML_FILE
 
 

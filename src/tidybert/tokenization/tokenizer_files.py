@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from tidybert.atomic_files import atomic_write_text
+from tidybert.atomic_files import atomic_write_text, make_directory
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.json_objects import read_json_object
 from tidybert.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
@@ -83,7 +83,7 @@ def write_directory(
     model_max_length: int,
 ) -> None:
     """Write the three files; ``settings`` holds all of SETTINGS."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     vocabulary.save(directory / VOCABULARY_FILE)
     config = {
         "tokenizer_class": "BertTokenizer",

@@ -25,7 +25,7 @@ from tidybert.atomic_files import (
     remove_tree,
 )
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.errors import DiskError, TidyBertError, TrainingError, WeightsError, param
+from tidybert.errors import DiskError, TidyBertError, TrainingError, param
 from tidybert.json_objects import read_json_object
 from tidybert.model_files import (
     BEST_FOLDER,
@@ -97,7 +97,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             content = {**asdict(state), "sha256": _hashes(partial)}
             content["checksum"] = _checksum(content)
             atomic_write_json(partial / STATE_FILE, content)
-    except (DiskError, WeightsError) as error:
+    except DiskError as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
         advice = (
             f"make room, then {param('resume')} goes on from {left}"
