@@ -1,6 +1,7 @@
 """The house: imports go down only, names mean one thing, and the core path stays short."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -88,6 +89,31 @@ def test_imports_go_down(path: Path) -> None:
         assert other in FLOOR_OF, f"{path}: imports {module}"
         down = FLOOR_OF[other] < FLOOR_OF[room] or FLOOR_OF[other] == FLOOR_OF[room] == 0
         assert other == room or down, f"{path}: {room} must not import {module}"
+
+
+# Modules that write, rename and remove; all others ask them.  standard_streams.py opens the streams
+# that the program was given, and timing/ has temporary folders alone.
+WRITERS = {"atomic_files.py", "output_lock.py", "standard_streams.py"}
+_WRITES = re.compile(
+    r"os\.(replace|rename|remove|unlink|truncate|ftruncate|link|symlink)\("
+    r"|\.(rename|unlink|write_text|write_bytes|touch|truncate|symlink_to|tofile)\("
+    r"|shutil\.(rmtree|move|copy|copyfile|copytree)\b|\bnp\.save|\bremovedirs\b"
+    r"|\.replace\([a-z_]*(path|target|partial|directory|file)\b"
+    r"|open\((?:[^()]|\([^()]*\))*[\"'](?:[rwax]b?\+|[wax])[bt+]*[\"']"
+    r"|O_(WRONLY|RDWR|CREAT)"
+)
+
+
+def test_one_module_writes() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in files()
+        if path.name not in WRITERS and room_of(path) != "timing"
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if _WRITES.search(line) and "os.devnull" not in line
+    }
+
+    assert not found, "write through atomic_files"
 
 
 def test_a_name_means_one_thing() -> None:

@@ -26,7 +26,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from tidybert.disk_errors import writing
+from tidybert.disk_errors import disk_error, writing
 from tidybert.errors import DiskError, InUseError
 
 if sys.platform != "win32":
@@ -207,7 +207,7 @@ def _acquire(target: Path) -> OutputLock:
     made = _make_parents(target.parent)
     path = _path_of(target)
     while True:
-        descriptor = _open(path)
+        descriptor = _open(path, target)
         try:
             is_free = _take(descriptor)
             before = _read(descriptor, path)
@@ -249,13 +249,16 @@ def _path_of(target: Path) -> Path:
     return target.with_name(f".{name}{_SUFFIX}")
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, target: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT
     # Nothing but a regular file is opened: no link is followed, and no pipe waited for.
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
         flags |= getattr(os, name, 0)
-    with writing(path):
+    try:
         descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        # Where no lock can be made, no output can: the message is about the output.
+        raise disk_error(error, path if os.path.lexists(path) else target) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DiskError(f"{path} is not a regular file: remove it, so that tidybert can lock there")

@@ -228,9 +228,9 @@ def test_answers_that_occur_twice_are_named_by_their_ids(
         (
             "predict",
             ["--out", "none/a.jsonl"],
-            "--out none/a.jsonl cannot be written: none is not a folder",
+            "--out none/a.jsonl: the folder none does not exist; make it first",
         ),
-        ("predict", ["--out", "dev.csv/a.jsonl"], "dev.csv is not a folder"),
+        ("predict", ["--out", "dev.csv/a.jsonl"], "the folder dev.csv is a file"),
         ("evaluate", ["--report", "dev.csv/report"], "dev.csv is not a writable folder"),
     ],
 )

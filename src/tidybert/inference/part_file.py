@@ -42,9 +42,8 @@ def new_file(target: Path, resume: bool) -> Iterator[OutputLock]:
     InUseError where another process writes it.
     """
     if not target.parent.is_dir():
-        raise UsageError(
-            f"{param('out', target)}: the folder {target.parent} does not exist; make it first"
-        )
+        what = "is a file" if target.parent.exists() else "does not exist; make it first"
+        raise UsageError(f"{param('out', target)}: the folder {target.parent} {what}")
     with output_lock(target) as lock:
         part = _resumable(lock, target)
         # A kill may have come before the first journal, or after the file got its name.
