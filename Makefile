@@ -2,7 +2,8 @@
 #   make quickstart   fine-tune the embedded weights on the bundled support tickets
 #   make test         style, types and tests
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
-# Both install into .venv once, and again only when pyproject.toml changes; make clean removes it.
+#   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
+# All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test fuzz clean
+.PHONY: help quickstart test fuzz test-faults clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -32,6 +33,12 @@ SECONDS ?=
 fuzz: $(VENV)/.dev
 	TIDYBERT_FUZZ_CASES=$(if $(SECONDS),1000000000,$(CASES)) TIDYBERT_FUZZ_SECONDS=$(SECONDS) \
 	    OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz
+
+# Calls to try for each command and fault; all of them take hours.
+FAULTS ?= all
+
+test-faults: $(VENV)/.dev
+	TIDYBERT_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -15,6 +15,7 @@ bytes).  A command ["save", FROM, TO] saves an estimator.
 import builtins
 import contextlib
 import errno
+import importlib
 import io
 import itertools
 import json
@@ -27,21 +28,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch._dynamo  # PyTorch loads it at the first use of a model
-import torch.distributed.tensor
-
 import tidybert.cli.main
-import tidybert.corpus.building
-import tidybert.estimators
-import tidybert.finetuning
-import tidybert.inference
-import tidybert.inference.vector_files
-import tidybert.pretraining.pretraining_run
-import tidybert.reporting.evaluation
-import tidybert.reporting.pretraining_curves
-import tidybert.reporting.writing
-import tidybert.tokenization.learning.new_pieces  # noqa: F401
 from tidybert.__main__ import main
+from tidybert.errors import TidyBertError
+from tidybert.estimators import BertClassifier
+
+# All that the commands load, so that no forked process has to.
+for _name in (
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "tidybert.corpus.building",
+    "tidybert.finetuning",
+    "tidybert.inference.predictor",
+    "tidybert.inference.vector_files",
+    "tidybert.pretraining.pretraining_run",
+    "tidybert.reporting.evaluation",
+    "tidybert.reporting.pretraining_curves",
+    "tidybert.reporting.writing",
+    "tidybert.tokenization.learning.new_pieces",
+    "tidybert.tokenization.learning.vocabulary_training",
+):
+    importlib.import_module(_name)
 
 _PATHS = ("mkdir", "rmdir", "unlink", "remove", "rename", "replace")
 _DESCRIPTORS = ("write", "fsync", "ftruncate")
@@ -76,8 +83,8 @@ class Faults:
     def _is_ours(self, path: Any, descriptor: int | None = None) -> bool:
         where = os.fsdecode(path)
         if descriptor is not None:
-            where = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), where)
-        return os.path.abspath(where).startswith(self.root)
+            where = f"{os.path.realpath(f'/proc/self/fd/{descriptor}')}/{where}"
+        return os.path.realpath(where).startswith(self.root)
 
     def _wrap(self, module: Any, name: str, is_counted: Callable[..., bool]) -> None:
         real = getattr(module, name)
@@ -112,8 +119,8 @@ class Faults:
 def save(source: str, target: str) -> None:
     """Load an estimator and save it elsewhere."""
     try:
-        tidybert.estimators.BertClassifier.load(source).save(target)
-    except tidybert.errors.TidyBertError as error:
+        BertClassifier.load(source).save(target)
+    except TidyBertError as error:
         sys.exit(f"error: {error}")
 
 
