@@ -4,6 +4,14 @@ The public names are looked up when they are first used (PEP 562), so that ``imp
 cheap and loads neither torch nor scikit-learn.
 """
 
+import _signal  # type: ignore[import-not-found]
+import sys
+
+if sys.argv[:1] == ["-m"] and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    # ``python -m tidybert`` loads what follows before __main__ can handle Ctrl-C: without this it
+    # would show a traceback.  (The module signal itself takes ten milliseconds to load.)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
@@ -69,6 +70,23 @@ class CommandSignals:
         if isinstance(unraisable.exc_value, Interrupted):
             os._exit(unraisable.exc_value.exit_status)
         sys.__unraisablehook__(unraisable)
+
+
+@contextlib.contextmanager
+def uninterrupted_children() -> Iterator[None]:
+    """Processes that the block starts never receive Ctrl-C or SIGHUP; this one ends them.
+
+    A terminal sends both to every process, and one that still loads would show a traceback.  This
+    process receives them when the block ends.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _say(line: str) -> None:

@@ -8,7 +8,7 @@ calls to try for each command and fault, or "all"; the short form tries one of s
 import os
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,9 @@ def pending(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.xfail(strict=False)) if is_pending else name
 
 
-def in_short(*names: str) -> Iterable[Any]:
+def in_short(*names: str) -> list[Any]:
     """All commands in the long form, these in the short one."""
-    return map(pending, COMMANDS if WANTED else names)
+    return [pending(name) for name in (COMMANDS if WANTED else names)]
 
 
 def points(trial: Any, fault: str) -> list[int]:

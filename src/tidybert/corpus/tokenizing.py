@@ -16,6 +16,7 @@ from tidybert.corpus.documents import Document
 from tidybert.corpus.sentences import split_sentences
 from tidybert.corpus.shard_writer import Block
 from tidybert.errors import DataError
+from tidybert.signals import uninterrupted_children
 from tidybert.tokenization import BertTokenizer
 
 Given = TypeVar("Given")
@@ -59,7 +60,10 @@ def tokenize_in_order(
     waiting: deque[tuple[Future[Block], Given]] = deque()
     try:
         for documents, given in blocks:
-            waiting.append((pool.submit(_work, documents), given))
+            # The first call starts the processes.
+            with uninterrupted_children():
+                submitted = pool.submit(_work, documents)
+            waiting.append((submitted, given))
             if len(waiting) > _AHEAD * num_workers:
                 yield _next(waiting)
         while waiting:
@@ -81,7 +85,7 @@ def _next(waiting: deque[tuple[Future[Block], Any]]) -> tuple[Block, Any]:
 def _begin_work(tokenizer: BertTokenizer) -> None:
     global _tokenizer
     _tokenizer = tokenizer
-    # Ctrl-C reaches every process; the first one ends the others.
+    # Where no signals can be held back from a process that starts (Windows).
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
