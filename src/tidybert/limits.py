@@ -53,7 +53,7 @@ LABELS: Final = Limit("labels", 5_000, "labels")
 UNPACKED_BYTES: Final = Limit("a compressed file", 2**36, "bytes unpacked")
 UNPACKED_RATIO: Final = Limit("a compressed file", 200, "bytes unpacked from each byte")
 """Counts from the first UNPACKED_RATIO_FROM bytes on: a short text may well repeat itself."""
-UNPACKED_RATIO_FROM: Final = 2**28
+UNPACKED_RATIO_FROM: Final = 2**26
 MANIFEST_BYTES: Final = Limit("corpus.json", 2**28, "bytes")
 
 # A MODEL or a RUN.

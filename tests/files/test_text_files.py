@@ -461,6 +461,7 @@ def test_missing_empty_and_odd_files(write, tmp_path):
     assert "it is a folder" in failure(tmp_path, format="csv")
     assert "it is a folder; name a file in it" in failure(tmp_path)
     write("train.csv", "text,label\na,b\n")
+    write(".hidden.csv", "")
     assert "name a file in it, such as " in (message := failure(tmp_path))
     assert "train.csv" in message
     write("config.json", "{}")

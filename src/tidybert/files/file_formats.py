@@ -95,7 +95,9 @@ class FileFormats:
         if (folder / CONFIG_FILE).is_file():
             return f"and it holds a model; name a file of {self.content}"
         names = [each.name for each in islice(folder.iterdir(), LISTED_FILES)]
-        fitting = sorted(name for name in names if _suffix(name) in self.suffixes)
+        fitting = sorted(
+            name for name in names if _suffix(name) in self.suffixes and name[0] != "."
+        )
         like = f", such as {str(folder / fitting[0])!r}" if fitting else ""
         return f"name a file in it{like}"
 
