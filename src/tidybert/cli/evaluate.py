@@ -11,6 +11,7 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note, print_json, read_labelled
+from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
 
@@ -57,7 +58,8 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
     task = predictor.task
     examples = read_labelled(task, file, read, given.skip_bad_rows)
     try:
-        answers = predictor.examine(examples)
+        with shown_texts("evaluating") as advance:
+            answers = predictor.examine(examples, advance)
     except DataError as error:
         raise DataError(f"{file}: {error.message}") from error
     metrics = {**answers.metrics(), **answers.counts()}

@@ -125,7 +125,7 @@ def shown_reading(
 
 
 @contextmanager
-def shown_texts(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Gives a function that takes how many texts are done, and shows it."""
     of = "" if total is None else f" of {total:,}"
     with shown_progress(title) as show:

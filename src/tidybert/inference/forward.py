@@ -35,11 +35,12 @@ def run_features(
     model: nn.Module,
     features: Sequence[Features],
     tokens_per_batch: int | None = None,
+    advance: Callable[[int], None] = lambda num_done: None,
 ) -> list[npt.NDArray[np.float32]]:
     """The task's outputs of each of the features, float32, a row for each of its units.
 
     ``tokens_per_batch`` bounds memory; without it the device decides.  The model must be in
-    evaluation mode.
+    evaluation mode.  Calls ``advance`` with the number of features done.
     """
     return run_batches(
         lambda batch: task.outputs(model, batch),
@@ -47,6 +48,7 @@ def run_features(
         [_num_rows(one, task.unit) for one in features],
         next(model.parameters()).device,
         tokens_per_batch,
+        advance,
     )
 
 
@@ -56,12 +58,14 @@ def run_batches(
     num_rows: Sequence[int],
     device: torch.device,
     tokens_per_batch: int | None = None,
+    advance: Callable[[int], None] = lambda num_done: None,
 ) -> list[npt.NDArray[np.float32]]:
     """The rows of ``outputs`` that belong to each of the features, ``num_rows`` of them.
 
     On a CPU several threads call ``outputs``, each with its own batch.  Halves a batch that does
     not fit into the device's memory.  Raises DeviceMemoryError if one of the features alone does
-    not fit, and WeightsError for outputs that are not finite.
+    not fit, and WeightsError for outputs that are not finite.  Calls ``advance`` with the number of
+    features done.
     """
 
     def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
@@ -88,6 +92,7 @@ def run_batches(
     else:
         answered = map(answer, cut_by_tokens(lengths, most))
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
+    num_done = 0
     for chosen, found in chain.from_iterable(answered):
         if not np.isfinite(found).all():
             raise WeightsError(
@@ -98,6 +103,8 @@ def run_batches(
         ends = np.cumsum([num_rows[index] for index in chosen])
         for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
             results[index] = rows
+        num_done += len(chosen)
+        advance(num_done)
     return results
 
 

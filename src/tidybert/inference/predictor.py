@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,21 +97,31 @@ class Predictor:
         answers = self.examine(examples)
         return {**answers.metrics(), **answers.counts()}
 
-    def examine(self, examples: Sequence[Any]) -> Answers[Any, Any]:
+    def examine(
+        self, examples: Sequence[Any], advance: Callable[[int], None] = lambda num_done: None
+    ) -> Answers[Any, Any]:
         """The answers to labelled examples, to be measured in more ways than one.
 
-        Raises as ``evaluate``.
+        Calls ``advance`` with the number of sequences done: texts, or windows over them.  Raises as
+        ``evaluate``.
         """
         if not examples:
             raise DataError("there are no examples to evaluate on")
-        return self._answers(examples, labelled=True)
+        return self._answers(examples, labelled=True, advance=advance)
 
-    def _answers(self, examples: Sequence[Any], *, labelled: bool = False) -> Answers[Any, Any]:
+    def _answers(
+        self,
+        examples: Sequence[Any],
+        *,
+        labelled: bool = False,
+        advance: Callable[[int], None] = lambda num_done: None,
+    ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         if labelled:
             self.task.add_labels(features, examples)
-        return self.task.answers(run_features(self.task, self.model, features), features, examples)
+        outputs = run_features(self.task, self.model, features, advance=advance)
+        return self.task.answers(outputs, features, examples)
 
     def _predictions(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
         answers = self._answers(examples)

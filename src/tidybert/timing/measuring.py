@@ -81,7 +81,7 @@ def run_apart(module: str, side: str, work: Mapping[str, Any], threads: int | No
     Raises TidyBertError with the end of the process's stderr where it fails.
     """
     # A waiting thread that spins takes the core from the thread that it waits for.
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "TOKENIZERS_PARALLELISM": "false"}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
     command = [sys.executable, "-m", module, side, json.dumps(work)]

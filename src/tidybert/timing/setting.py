@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
+from tidybert.cores import available_cores
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.model_files import CONFIG_FILE
@@ -82,8 +83,7 @@ def machine() -> dict[str, Any]:
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": name, "cores": cores}
+    return {"cpu": name, "cores": available_cores()}
 
 
 def versions() -> dict[str, str | None]:
