@@ -26,11 +26,6 @@ def text_hashes(identities: Iterable[Hashable]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-def num_shared(hashes: npt.NDArray[np.uint64], trained: npt.NDArray[np.uint64]) -> int:
-    """How many of ``hashes`` are among ``trained``."""
-    return int(np.isin(hashes, trained).sum())
-
-
 def _canonical(identity: Hashable) -> bytes:
     """Bytes that are equal for equal identities alone: lengths keep texts apart."""
     if isinstance(identity, str):

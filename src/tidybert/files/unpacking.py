@@ -63,5 +63,5 @@ def check_unpacked(num_bytes: int, packed_bytes: int, path: object) -> None:
         UNPACKED_RATIO.check(ratio, path)
     except LimitError as error:
         raise LimitError(
-            f"{error.message}; if you trust the file, unpack it and name the plain one"
+            f"{error.message}; if you trust the file, unpack it, or save it in parts"
         ) from None
