@@ -78,7 +78,7 @@ def test_processes_are_for_corpora_of_some_size(
         out = str(tmp_path / name)
         words = ["build-corpus", str(source), "--vocab", str(tiny_model), "--out", out, *flags]
         assert run(words) == 0
-    assert chosen == [0, command._num_cores(), 0]
+    assert chosen == [0, command.available_cores(), 0]
 
 
 def test_lines_tell_how_far_a_build_is(capsys, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,14 @@
 """Comparing the files of a corpus with the sha256 that corpus.json has of them."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tidybert.atomic_files import file_sha256
 from tidybert.errors import DataError
-from tidybert.opening import open_regular, os_reason
+from tidybert.opening import os_reason
 
 # Hashing works outside Python's lock.  Two threads keep a disk busy while one of them computes.
 _THREADS: Final = 2
@@ -46,18 +46,12 @@ def verify_files(
 
 def check_sha256(path: Path, digest: str) -> None:
     """Raise DataError for a file of other content, or that cannot be read."""
-    found = sha256_of_file(path)
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {os_reason(error, path)}") from error
     if found != digest:
         raise DataError(
             f"{path}: its sha256 is {found[:12]}…, and corpus.json says {digest[:12]}…; it is "
             "damaged or was exchanged: copy the corpus again"
         )
-
-
-def sha256_of_file(path: Path) -> str:
-    """The sha256 of a regular file, in hexadecimal.  Raises DataError where it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {os_reason(error, path)}") from error
