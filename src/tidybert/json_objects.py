@@ -1,5 +1,6 @@
 """JSON: read untrusted text and files with care, and make values fit for writing."""
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -95,6 +96,11 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {repeated!r:.80} appears twice")
     return values
+
+
+def json_checksum(content: Mapping[str, Any]) -> str:
+    """The sha256 of an object, by which a reader knows that it is what was written."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def plain_json(value: Any) -> Any:

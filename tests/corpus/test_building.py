@@ -284,8 +284,46 @@ def test_a_finished_corpus_is_left_alone(
 
     assert build_corpus([sources], tokenizer, tmp_path / "out") == first
     assert bytes_of(tmp_path / "out") == before
-    with pytest.raises(UsageError, match="is a finished corpus of other files or settings"):
+    with pytest.raises(UsageError, match=r"is a finished corpus of other .*\(held_out\)"):
         build_corpus([sources], tokenizer, tmp_path / "out", held_out=0.2)
+
+
+def test_a_source_edited_to_the_same_size_is_another_source(
+    tmp_path: Path, tokenizer: BertTokenizer
+) -> None:
+    source = tmp_path / "a.txt"
+    source.write_text("Ba can.\n")
+    build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
+    times = source.stat()
+    source.write_text("Da fan.\n")
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    with pytest.raises(UsageError, match=r"other files or settings \(files: .*a\.txt\)"):
+        build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
+    source.write_text("Ba can.\n")
+    build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
+
+
+def test_a_file_may_have_a_name_that_is_not_utf_8(tmp_path: Path, tokenizer: BertTokenizer) -> None:
+    source = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    source.write_text("Ba can.\n")
+
+    manifest = build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
+
+    assert manifest.sources[0]["file"].endswith(r"caf\xe9.txt")
+    assert build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0) == manifest
+
+
+def test_a_changed_progress_is_not_gone_on_with(
+    tmp_path: Path, tokenizer: BertTokenizer, sources: Path
+) -> None:
+    with pytest.raises(Stopped):
+        build_corpus([sources], tokenizer, tmp_path / "out", progress=stop_after(0))
+    path = tmp_path / "out" / "progress.json"
+    path.write_text(path.read_text().replace('"in_file": 0', '"in_file": 1'))
+
+    with pytest.raises(DataError, match=r"progress.json: damaged \(it is not what was written\)"):
+        build_corpus([sources], tokenizer, tmp_path / "out")
 
 
 # --- progress and reports
@@ -373,7 +411,7 @@ def test_a_build_goes_on_with_the_same_settings_only(
     with pytest.raises(UsageError, match=r"begun with other settings \(vocabulary, held_out\)"):
         build_corpus([sources], other, tmp_path / "out", held_out=0.5)
     (sources / "b.txt").write_text("Ba.\n")
-    with pytest.raises(UsageError, match=r"begun with other settings \(files\)"):
+    with pytest.raises(UsageError, match=r"begun with other settings \(files: .*b\.txt\)"):
         build_corpus([sources], tokenizer, tmp_path / "out")
     (tmp_path / "out" / "progress.json").write_text("{}")
     with pytest.raises(DataError, match=r"progress.json: damaged .* build the corpus again"):

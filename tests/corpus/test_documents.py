@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from tidybert.corpus import documents as corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.corpus.packed_files import corpus_files
-from tidybert.errors import DataError, UsageError, in_python
+from tidybert.errors import DataError, LimitError, UsageError, in_python
+from tidybert.files import unpacking
 
 TEXT = "Rome\nRome is old.\n\n\n  Paris \r\nParis is large.\n \nBerlin"
 DOCUMENTS = [["Rome", "Rome is old."], ["Paris", "Paris is large."], ["Berlin"]]
@@ -264,3 +266,35 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
     paths[1].write_bytes(gzip.compress(b" "))
     with pytest.raises(DataError, match=r"holds no document\nno document in .*a.txt and 1 other"):
         list(read_documents(paths))
+
+
+# --- hostile files
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_what_unpacks_to_too_much_is_not_read(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "UNPACKED_RATIO_FROM", 2**16)
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(PACKERS[suffix](b"a\n" * 2**21))
+
+    with pytest.raises(LimitError, match="the limit for a compressed file is 200; if you trust"):
+        list(read_documents([path]))
+
+
+def test_only_regular_files_are_a_corpus(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    write(folder / "a.txt", "one\n")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name, target, message in (
+        ("b.txt", tmp_path / "none", r"b\.txt: cannot be read: it is a link to .*/none, where"),
+        ("c.txt", tmp_path / "pipe.txt", r"c\.txt: cannot be read: it is a named pipe"),
+        ("d.txt", Path("/dev/zero"), r"d\.txt: cannot be read: it is a device"),
+    ):
+        (folder / name).symlink_to(target)
+        for named in (folder, folder / "*.txt", folder / name):
+            with pytest.raises(DataError, match=message):
+                list(read_documents([named]))
+        (folder / name).unlink()
+    assert list(read_documents([folder])) == [["one"]]

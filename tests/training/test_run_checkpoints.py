@@ -321,7 +321,7 @@ def test_a_state_of_another_form_is_passed_over_though_its_checksum_is_right(
     path = tmp_path / "checkpoints" / "step-14" / "training_state.json"
     content = {**json.loads(path.read_text()), **change}
     del content["checksum"]
-    path.write_text(json.dumps({**content, "checksum": module._checksum(content)}))
+    path.write_text(json.dumps({**content, "checksum": module.json_checksum(content)}))
 
     resumed = make_trainer(run=tmp_path, save_steps=7)
     (note,) = passed_over(resumed)

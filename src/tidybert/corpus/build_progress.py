@@ -6,6 +6,7 @@ digests.bin has the hashes of the documents seen.  A finished corpus has neither
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ from tidybert.corpus.documents import CorpusReport
 from tidybert.disk_errors import writing
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_report import KEPT_PROBLEMS
+from tidybert.json_objects import json_checksum, read_json_object
+from tidybert.limits import MANIFEST_BYTES
 from tidybert.output_lock import contents
 
 # The counts of a CorpusReport that corpus.json keeps.
@@ -36,6 +39,7 @@ COUNTED: Final = (
 )
 PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
+_NAMED_FILES: Final = 3
 
 
 @dataclass
@@ -84,7 +88,9 @@ class Progress:
 
     def write(self, directory: Path) -> None:
         """Replace progress.json, whole."""
-        atomic_write_text(directory / PROGRESS_FILE, json.dumps(asdict(self)) + "\n")
+        content = asdict(self)
+        content["checksum"] = json_checksum(content)
+        atomic_write_text(directory / PROGRESS_FILE, json.dumps(content) + "\n")
 
 
 def begin(directory: Path, settings: dict[str, Any]) -> Progress:
@@ -105,19 +111,31 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
         progress.write(directory)
         return progress
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json_object(path, MANIFEST_BYTES, error=DataError)
+        if content.pop("checksum", None) != json_checksum(content):
+            raise ValueError("it is not what was written")
         progress = Progress(**{**content, "reading": Reading(**content["reading"])})
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"{path}: damaged ({error}); remove {directory} and build the corpus again"
         ) from error
-    other = [name for name in settings if settings[name] != progress.settings.get(name)]
-    if other:
+    if other := other_settings(progress.settings, settings):
         raise UsageError(
             f"{param('out', directory)} holds a corpus begun with other settings "
             f"({', '.join(other)}); repeat those settings to go on with it, or name a new directory"
         )
     return progress
+
+
+def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names of the settings that differ, and for the files which ones: "files: a.txt"."""
+    other = [name for name in now if name != "files" and before.get(name) != now[name]]
+    old, new = ({each[0]: each[1:] for each in given["files"]} for given in (before, now))
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if names:
+        more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
+        other.append(f"files: {', '.join(names[:_NAMED_FILES])}{more}")
+    return other
 
 
 class DigestLog:

@@ -10,19 +10,28 @@ every corpus.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_write_text
-from tidybert.corpus.build_progress import DigestLog, Progress, Reading, begin, remove_progress
+from tidybert.atomic_files import atomic_write_text, file_sha256
+from tidybert.corpus.build_progress import (
+    DigestLog,
+    Progress,
+    Reading,
+    begin,
+    other_settings,
+    remove_progress,
+)
 from tidybert.corpus.document_hashes import Digests, SeenDigests, check_held_out, digests_of, shares
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
 from tidybert.corpus.manifest import (
@@ -44,6 +53,8 @@ BLOCK_CHARACTERS: Final = 1 << 20
 # A block of short documents takes more memory for its objects than for its characters.
 BLOCK_DOCUMENTS: Final = 5000
 SYNC_SECONDS: Final = 10.0
+# Hashing works outside Python's lock.
+_HASHING_THREADS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ def build_corpus(
     files = corpus_files(paths)
     options = options or CorpusOptions()
     settings = {
-        "files": [[str(file), file.stat().st_size] for file in files],
+        "files": _described_files(files),
         "vocabulary": described(tokenizer),
         "column": options.column,
         "encoding": options.encoding,
@@ -113,10 +124,10 @@ def build_corpus(
         if is_corpus(directory):
             manifest = read_manifest(directory)
             remove_progress(directory)
-            if manifest.settings != settings:
+            if other := other_settings(manifest.settings, settings):
                 raise UsageError(
-                    f"{param('out', directory)} is a finished corpus of other files or settings; "
-                    "name a new directory"
+                    f"{param('out', directory)} is a finished corpus of other files or settings "
+                    f"({', '.join(other)}); name a new directory"
                 )
             return manifest
         build = _Build(directory, files, tokenizer, options, begin(directory, settings), stack)
@@ -154,7 +165,7 @@ class _Build:
         self, num_workers: int, report: CorpusReport, progress: Callable[[Built], None]
     ) -> Manifest:
         self._tokenizer.save(self._directory)
-        total_bytes = sum(size for _, size in self._state.settings["files"])
+        total_bytes = sum(size for _, size, _ in self._state.settings["files"])
         synced = time.monotonic()
         blocks = self._blocks(report)
         for block, origin in tokenize_in_order(blocks, self._tokenizer, num_workers):
@@ -248,7 +259,7 @@ class _Build:
             settings=settings,
             sources=[
                 {"file": file, "bytes": size, "documents": read, "train": train, "held-out": apart}
-                for (file, size), read, train, apart in zip(
+                for (file, size, _), read, train, apart in zip(
                     settings["files"],
                     reading.finished,
                     self._state.written["train"],
@@ -268,3 +279,14 @@ class _Build:
         atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
         remove_progress(self._directory)
         return manifest
+
+
+def _described_files(files: Sequence[Path]) -> list[list[Any]]:
+    """Each file's name, bytes and sha256: an edited file is another file, whatever its size."""
+    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+        digests = list(pool.map(file_sha256, files))
+    return [
+        # corpus.json is UTF-8, which the name of a file need not be.
+        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.stat().st_size, digest]
+        for file, digest in zip(files, digests, strict=True)
+    ]

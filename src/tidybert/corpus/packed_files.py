@@ -2,19 +2,21 @@
 
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from glob import glob, has_magic
 from gzip import BadGzipFile, GzipFile
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_files import SUFFIXES
 from tidybert.files.text_lines import GZIP_MAGIC
+from tidybert.files.unpacking import LimitedUnpacking
 from tidybert.files.wording import count_of
-from tidybert.opening import os_reason
+from tidybert.opening import open_regular, os_reason
 
 XZ_MAGIC: Final = b"\xfd7zXZ\x00"
 ZSTANDARD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -62,10 +64,11 @@ def corpus_format(path: Path) -> str:
 def open_stored(path: Path) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
     """Open a file: its bytes unpacked from gzip, xz or Zstandard, and the file on the disk.
 
-    Raises DataError for a missing file and for packed data that are damaged or cut short.
+    Raises DataError for a missing file, a device, and packed data that are damaged or cut short.
+    Reading raises LimitError for packed data that unpack to too much.
     """
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             yield _unpacked(raw, path), raw
     except (EOFError, zlib.error, lzma.LZMAError, BadGzipFile) as error:
         raise _damaged(path, error) from error
@@ -81,8 +84,10 @@ def _files_of(path: str | Path) -> set[Path]:
     if named.is_file():
         return {named}
     if named.is_dir():
-        files = {file.relative_to(named) for file in named.rglob("*") if file.is_file()}
+        files = {file.relative_to(named) for file in named.rglob("*") if not file.is_dir()}
         inside = {named / file for file in files if not any(part[0] == "." for part in file.parts)}
+        for file in inside:
+            _check_regular(file)
         if not inside:
             raise DataError(f"{path}: the folder holds no file")
         odd = sorted(file for file in inside if not _is_plain(file))
@@ -95,11 +100,23 @@ def _files_of(path: str | Path) -> set[Path]:
     if has_magic(str(path)):
         # Path.glob takes no pattern that begins at the root.
         matched = {Path(name) for name in glob(str(path), recursive=True)}  # noqa: PTH207
-        files = {file for file in matched if file.is_file()}
+        files = {file for file in matched if not file.is_dir()}
+        for file in files:
+            _check_regular(file)
         if not files:
             raise DataError(f"{path}: no file matches")
         return files
-    raise DataError(f"{path}: no such file or folder")
+    if not os.path.lexists(named):
+        raise DataError(f"{path}: no such file or folder")
+    _check_regular(named)
+    return {named}
+
+
+def _check_regular(file: Path) -> None:
+    """Raise DataError for a pipe, a device or a link that leads nowhere."""
+    if not file.is_file():
+        with open_regular(file):
+            pass
 
 
 def _is_plain(file: Path) -> bool:
@@ -121,7 +138,9 @@ def _unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
         from pyarrow import CompressedInputStream
 
         stream = CompressedInputStream(raw, "zstd")
-    return raw if stream is None else io.BufferedReader(cast(Any, stream), BUFFER_BYTES)
+    if stream is None:
+        return raw
+    return io.BufferedReader(LimitedUnpacking(stream, raw.tell, path), BUFFER_BYTES)
 
 
 def _damaged(path: Path, error: Exception) -> DataError:

@@ -7,7 +7,6 @@ from the seed and the step, so a checkpoint keeps only the step.  Each directory
 synced and renamed.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -26,7 +25,7 @@ from tidybert.atomic_files import (
 )
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
-from tidybert.json_objects import read_json_object
+from tidybert.json_objects import json_checksum, read_json_object
 from tidybert.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
@@ -34,7 +33,7 @@ from tidybert.model_files import (
     STATE_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.training.course import Course, change_line, sha256_of
+from tidybert.training.course import Course, change_line
 from tidybert.training.sharding import placed_like
 
 _STEP: Final = re.compile(r"step-[0-9]{1,15}")
@@ -95,7 +94,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
             content = {**asdict(state), "sha256": _hashes(partial)}
-            content["checksum"] = _checksum(content)
+            content["checksum"] = json_checksum(content)
             atomic_write_json(partial / STATE_FILE, content)
     except DiskError as error:
         left = ", ".join(str(path) for path in step_directories(run)[-1:])
@@ -147,7 +146,7 @@ def _read(directory: Path, progress: Mapping[str, Any]) -> Checkpoint | None:
     content = read_json_object(path, error=TrainingError)
     if "fingerprint" in content:
         return None
-    if content.pop("checksum", None) != _checksum(content):
+    if content.pop("checksum", None) != json_checksum(content):
         raise TrainingError(f"{STATE_FILE} is not what was written")
     if content.pop("sha256", None) != _hashes(directory):
         raise TrainingError("its files of tensors are not what was written")
@@ -200,11 +199,6 @@ def _went_over(state: TrainingState, course: Course, directory: Path) -> list[st
 def _hashes(directory: Path) -> dict[str, str]:
     """The hashes of a checkpoint's tensors; raises TidyBertError for a missing file."""
     return {name: file_sha256(directory / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE)}
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    """A hash of a state's content, so that a damaged one is passed over."""
-    return sha256_of([json.dumps(content, sort_keys=True).encode()])
 
 
 def check_fits(model: nn.Module, checkpoint: Checkpoint) -> None:
