@@ -1,11 +1,13 @@
 """Only regular files of a limited size are read, and a link that leads nowhere is not "absent"."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
+import tidybert
 from tidybert.errors import ConfigError, DataError, LimitError
 from tidybert.limits import Limit
 from tidybert.opening import open_regular, present, read_bytes, read_text
@@ -94,3 +96,37 @@ def test_a_byte_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=f"{path}:2: not UTF-8"):
         read_text(path, TEN)
+
+
+PACKAGE = Path(tidybert.__file__).parent
+# Ways to open a file, or to ask for one, that follow a link to nowhere or wait for a pipe.
+UNGUARDED = re.compile(
+    r"\.read_(text|bytes)\(|(?<![\w.])(?<!def )open\(|\.open\((?!model|run)|json\.load\("
+    r"|safe_open\(|np\.(load|fromfile|memmap)\("
+)
+OWN_FILES = {
+    "opening.py": "this is the guard",
+    "atomic_files.py": "writes",
+    "output_lock.py": "opens locks with O_NOFOLLOW",
+    "cores.py": "reads files of the system",
+    "timing": "reads what it wrote itself, and files of the system",
+    "modeling/kernels/linear.py": "reads a file of the system",
+    "cli/standard_streams.py": "opens the process's own streams",
+    "cli/quickstart.py": "reads a resource of the package",
+    "reporting/page.py": "reads resources of the package",
+    "reporting/pretraining_curves.py": "reads a resource of the package",
+    "training/frozen_states.py": "maps a temporary file of its own",
+    "inference/vector_files.py": "reads its own part, which is locked",
+    "checkpoints/tensor_files.py": "the library opens the file after the guard did",
+    "corpus": "opens shards whose sizes and hashes it checks",
+}
+
+
+def test_no_other_module_opens_a_foreign_file_by_itself() -> None:
+    """A reader calls open_regular, read_bytes, read_text or present, or is named above."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = str(path.relative_to(PACKAGE))
+        if any(name == own or name.startswith(f"{own}/") for own in OWN_FILES):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            assert not UNGUARDED.search(line), f"{path}:{number} opens a file without opening.py"

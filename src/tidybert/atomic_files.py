@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from tidybert import output_lock as locks
 from tidybert.disk_errors import amount, free_bytes, writing
 from tidybert.errors import DiskError
+from tidybert.json_objects import plain_json
 from tidybert.opening import open_regular
 
 # Directories that this process is filling: as a whole they get their names later.
@@ -197,9 +198,12 @@ def atomic_write_text(target: str | Path, text: str) -> None:
 
 
 def atomic_write_json(target: str | Path, content: Any) -> None:
-    """Write ``content`` like ``atomic_write_bytes``, as indented JSON in ASCII."""
+    """Write ``content`` like ``atomic_write_bytes``, as indented JSON in ASCII.
+
+    A number that is not finite becomes null.
+    """
     # In ASCII: a path that is not UTF-8 is a string that has no UTF-8 either.
-    atomic_write_text(target, json.dumps(content, indent=2) + "\n")
+    atomic_write_text(target, json.dumps(plain_json(content), indent=2, allow_nan=False) + "\n")
 
 
 @contextmanager

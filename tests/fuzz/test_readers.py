@@ -114,6 +114,15 @@ def test_metadata_and_its_answers(fuzz: Fuzz, tiny_run: Path) -> None:
     fuzz(tiny_run, read, "tidybert.json")
 
 
+def test_arguments_of_an_estimator(fuzz: Fuzz, tiny_run: Path) -> None:
+    from tidybert.estimators import BertClassifier
+
+    def read(folder: Path) -> None:
+        repr(BertClassifier.load(folder))
+
+    fuzz(tiny_run, read, "arguments.json")
+
+
 def test_weights(fuzz: Fuzz, tiny_model: Path) -> None:
     from tidybert.inference import load
 

@@ -12,6 +12,7 @@ from tidybert.atomic_files import atomic_write_text, file_sha256
 from tidybert.checkpoints.settings_schema import check_settings
 from tidybert.errors import ConfigError, WeightsError, suggestion
 from tidybert.json_objects import plain_json, read_json_object
+from tidybert.limits import LABELS
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from tidybert.opening import present
 
@@ -94,6 +95,7 @@ class ModelMetadata:
 
         Raises:
             ConfigError: tidybert.json is damaged, of a newer format, or holds an unknown key.
+            LimitError: it has more labels than LABELS.
         """
         path = Path(directory) / METADATA_FILE
         if not present(path, error=ConfigError):
@@ -107,9 +109,11 @@ class ModelMetadata:
             for key in ("task", "sha256", "files", "format_version"):
                 if key not in values:
                     raise ConfigError(f"missing key {key!r}")
-            return cls(**values)
+            found = cls(**values)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error.message}") from None
+        LABELS.check(len(found.label_names or ()), path)
+        return found
 
     def write(self, directory: str | Path) -> "ModelMetadata":
         """Write tidybert.json beside the other files of ``directory``.

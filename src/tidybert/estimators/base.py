@@ -24,13 +24,14 @@ from torch import nn
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
-from tidybert.errors import DataError, TidyBertError, UsageError, in_python
+from tidybert.errors import ConfigError, DataError, TidyBertError, UsageError, in_python
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
-from tidybert.json_objects import read_json_object
+from tidybert.json_objects import plain_json, read_json_object
 from tidybert.model_files import ARGUMENTS_FILE
+from tidybert.opening import present
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.text_task import TextTask
@@ -106,7 +107,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         values = {"task": self.task_.name, **self._stored()}
-        text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         config: Any = self.model_.config
         width = getattr(self, "n_features_in_", None)
         finished = FinetunedModel(
@@ -136,7 +137,9 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{f'{other}.load' if other else 'Predictor'}"
             )
         path = find_model(run) / ARGUMENTS_FILE
-        stored: dict[str, Any] = read_json_object(path) if path.is_file() else {"model": str(run)}
+        stored: dict[str, Any] = {"model": str(run)}
+        if present(path, error=ConfigError):
+            stored = read_json_object(path)
         known = {*cls._get_param_names()} - {"device"}
         # The shell writes null for a flag that was not given.
         given = {name: each for name, each in stored.items() if each is not None and name in known}

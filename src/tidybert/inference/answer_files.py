@@ -11,6 +11,7 @@ from tidybert.disk_errors import writing
 from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.part_file import Written, part_file
 from tidybert.inference.predictor import Predictor
+from tidybert.json_objects import plain_json
 from tidybert.terminal_text import printable_json
 
 
@@ -31,9 +32,12 @@ class AnswerForm:
         rename_synced(part, target)
 
 
-LINES: Final = AnswerForm(
-    "lines", lambda each: f"{printable_json(json.dumps(each, ensure_ascii=False))}\n"
-)
+def _json(answer: Mapping[str, Any]) -> str:
+    text = json.dumps(plain_json(answer), ensure_ascii=False, allow_nan=False)
+    return printable_json(text)
+
+
+LINES: Final = AnswerForm("lines", lambda each: f"{_json(each)}\n")
 """One JSON object a line."""
 OFFICIAL: Final = AnswerForm(
     "official",

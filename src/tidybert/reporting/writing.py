@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.atomic_files import atomic_directory, atomic_write_text
-from tidybert.errors import UsageError, param
+from tidybert.errors import TidyBertError, UsageError, param
+from tidybert.json_objects import read_json_object
+from tidybert.limits import REPORT_BYTES
 from tidybert.output_lock import contents, output_lock
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation
@@ -81,6 +83,6 @@ def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
 
 def _is_report(path: Path) -> bool:
     try:
-        return "report_version" in json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
+        return "report_version" in read_json_object(path, REPORT_BYTES)
+    except TidyBertError:
         return False
