@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.files.read_options import ReadOptions
+from tidybert.machine import machine
 from tidybert.timing.finetuning_speed import measure
 from tidybert.timing.measuring import answer, run_apart
-from tidybert.timing.setting import machine
 from tidybert.timing.transformers_side import train_with_transformers
 from tidybert.timing.work import FinetuningWork
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.files.read_options import ReadOptions
+from tidybert.machine import machine
 from tidybert.timing.finetuning_speed import measure
-from tidybert.timing.setting import SIDES, machine
+from tidybert.timing.setting import SIDES
 from tidybert.timing.work import FinetuningWork
 
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))

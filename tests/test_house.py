@@ -26,6 +26,7 @@ FLOORS = (
         "model_files",
         "json_objects",
         "cores",
+        "machine",
         "terminal_text",
         "limits",
         "opening",

@@ -25,6 +25,11 @@ BAD_STEPS_FILE: Final = "bad_steps.jsonl"
 CURVES_FILE: Final = "curves.svg"
 TRIALS_FILE: Final = "trials.json"
 TRIALS_FOLDER: Final = "trials"
+TRAINING_TEXTS_FILE: Final = "training_texts.npy"
+"""Hashes of the training texts, which tell whether a text had a part in training."""
+CARD_FILE: Final = "README.md"
+"""The model card."""
+TENSORBOARD_FOLDER: Final = "tensorboard"
 
 # checkpoints/step-N/ and checkpoints/best/, each with WEIGHTS_FILE.
 CHECKPOINTS_FOLDER: Final = "checkpoints"

@@ -30,7 +30,8 @@ def test_round_trip(tmp_path: Path) -> None:
             label_names=("ärger", "joy"),
             max_seq_length=64,
             settings={"temperature": 1.5},
-            columns={"text": "message", "label": 0},
+            inputs="pair",
+            reading={"format": "csv", "columns": {"text": "message", "label": "0"}},
             metrics={"accuracy": 0.5, "per_class": {"joy": 1.0}},
         ),
     )
@@ -48,7 +49,7 @@ def test_the_file_has_the_keys_of_the_format(tmp_path: Path) -> None:
     assert values["format_version"] == 1
     assert values["task"] == "regress"
     assert values["label_names"] is None
-    assert values["columns"] is None
+    assert values["inputs"] is values["reading"] is None
     assert values["settings"] == {}
 
 
@@ -121,7 +122,8 @@ def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
         ("settings", {"no_answers": 1}),
         ("settings", {"n_best_size": 10**30}),
         ("settings", {"null_score_diff_threshold": "0"}),
-        ("columns", ["text"]),
+        ("reading", ["text"]),
+        ("inputs", "texts"),
         ("metrics", None),
         ("files", {"../config.json": "0"}),
         ("files", {"config.json": 0}),

@@ -55,11 +55,9 @@ def test_a_finished_run_is_a_model_with_its_history(tiny_run: Path, tiny_model: 
         "tidybert.json",
         "arguments.json",
         "metrics.jsonl",
-        "checkpoints/step-48/model.safetensors",
-        "checkpoints/step-48/optimizer.safetensors",
-        "checkpoints/step-48/training_state.json",
+        "training_texts.npy",
     }
-    assert not any("partial" in name or "best" in name for name in files)
+    assert not any("partial" in name or "checkpoints" in name for name in files)
 
     arguments = json.loads((tiny_run / "arguments.json").read_text())
     assert arguments["task"] == "classify"
@@ -120,7 +118,7 @@ def test_the_model_saved_is_the_best_not_the_last(
     scores = iter([0.1, 0.9, 0.3, 0.2, 0.95])
     monkeypatch.setattr(ClassAnswers, "metrics", lambda *_: {"accuracy": next(scores)})
 
-    finished = toy(run=tmp_path / "run", save_total_limit=9)
+    finished = toy(run=tmp_path / "run", save_total_limit=9, keep_checkpoints=True)
 
     assert (finished.result.best_step, finished.result.metrics) == (8, {"accuracy": 0.95})
     saved = finished.model.state_dict()
@@ -208,13 +206,17 @@ def test_a_directory_in_use_is_left_alone(
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
         toy(run=tmp_path / "file")
-    with pytest.raises(UsageError, match="is not empty; give a new directory"):
+    with pytest.raises(UsageError, match="is not empty, and holds no RUN; give a new directory"):
         toy(run=tmp_path)
-    with pytest.raises(UsageError, match="is not empty; give a new directory"):
+    with pytest.raises(UsageError, match="holds no RUN; force replaces a RUN alone"):
+        toy(run=tmp_path, force=True)
+    with pytest.raises(UsageError, match="holds a RUN; force replaces it, or give a new dir"):
         toy(run=tiny_run)
     (tmp_path / "begun" / "checkpoints" / "step-3").mkdir(parents=True)
-    with pytest.raises(UsageError, match="is not empty; resume goes on with it"):
+    with pytest.raises(UsageError, match="holds a RUN; resume goes on with it, force replaces"):
         toy(run=tmp_path / "begun")
+    with pytest.raises(UsageError, match="give one"):
+        toy(run=tmp_path / "begun", resume=True, force=True)
     with pytest.raises(UsageError, match="is finished"):
         toy(run=tiny_run, resume=True)
 

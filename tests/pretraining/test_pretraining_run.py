@@ -193,8 +193,8 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
     assert "micro_batch: 96 before, 200 now" in told
     arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert arguments["micro_batch"] == 200
-    assert arguments["changed_on_the_way"][0]["step"] == 5
-    assert arguments["changed_on_the_way"][0]["precision"] == ["auto", "float32"]
+    assert arguments["record"]["changed_on_the_way"][0]["step"] == 5
+    assert arguments["record"]["changed_on_the_way"][0]["precision"] == ["auto", "float32"]
     # Only rounding differs.
     ours, whole = (read_tensors(tmp_path / name) for name in ("run", "whole"))
     for name, tensor in whole.items():

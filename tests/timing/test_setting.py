@@ -1,4 +1,4 @@
-"""The setting of the benches: sides, lengths, texts, the machine."""
+"""The setting of the benches: sides, lengths, texts."""
 
 import importlib.util
 from pathlib import Path
@@ -11,11 +11,9 @@ from tidybert.files.text_files import read_examples
 from tidybert.timing.setting import (
     SIDES,
     find_lines,
-    machine,
     max_seq_length_for,
     sides_against,
     sst2_or_tickets,
-    versions,
 )
 
 
@@ -92,12 +90,3 @@ def test_wikipedia_is_read_from_the_data_folder(
     assert source.endswith("wiki-core-00.txt.xz")
     assert len(lines) == 10
     assert all(line == line.rstrip("\n") for line in lines)
-
-
-def test_the_machine_and_what_is_installed_on_it(monkeypatch) -> None:
-    assert machine()["cpu"]
-    assert machine()["cores"] >= 1
-    monkeypatch.setattr("tidybert.timing.setting.PACKAGES", ("tidybert", "no-such-package"))
-    found = versions()
-    assert list(found) == ["python", "tidybert", "no-such-package"]
-    assert found["no-such-package"] is None

@@ -43,5 +43,5 @@ def test_a_directory_that_may_not_be_written_is_named(
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="is not empty; give a new directory"):
+    with pytest.raises(UsageError, match="is not empty, and holds no RUN; give a new directory"):
         check_run(tmp_path, resume=False)

@@ -34,8 +34,7 @@ class ModelMetadata:
         inputs: what one example holds: "text", "pair", "choices", "question" or "words"; None where
             training examples differed, or an older version wrote the file.
         settings: other settings of the task's answers (temperature, thresholds, doc_stride, ...).
-        columns: the columns of the training file by role ("text", "text_pair", "label"), or None.
-        reading: how the training file was read (format, header, encoding, ...), or None.
+        reading: how the training file was read, see ``files.reading``; None where no file was.
         metrics: the scores of the saved weights by name.
         sha256: one hash for config.json, vocab.txt and model.safetensors together; set on saving.
         files: the sha256 of each saved file, by name; set on saving.
@@ -51,7 +50,6 @@ class ModelMetadata:
     max_seq_length: int = 128
     inputs: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    columns: Mapping[str, Any] | None = None
     reading: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
@@ -70,9 +68,9 @@ class ModelMetadata:
         # type() and not isinstance: to Python, true is an int.
         length = plain_json(self.max_seq_length)
         _check("max_seq_length", length, type(length) is int and length > 0, "a number of tokens")
-        for key in ("columns", "reading", "metrics", "settings", "files"):
+        for key in ("reading", "metrics", "settings", "files"):
             value = getattr(self, key)
-            is_absent = key in ("columns", "reading") and value is None
+            is_absent = key == "reading" and value is None
             allowed = isinstance(value, Mapping) or is_absent
             _check(key, value, allowed, "a JSON object")
         check_settings(self.settings)
@@ -101,6 +99,8 @@ class ModelMetadata:
         if not present(path, error=ConfigError):
             return None
         values = read_json_object(path)
+        # Older versions wrote null here.
+        values.pop("columns", None)
         known = [item.name for item in fields(cls)]
         try:
             for key in values:

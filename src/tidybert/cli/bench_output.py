@@ -25,9 +25,9 @@ def print_bench(
         remarks: lines after the table.
     """
     from tidybert.files.wording import count_of
-    from tidybert.timing.setting import machine, versions
+    from tidybert.machine import machine, versions
 
-    where, found = machine(), versions()
+    where, found = machine(), versions("tidybert", "torch", "transformers", "tokenizers")
     if as_json:
         print_json({**head, "machine": where, "versions": found, **result})
         return

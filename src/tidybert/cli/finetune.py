@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 import typer
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.config_file import NOT_RECORDED, note_changed
 from tidybert.cli.flags import PanelCommand, takes
 from tidybert.cli.output import note, print_json, read_labelled
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
+from tidybert.training.run_origin import RunOrigin, file_identity
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
+    from tidybert.files.reading import Reading
     from tidybert.finetuning import FinetunedModel
     from tidybert.tasks.task import AnyTask
 
@@ -117,11 +120,12 @@ def finetune(
     if given.resume and is_finished(given.out):
         note(f"the run in {given.out} is finished: there is nothing to resume")
         return
-    with owned_run(given.out, given.resume):
-        _finetune(chosen, model, given, read, options, arguments)
+    with owned_run(given.out, given.resume, given.force):
+        _finetune(task, chosen, model, given, read, options, arguments)
 
 
 def _finetune(
+    task: str,
     chosen: "type[AnyTask]",
     model: str,
     given: FinetuneFlags,
@@ -129,38 +133,44 @@ def _finetune(
     options: TaskOptions,
     arguments: TrainingArguments,
 ) -> None:
-    from tidybert.cli.progress import shown_training
+    from tidybert.cli.progress import shown_training, tensorboard_figures
     from tidybert.cli.results import print_trials
     from tidybert.finetuning import finetune as train_model
 
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
-    examples = labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows)
-    if given.dev is not None:
-        job = chosen.from_examples(examples, options)
-        held_out = read_labelled(job, given.dev, read, given.skip_bad_rows)
-    else:
-        examples, held_out = chosen.hold_out(labelled, given.dev_fraction, arguments.seed)
-        job = chosen.from_examples(examples, options)
-        note(
-            f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on"
-        )
+    data = _read_data(chosen, given, read, options, arguments.seed)
+    made_from = RunOrigin(
+        flags=_recorded(task, given, read, options),
+        files={
+            part: file_identity(path)
+            for part, path in (("train", given.train), ("dev", given.dev))
+            if path is not None
+        },
+        reading=data.reading.to_dict(),
+    )
+    note_changed(given.config, made_from.files)
 
     def train_run(varied: TrainingArguments, run: Path, resumed: bool) -> "FinetunedModel":
-        with shown_training(job.metric, varied.train_batch_size) as callbacks:
+        with (
+            tensorboard_figures(run, given.tensorboard) as add_figure,
+            shown_training(data.job.metric, varied.train_batch_size, add_figure) as callbacks,
+        ):
             return train_model(
-                job,
+                data.job,
                 model,
-                examples,
-                held_out,
+                data.examples,
+                data.held_out,
                 varied,
                 max_seq_length=length,
-                settings={**asdict(read), **asdict(options)},
                 vocab=given.vocab,
                 run=run,
                 resume=resumed,
                 new_head=given.new_head,
                 device=given.device,
                 allow_pickle=given.allow_pickle,
+                keep_checkpoints=given.keep_checkpoints,
+                force=given.force and run == given.out,
+                made_from=made_from,
                 callbacks=callbacks,
             )
 
@@ -168,8 +178,10 @@ def _finetune(
         _show(train_run(arguments, given.out, given.resume), given.out, as_json=given.json)
         return
 
-    from tidybert.finetuning import run_trials, shared_settings
+    from tidybert.finetuning import clear_run, run_trials, shared_settings
 
+    if given.force:
+        clear_run(given.out)
     trials = run_trials(
         train_run,
         arguments,
@@ -177,8 +189,8 @@ def _finetune(
         shared=shared_settings(
             model,
             given.vocab,
-            labelled,
-            None if given.dev is None else held_out,
+            data.labelled,
+            None if given.dev is None else data.held_out,
             task=chosen.name,
             dev_fraction=given.dev_fraction if given.dev is None else None,
             max_seq_length=length,
@@ -187,12 +199,55 @@ def _finetune(
             **asdict(options),
             **asdict(arguments),
         ),
-        metric=job.metric,
+        metric=data.job.metric,
         run=given.out,
         time_limit=None if given.time_limit is None else 60 * given.time_limit,
         note=note,
     )
-    print_trials(trials, job, str(given.out), as_json=given.json)
+    print_trials(trials, data.job, str(given.out), as_json=given.json)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The task, the examples to train on and to measure on, and all that --train holds."""
+
+    job: "AnyTask"
+    examples: list[Any]
+    held_out: list[Any]
+    labelled: list[Any]
+    reading: "Reading"
+
+
+def _read_data(
+    chosen: "type[AnyTask]",
+    given: FinetuneFlags,
+    read: ReadOptions,
+    options: TaskOptions,
+    seed: int,
+) -> _Data:
+    """Read --train and --dev, or hold a part of --train out."""
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import Reading
+
+    report = ReadReport()
+    labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows, report=report)
+    reading = Reading.of(read, report)
+    if given.dev is not None:
+        job = chosen.from_examples(labelled, options)
+        held_out = read_labelled(job, given.dev, read, given.skip_bad_rows)
+        return _Data(job, labelled, held_out, labelled, reading)
+    examples, held_out = chosen.hold_out(labelled, given.dev_fraction, seed)
+    note(f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on")
+    return _Data(chosen.from_examples(examples, options), examples, held_out, labelled, reading)
+
+
+def _recorded(
+    task: str, given: FinetuneFlags, read: ReadOptions, options: TaskOptions
+) -> dict[str, Any]:
+    """The flags that repeat a run, for arguments.json; each trial counts as a run of its own."""
+    flags = {name: each for name, each in asdict(given).items() if name not in NOT_RECORDED}
+    flags |= {"seeds": 1, "search": False, "time_limit": None}
+    return {"task": task, **flags, **asdict(read), **asdict(options)}
 
 
 def _variants(arguments: TrainingArguments, model: str, given: FinetuneFlags) -> Any:

@@ -120,6 +120,8 @@ def _parameters(group: type) -> list[inspect.Parameter]:
                 max=each.metadata.get("max"),
                 show_default=each.default is not None,
                 rich_help_panel=panel_of(owner, name),
+                callback=each.metadata.get("callback"),
+                is_eager="callback" in each.metadata,
             )
             parameters.append(
                 inspect.Parameter(

@@ -113,7 +113,12 @@ def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> Non
         if given.input:
             return iter([_example(predictor, given.input)])
         return task.read(
-            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+            file,
+            read,
+            need_label=False,
+            skip_bad_rows=given.skip_bad_rows,
+            report=report,
+            like=predictor.reading,
         )
 
     report = ReadReport()

@@ -1,6 +1,6 @@
 """``tidybert pretrain``: token shards in, an encoder of your own out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,9 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
+from tidybert.cli.progress import AddFigure, tensorboard_figures
 from tidybert.cores import load_note
-from tidybert.errors import TidyBertError, UsageError, in_shell
+from tidybert.errors import TidyBertError, in_shell
 from tidybert.model_files import CURVES_FILE
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -45,8 +46,6 @@ class PretrainFlags(flags.RunFlags, flags.DeviceFlag, flags.JsonFlag):
     """``--data DIR``: Corpus that build-corpus wrote."""
     verify: bool = True
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
-    tensorboard: bool = False
-    """``--tensorboard``: Write figures for TensorBoard into RUN."""
 
 
 @takes(
@@ -82,7 +81,7 @@ def pretrain(
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     with (
-        _tensorboard(out, given.tensorboard) as add_figure,
+        tensorboard_figures(out, given.tensorboard) as add_figure,
         processes(given.device) as group,
         _shown(out, add_figure) as callbacks,
     ):
@@ -95,6 +94,8 @@ def pretrain(
             masking=masking,
             resume=given.resume,
             verify=given.verify,
+            keep_checkpoints=given.keep_checkpoints,
+            force=given.force,
             device=given.device,
             processes=group,
             callbacks=callbacks,
@@ -129,9 +130,7 @@ def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bo
 
 
 @contextmanager
-def _shown(
-    run: Path, tensorboard: Callable[[str, float, int], None] | None
-) -> "Iterator[PretrainingCallbacks]":
+def _shown(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.pretraining.loop import PretrainingCallbacks
 
@@ -185,31 +184,3 @@ def _draw_curves(run: Path) -> bool:
         note(error.message)
         return False
     return True
-
-
-@contextmanager
-def _tensorboard(run: Path, wanted: bool) -> "Iterator[Callable[[str, float, int], None] | None]":
-    """A function that writes a figure for TensorBoard: name, value, step; None: not wanted."""
-    if not wanted:
-        yield None
-        return
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise UsageError(
-            "--tensorboard needs the package tensorboard: pip install 'tidybert[tracking]'"
-        ) from error
-    writers: list[SummaryWriter] = []
-
-    def add(name: str, value: float, step: int) -> None:
-        if not writers:
-            # RUN must be empty until training has begun.  A resumed run replaces the figures from
-            # this step on.
-            writers.append(SummaryWriter(run / "tensorboard", purge_step=step))
-        writers[0].add_scalar(name, value, step)
-
-    try:
-        yield add
-    finally:
-        for each in writers:
-            each.close()

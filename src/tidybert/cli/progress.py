@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
 from tidybert.cores import load_note
-from tidybert.errors import in_shell
+from tidybert.errors import UsageError, in_shell
+from tidybert.model_files import TENSORBOARD_FOLDER
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -25,6 +27,8 @@ Figures = Callable[[float, float], str]
 """From the seconds that have passed and the rate of what is done to a text."""
 Show = Callable[[int, int | None, Figures], None]
 """Takes what is done, the total (None: unknown) and the figures; shows them only now and then."""
+AddFigure = Callable[[str, float, int], None]
+"""Takes a figure's name, its value and the step."""
 
 
 @contextmanager
@@ -133,7 +137,9 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int]
 
 
 @contextmanager
-def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
+def shown_training(
+    metric: str, train_batch_size: int, tensorboard: AddFigure | None = None
+) -> "Iterator[Callbacks]":
     """Callbacks for ``finetune`` that show a bar for the steps, and a line for each evaluation.
 
     Each evaluation's line shows ``metric`` on dev.  It repeats the bar's figures, because not every
@@ -166,4 +172,34 @@ def shown_training(metric: str, train_batch_size: int) -> "Iterator[Callbacks]":
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
-        yield Callbacks(note=note, spell=in_shell, step=step, metrics=metrics)
+        yield Callbacks(
+            note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
+        )
+
+
+@contextmanager
+def tensorboard_figures(run: Path, wanted: bool) -> Iterator[AddFigure | None]:
+    """A function that writes a figure for TensorBoard: name, value, step; None: not wanted."""
+    if not wanted:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UsageError(
+            "--tensorboard needs the package tensorboard: pip install 'tidybert[tracking]'"
+        ) from error
+    writers: list[SummaryWriter] = []
+
+    def add(name: str, value: float, step: int) -> None:
+        if not writers:
+            # RUN must be empty until training has begun.  A resumed run replaces the figures from
+            # this step on.
+            writers.append(SummaryWriter(run / TENSORBOARD_FOLDER, purge_step=step))
+        writers[0].add_scalar(name, value, step)
+
+    try:
+        yield add
+    finally:
+        for each in writers:
+            each.close()

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from tidybert.cli.config_file import take_config
 from tidybert.cli.output import choose_notes
 from tidybert.cores import use_threads
 from tidybert.errors import UsageError
@@ -66,8 +67,17 @@ class RunFlags:
 
     out: Path
     """``--out RUN``: New directory for the trained model."""
+    config: Path | None = field(default=None, metadata={"callback": take_config})
+    """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
+    win."""
     resume: bool = False
     """``--resume``: Go on from the last checkpoint in RUN."""
+    force: bool = False
+    """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
+    keep_checkpoints: bool = False
+    """``--keep-checkpoints``: Keep RUN/checkpoints when the run is finished."""
+    tensorboard: bool = False
+    """``--tensorboard``: Write figures for TensorBoard into RUN."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from tidybert.finetuning.trials import (
     seed_variants,
 )
 from tidybert.finetuning.trials_file import Trial, shared_settings
-from tidybert.training.run_directory import is_finished, owned_run
+from tidybert.training.run_directory import clear_run, is_finished, owned_run
 
 __all__ = [
     "Callbacks",
@@ -24,6 +24,7 @@ __all__ = [
     "Trial",
     "Trials",
     "check_search",
+    "clear_run",
     "collapsed_to",
     "finetune",
     "is_finished",

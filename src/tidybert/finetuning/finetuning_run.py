@@ -4,7 +4,7 @@ The shell and the scikit-learn estimators both call ``finetune``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from tidybert.checkpoints.model_directory import ModelDirectory, save_model_dire
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
+from tidybert.data.text_hashes import text_hashes
+from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
@@ -25,8 +27,9 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
-from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import owning_run, write_arguments
+from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_origin import RECORD, RunOrigin, environment
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -46,6 +49,7 @@ class FinetunedModel:
     result: TrainingResult
     collapsed: str | None = None
     inputs: str | None = None
+    made_from: RunOrigin = field(default_factory=RunOrigin)
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ def finetune(
     device: str = "auto",
     allow_pickle: bool = False,
     example_weights: Sequence[float] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    keep_checkpoints: bool = False,
+    force: bool = False,
+    made_from: RunOrigin | None = None,
     callbacks: Callbacks | None = None,
 ) -> FinetunedModel:
     """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
@@ -87,12 +93,14 @@ def finetune(
         new_head: reinitialise the head even if ``model`` has one for this task and these labels;
             without it that head is trained further.
         example_weights: one a training example, its share in the loss.
-        settings: further entries of arguments.json.
+        keep_checkpoints: keep RUN/checkpoints when the run is finished.
+        force: replace a RUN that is at ``run``, once training can begin.
+        made_from: further entries of arguments.json.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
-    callbacks = callbacks or Callbacks()
+    callbacks, made_from = callbacks or Callbacks(), made_from or RunOrigin()
     if max_seq_length is None:
         max_seq_length = task.default_max_seq_length
     # A new head's initial weights follow from the seed alone.
@@ -103,23 +111,17 @@ def finetune(
         raise UsageError(
             f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
         )
-    if origin is None:
-        network, has_head = task.build_model(config), False
-        callbacks.tell(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
-    else:
-        network, has_head = _build(task, origin, new_head, allow_pickle, callbacks.tell)
+    source = origin or config
+    network, has_head = _build(task, source, new_head, allow_pickle, callbacks.tell)
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
     _check_data(data, task, callbacks)
     if example_weights is not None:
-        if len(example_weights) != len(train):
-            raise ValueError(f"{len(example_weights)} weights for {len(train)} examples")
-        for one in train_features:
-            one.weight *= float(example_weights[one.example])
+        _weigh(data, example_weights)
     if not has_head:
         task.start(network, train_features)
-    to_device(network, device)
+    chosen = to_device(network, device)
     trainer = Trainer(
         network,
         train_features,
@@ -134,35 +136,76 @@ def finetune(
     if run is not None:
         if resume:
             trainer.resume()
+        elif force:
+            clear_run(run)
         given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
-        write_arguments(run, {**given, **(settings or {}), **asdict(arguments)})
+        given |= {**made_from.flags, **asdict(arguments)}
+        record = _record(data, made_from, trainer, chosen)
+        write_arguments(run, {**given, RECORD: record})
     result = trainer.train()
-    collapsed = None
-    if dev:
-        # Temperature and thresholds change what is measured, so it is measured once more.
-        answers = _answers(task, network, dev_features, dev)
-        task = task.calibrated(answers)
-        answers = task.answers(answers.outputs, dev_features, dev)
-        result.metrics = answers.metrics()
-        collapsed = collapsed_to(answers)
+    answers = _calibrated(task, network, data)
+    if answers is not None:
+        task, result.metrics = answers.task, answers.metrics()
+    collapsed = None if answers is None else collapsed_to(answers)
     inputs = task.inputs_of(train)
     finished = FinetunedModel(
-        task, network, tokenizer, config, max_seq_length, result, collapsed, inputs
+        task, network, tokenizer, config, max_seq_length, result, collapsed, inputs, made_from
     )
     if run is not None:
+        record["seconds"] = round(trainer.state.progress["seconds"], 3)
+        write_arguments(run, {**given, RECORD: record})
+        write_training_texts(run, text_hashes(map(task.identity, train)))
         save(finished, run)
-        remove_best(run)
+        (remove_best if keep_checkpoints else remove_checkpoints)(run)
     return finished
+
+
+def _calibrated(
+    task: AnyTask, model: nn.Module, data: TrainingData[Any]
+) -> Answers[Any, Any] | None:
+    """The answers to dev of the task that is calibrated on them; None without dev."""
+    if not data.held_out:
+        return None
+    # Temperature and thresholds change what is measured, so it is measured once more.
+    answers = _answers(task, model, data.dev_features, data.held_out)
+    return task.calibrated(answers).answers(answers.outputs, answers.features, answers.examples)
+
+
+def _weigh(data: TrainingData[Any], weights: Sequence[float]) -> None:
+    """Multiply each training example's share in the loss by its weight."""
+    if len(weights) != len(data.train):
+        raise ValueError(f"{len(weights)} weights for {len(data.train)} examples")
+    for one in data.train_features:
+        one.weight *= float(weights[one.example])
+
+
+def _record(
+    data: TrainingData[Any], made_from: RunOrigin, trainer: Trainer, device: torch.device
+) -> dict[str, Any]:
+    """What arguments.json says of a run that begins, beside its arguments."""
+    return {
+        "files": dict(made_from.files),
+        "num_train": len(data.train),
+        "num_dev": len(data.held_out),
+        "num_steps": trainer.num_steps,
+        **environment(device),
+    }
 
 
 def _build(
     task: AnyTask,
-    origin: ModelDirectory,
+    origin: ModelDirectory | BertConfig,
     new_head: bool,
     allow_pickle: bool,
     note: Callable[[str], None],
 ) -> tuple[nn.Module, bool]:
-    """The task's model with the weights of a MODEL, and whether its head is trained further."""
+    """The task's model with a MODEL's weights or, from a size, with random ones.
+
+    Also returns whether it has a head that is trained further.
+    """
+    if isinstance(origin, BertConfig):
+        note(f"random weights, {origin.num_parameters / 1e6:.1f} M parameters")
+        return task.build_model(origin), False
     labels = None if new_head else _labels_of_head(origin, task, note)
     network, report = origin.build(
         task.build_model, new_head=labels is None, allow_pickle=allow_pickle
@@ -220,6 +263,7 @@ def save(
             label_names=finished.task.label_names,
             max_seq_length=finished.max_seq_length,
             inputs=finished.inputs,
+            reading=finished.made_from.reading,
             settings=finished.task.settings(),
             metrics=finished.result.metrics,
         ),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
+from tidybert.files.reading import Reading
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import (
     check_texts,
@@ -60,6 +61,12 @@ class Predictor:
             [metadata.task, metadata.label_names, metadata.settings, metadata.files]
         )
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the file that trained the model was read; None where nobody recorded it."""
+        recorded = self.metadata.reading
+        return None if recorded is None else Reading.from_dict(recorded)
 
     def predict(
         self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None

@@ -85,14 +85,10 @@ class PretrainingResult:
 
 @dataclass(frozen=True)
 class PretrainingCallbacks(Notes):
-    """Functions that get lines of text, each step, each evaluation's metrics, and each figure.
-
-    tensorboard: called with a name, a value and a step for each figure that is logged.
-    """
+    """Functions that get lines of text, each step, each evaluation's metrics, and each figure."""
 
     step: Callable[[PretrainingReport], None] = lambda _done: None
     metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None
-    tensorboard: Callable[[str, float, int], None] | None = None
 
 
 class Pretrainer:
@@ -329,7 +325,7 @@ class Pretrainer:
         give_up_gathered(self.model)
         step, best, is_first = self.state.step, self.state.best_metrics, self.processes.is_first
         figures = self.record.log_evaluation(metrics)
-        self._tell_tensorboard({f"eval/{name}": each for name, each in figures.items()}, step)
+        self.callbacks.plot("eval", figures, step)
         self.callbacks.metrics(step, metrics)
         is_best = best is None or metrics["loss"] < best["loss"]
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
@@ -353,12 +349,7 @@ class Pretrainer:
         self.record.log.write(
             {"step": done.step, "num_tokens": self.state.progress["num_tokens"], **finite}
         )
-        self._tell_tensorboard({f"train/{name}": each for name, each in finite.items()}, done.step)
-
-    def _tell_tensorboard(self, figures: dict[str, float], step: int) -> None:
-        if self.callbacks.tensorboard is not None and self.processes.is_first:
-            for name, value in figures.items():
-                self.callbacks.tensorboard(name, value, step)
+        self.callbacks.plot("train", finite, done.step)
 
     def _note_bad_step(self, done: PretrainingReport, before: Any, taken: StepBatches) -> None:
         """Write down where the batch was, and stop where too many were bad."""

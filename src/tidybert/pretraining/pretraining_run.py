@@ -6,7 +6,7 @@ The loop is in loop.py, the loss in objectives.py, and a step's batches come fro
 import time
 from copy import deepcopy
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -30,8 +30,9 @@ from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_f
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
-from tidybert.training.run_checkpoints import remove_best
-from tidybert.training.run_directory import owning_run, write_arguments
+from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_origin import RECORD, environment
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0
@@ -48,6 +49,8 @@ def pretrain(
     masking: MaskingOptions | None = None,
     resume: bool = False,
     verify: bool = True,
+    keep_checkpoints: bool = False,
+    force: bool = False,
     device: str = "auto",
     processes: Processes | None = None,
     callbacks: PretrainingCallbacks | None = None,
@@ -60,6 +63,8 @@ def pretrain(
         run: the directory to write.
         resume: go on from the last checkpoint in ``run``.
         verify: compare all files of the corpus with their sha256 first.
+        keep_checkpoints: keep RUN/checkpoints when the run is finished.
+        force: replace a RUN that is at ``run``, once training can begin.
         processes: this one's place among those that torchrun started.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
@@ -91,10 +96,9 @@ def pretrain(
     chosen = to_device(network, processes.own_device(device))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
-    micro = micro_batch_tokens(network, plan, chosen)
+    stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))
     if arguments.compile:
         compile_rows(network.bert.layers)
-    stream = PhasedStream(plan, micro)
     used = _utilization(config, stream, plan, chosen)
     trainer = Pretrainer(
         network,
@@ -115,17 +119,24 @@ def pretrain(
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
+    given = {"task": "pretrain", "model": str(model), "data": str(data), **plan.to_dict()}
+    given |= {"device": device} if is_size(model) else {"device": device, "initial_weights": None}
+    record = _record(plan, trainer, chosen)
     if processes.is_first:
-        given = {"task": "pretrain", "model": str(model), "data": str(data), **plan.to_dict()}
-        if not is_size(model):
-            given["initial_weights"] = None
-        write_arguments(run, {**given, "changed_on_the_way": trainer.state.changes})
+        if force:
+            clear_run(run)
+        write_arguments(run, {**given, RECORD: record})
     result = trainer.train()
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
-        name = torch.cuda.get_device_name(chosen)
-        callbacks.tell(f"{share:.1%} of the peak of {processes.size} x {name}")
+        where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
+        callbacks.tell(f"{share:.1%} of the peak of {where}")
+    if processes.is_first:
+        record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
+        write_arguments(run, {**given, RECORD: record})
     _save(run, plan, network, config, result)
+    if not keep_checkpoints and processes.is_first:
+        remove_checkpoints(run)
     return result
 
 
@@ -148,6 +159,16 @@ def _verify(plan: PretrainingPlan) -> None:
     share = slice(processes.local_rank % processes.local_size, None, processes.local_size)
     verify_files(files[share], progress)
     processes.wait()
+
+
+def _record(plan: PretrainingPlan, trainer: Pretrainer, device: torch.device) -> dict[str, Any]:
+    """What arguments.json says of a run that begins, beside its arguments."""
+    return {
+        "num_steps": trainer.num_steps,
+        "processes": plan.processes.size,
+        "changed_on_the_way": trainer.state.changes,
+        **environment(device),
+    }
 
 
 def _utilization(

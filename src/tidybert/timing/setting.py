@@ -1,4 +1,4 @@
-"""The setting of the benches: their sides, their texts, the machine and the versions.
+"""The setting of the benches: their sides and their texts.
 
 The data folder is the environment's TIDYBERT_DATA, or ../shared/data.
 """
@@ -7,12 +7,10 @@ import csv
 import importlib.util
 import lzma
 import os
-import platform
 from importlib import resources
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
@@ -23,7 +21,6 @@ from tidybert.model_files import CONFIG_FILE
 
 SIDES: Final = ("ours", "transformers")
 TICKETS: Final = "bundled tickets"
-PACKAGES: Final = ("tidybert", "torch", "transformers", "tokenizers")
 
 
 def sides_against(against: str | None) -> tuple[str, ...]:
@@ -72,26 +69,3 @@ def _data_folder() -> Path:
 
 def _tickets() -> Path:
     return Path(str(resources.files("tidybert") / "resources" / "tickets" / "train.csv"))
-
-
-def machine() -> dict[str, Any]:
-    """The processor's name and how many cores this process may use."""
-    name = platform.processor() or platform.machine()
-    described = Path("/proc/cpuinfo")
-    if described.exists():
-        for line in described.read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    return {"cpu": name, "cores": available_cores()}
-
-
-def versions() -> dict[str, str | None]:
-    """The versions of Python and of the timed packages; None for one that is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found

@@ -231,6 +231,11 @@ def remove_best(run: Path) -> None:
     remove_tree(checkpoints_directory(run) / BEST_FOLDER)
 
 
+def remove_checkpoints(run: Path) -> None:
+    """Remove all checkpoints of a finished RUN, which has the weights itself."""
+    remove_tree(checkpoints_directory(run))
+
+
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's state as tensors named PARAMETER/exp_avg, PARAMETER/exp_avg_sq, PARAMETER/step."""
     tensors = {}

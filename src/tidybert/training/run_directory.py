@@ -6,14 +6,40 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
-from tidybert.atomic_files import atomic_write_json, make_directory
+from tidybert.atomic_files import atomic_write_json, make_directory, remove_tree
+from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import DiskError, UsageError, WeightsError, param
-from tidybert.model_files import ARGUMENTS_FILE, TRIALS_FOLDER
+from tidybert.model_files import (
+    ARGUMENTS_FILE,
+    BAD_STEPS_FILE,
+    CARD_FILE,
+    CHECKPOINTS_FOLDER,
+    CONFIG_FILE,
+    CURVES_FILE,
+    METADATA_FILE,
+    METRICS_FILE,
+    TENSORBOARD_FOLDER,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    TRAINING_TEXTS_FILE,
+    TRIALS_FILE,
+    TRIALS_FOLDER,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.output_lock import contents, output_lock
-from tidybert.training.run_checkpoints import step_directories
+
+# tidybert.json first: without it nobody takes the rest for a finished RUN.
+_FILES: Final = (
+    METADATA_FILE, TRAINING_TEXTS_FILE, METRICS_FILE, BAD_STEPS_FILE, CURVES_FILE, TRIALS_FILE,
+    WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, CONFIG_FILE,
+    ARGUMENTS_FILE,
+)  # fmt: skip
+_FOLDERS: Final = (CHECKPOINTS_FOLDER, TRIALS_FOLDER, TENSORBOARD_FOLDER)
+_SHOWS_A_RUN: Final = (ARGUMENTS_FILE, METADATA_FILE, TRIALS_FILE, *_FOLDERS)
 
 
 def is_finished(run: Path) -> bool:
@@ -29,8 +55,15 @@ def is_finished(run: Path) -> bool:
     return True
 
 
-def check_run(run: Path, resume: bool) -> None:
-    """Raise UsageError where ``run`` cannot be written: a file, not empty, finished, forbidden."""
+def check_run(run: Path, resume: bool, force: bool = False) -> None:
+    """Raise UsageError where ``run`` cannot be written: a file, not empty, finished, forbidden.
+
+    ``force`` allows a RUN that is there already; ``clear_run`` removes it.
+    """
+    if resume and force:
+        raise UsageError(
+            f"{param('resume')} goes on with a run and {param('force')} replaces it: give one"
+        )
     there = next(each for each in (run, *run.absolute().parents) if each.exists())
     if not there.is_dir():
         which = "" if there == run else f": {there}"
@@ -44,15 +77,32 @@ def check_run(run: Path, resume: bool) -> None:
             f"{param('resume')}: the run in {run} is finished; give a new {param('out')} to train "
             "again"
         )
-    if not resume and run.is_dir() and contents(run):
-        begun = step_directories(run) or (run / TRIALS_FOLDER).is_dir()
-        unfinished = begun and not is_finished(run)
-        advice = f"{param('resume')} goes on with it, or give" if unfinished else "give"
-        raise UsageError(f"{param('out', run)} is not empty; {advice} a new directory")
+    if resume or not run.is_dir() or not contents(run):
+        return
+    is_run = any((run / name).exists() for name in _SHOWS_A_RUN)
+    if not is_run:
+        refused = f"; {param('force')} replaces a RUN alone" if force else ""
+        raise UsageError(
+            f"{param('out', run)} is not empty, and holds no RUN{refused}; give a new directory"
+        )
+    if not force:
+        way = "" if is_finished(run) else f"{param('resume')} goes on with it, "
+        raise UsageError(
+            f"{param('out', run)} holds a RUN; {way}{param('force')} replaces it, or give a new "
+            "directory"
+        )
+
+
+def clear_run(run: Path) -> None:
+    """Remove a RUN's files from its directory; files of others stay."""
+    if is_own_card(run / CARD_FILE):
+        remove_tree(run / CARD_FILE)
+    for name in (*_FILES, *_FOLDERS):
+        remove_tree(run / name)
 
 
 @contextmanager
-def owned_run(run: Path, resume: bool) -> Iterator[None]:
+def owned_run(run: Path, resume: bool, force: bool = False) -> Iterator[None]:
     """Within the block this process alone writes ``run``, which ``check_run`` has passed.
 
     Raises as ``check_run``, and InUseError where another process writes it.
@@ -62,9 +112,9 @@ def owned_run(run: Path, resume: bool) -> Iterator[None]:
             stack.enter_context(output_lock(run))
         except DiskError:
             # The place itself may be wrong: this message says so better.
-            check_run(run, resume)
+            check_run(run, resume, force)
             raise
-        check_run(run, resume)
+        check_run(run, resume, force)
         yield
 
 
@@ -73,7 +123,7 @@ T = TypeVar("T")
 
 
 def owning_run(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, in a block of ``owned_run`` for its arguments ``run`` and ``resume``.
+    """The function, in a block of ``owned_run`` for its ``run``, ``resume`` and ``force``.
 
     Without a ``run`` there is nothing to own.  The first of several ``processes`` owns it.
     """
@@ -86,7 +136,7 @@ def owning_run(function: Callable[P, T]) -> Callable[P, T]:
         run, processes = given.arguments["run"], given.arguments.get("processes")
         if run is None or not (processes is None or processes.is_first):
             return function(*args, **kwargs)
-        with owned_run(Path(run), given.arguments["resume"]):
+        with owned_run(Path(run), given.arguments["resume"], given.arguments["force"]):
             return function(*args, **kwargs)
 
     return owning

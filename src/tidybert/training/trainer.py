@@ -147,6 +147,7 @@ class Trainer:
         course = course or Course({}, {})
         self.record = RunRecord(run, self.num_steps, course, arguments.save_total_limit, note=note)
         self._lengths = np.array([len(one.input_ids) for one in features])
+        self._begin = self._seconds_before = 0.0
         self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
@@ -174,7 +175,8 @@ class Trainer:
         after it, where outputs on dev are not.  Raises TrainingInterrupted after a signal and a
         checkpoint, and TrainingError where none can be written or memory is too small.
         """
-        begin, resumed_from = time.perf_counter(), self.state.step
+        self._begin, resumed_from = time.perf_counter(), self.state.step
+        self._seconds_before = self.state.progress.get("seconds", 0.0)
         if self.vocabulary is not None:
             self.vocabulary.narrow()
         try:
@@ -187,11 +189,12 @@ class Trainer:
         if best is not None:
             self.model.load_state_dict(best)
         self.model.eval()
+        self._count_seconds()
         return TrainingResult(
             num_steps=self.state.step,
             best_step=self.state.best_step or self.state.step,
             metrics=self.state.best_metrics or {},
-            seconds=time.perf_counter() - begin,
+            seconds=time.perf_counter() - self._begin,
             num_examples=examples,
             num_tokens=tokens,
             stopped_early=self.state.step < self.num_steps,
@@ -318,7 +321,7 @@ class Trainer:
                 f"after step {self.state.step} of {self.num_steps} the model's outputs on the dev "
                 f"part are not finite: its weights have grown too large. {_ADVICE}"
             ) from error
-        self.record.log_evaluation(metrics)
+        self.callbacks.plot("eval", self.record.log_evaluation(metrics), self.state.step)
         self.callbacks.metrics(self.state.step, metrics)
         best = self.state.best_metrics
         if best is None or metrics[self.metric] > best[self.metric]:
@@ -327,7 +330,13 @@ class Trainer:
         else:
             self.state.evaluations_since_best += 1
 
+    def _count_seconds(self) -> None:
+        """Add the time of this process to that of those it resumed from."""
+        spent = time.perf_counter() - self._begin
+        self.state.progress["seconds"] = self._seconds_before + spent
+
     def _save(self) -> None:
+        self._count_seconds()
         moments = optimizer_tensors(self.model, self.optimizer)
         with self._whole_model():
             self.record.save(self.model.state_dict(), moments)
@@ -340,14 +349,14 @@ class Trainer:
 
     def _log_step(self, done: StepReport) -> None:
         figures = {
-            "step": done.step,
             "epoch": round(done.epoch, 4),
             "loss": done.loss,
             "learning_rate": done.learning_rate,
             "gradient_norm": done.gradient_norm,
             "tokens_per_second": round(done.num_tokens / done.seconds),
         }
-        self.record.log.write(figures)
+        self.record.log.write({"step": done.step, **figures})
+        self.callbacks.plot("train", figures, done.step)
 
     def _out_of_memory(self) -> str:
         """What to try where the examples of the step need more than the device's memory."""

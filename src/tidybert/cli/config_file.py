@@ -1,0 +1,53 @@
+"""``--config FILE``: a RUN's arguments.json in the place of flags."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from tidybert.cli.output import note
+from tidybert.errors import UsageError, suggestion
+from tidybert.json_objects import read_json_object
+from tidybert.training.run_origin import RECORD, recorded_files
+
+NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
+"""Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
+
+
+def take_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the arguments in a file the defaults of a command's flags and arguments.
+
+    Raises ConfigError for a file that is not a JSON object, and UsageError for an argument that the
+    command does not have.
+    """
+    if path is None:
+        return None
+    values = read_json_object(path)
+    values.pop(RECORD, None)
+    command = context.command.name
+    if "task" not in values or (values["task"] == "pretrain") != (command == "pretrain"):
+        other = "pretrain" if values.get("task") == "pretrain" else "another program"
+        raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
+    known = {each.name for each in context.command.params if each.name} | {"task"}
+    for name in values:
+        if name not in known - {*NOT_RECORDED}:
+            raise UsageError(
+                f"--config {path}: {command} has no argument {name!r}{suggestion(name, known)}"
+            )
+    context.default_map = {name: each for name, each in values.items() if each is not None}
+    return path
+
+
+def note_changed(path: Path | None, files: Mapping[str, Any]) -> None:
+    """Warn of data that are not those of the run which ``--config`` repeats."""
+    if path is None:
+        return
+    recorded = recorded_files(path)
+    for part, now in files.items():
+        before = recorded.get(part)
+        if before is not None and before.get("sha256") != now.get("sha256"):
+            note(
+                f"warning: {now['file']} is not the --{part} data of the run in {path.parent}: its "
+                "content differs, so this run will differ too"
+            )

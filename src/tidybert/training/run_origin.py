@@ -1,0 +1,72 @@
+"""What a run was made from, as arguments.json records it under the key "record"."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidybert.atomic_files import file_sha256
+from tidybert.errors import ConfigError
+from tidybert.json_objects import read_json_object
+from tidybert.machine import machine, versions
+from tidybert.opening import present
+
+if TYPE_CHECKING:
+    import torch
+
+RECORD: Final = "record"
+"""The key of arguments.json whose content is no argument."""
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Where a run's arguments and examples came from.
+
+    flags: all flags of the command line by name.  files: the ``file_identity`` of each part of the
+    data ("train", "dev").  reading: how they were read, as in tidybert.json.
+    """
+
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Any] = field(default_factory=dict)
+    reading: Mapping[str, Any] | None = None
+
+
+def file_identity(path: str | Path) -> dict[str, Any]:
+    """A file's name as given, and its size in bytes and sha256; a stream has a name alone."""
+    found: dict[str, Any] = {"file": str(path)}
+    if Path(path).is_file():
+        found |= {"bytes": Path(path).stat().st_size, "sha256": file_sha256(path)}
+    return found
+
+
+def environment(device: "torch.device") -> dict[str, Any]:
+    """Versions, processor and threads, on which the bits of the weights depend."""
+    import torch
+
+    where = machine()
+    found = {
+        "versions": versions("tidybert", "torch", "numpy"),
+        "processor": where["cpu"],
+        "cores": where["cores"],
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+    }
+    if device.type == "cuda":
+        found["device_name"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def recorded_files(arguments: Path) -> dict[str, Any]:
+    """The ``files`` that an arguments.json records; empty where it has none.
+
+    Raises ConfigError where the file cannot be read.
+    """
+    if not present(arguments, error=ConfigError):
+        return {}
+    record = read_json_object(arguments).get(RECORD)
+    files = record.get("files") if isinstance(record, dict) else None
+    return {
+        part: found
+        for part, found in (files if isinstance(files, dict) else {}).items()
+        if isinstance(found, dict)
+    }
