@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from side_by_side import show
 
-from tidybert.timing.setting import machine
+from tidybert.machine import machine
 
 # By kind of work its command, and the quantity that it reports.
 WORKS: Final = {

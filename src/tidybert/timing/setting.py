@@ -14,7 +14,6 @@ from typing import Final
 
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
-from tidybert.cores import available_cores
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.model_files import CONFIG_FILE
