@@ -155,7 +155,7 @@ def _next_commands(out: Path) -> list[tuple[str, str]]:
         shlex.quote(str(path)) for path in (out, *(out / "tickets" / name for name in TICKETS))
     )
     return [
-        ("answer a text of your own:", f'echo "my invoice is wrong" | {tidybert} predict {run}'),
+        ("answer a text of your own:", f'{tidybert} predict {run} --input "my invoice is wrong"'),
         ("answer a file, one text a line:", f"{tidybert} predict {run} {new}"),
         ("measure on labelled texts:", f"{tidybert} evaluate {run} {dev}"),
         (
