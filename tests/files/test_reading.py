@@ -121,3 +121,15 @@ def test_a_damaged_reading_is_an_error(wrong: dict[str, object], message: str) -
         Reading.from_dict({"format": "csv", **wrong})
 
     assert message in in_python(caught.value.message)
+
+
+def test_several_columns_of_labels_are_found_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text": "a", "rude": 1, "late": 0}\n')
+    report = ReadReport()
+    options = ReadOptions(label="rude,late")
+    list(read_examples(path, options, need_label=True, report=report, multi_label=True))
+    reading = Reading.of(options, report)
+
+    (only,) = read_examples(path, need_label=True, multi_label=True, like=reading)
+
+    assert only.labels == ("rude",)

@@ -12,6 +12,7 @@ import pytest
 from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import Reading
 from tidybert.metrics.entity_scores import entities
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
@@ -444,3 +445,17 @@ def test_wikigold(real_data: Path) -> None:
     assert len(examples) == 1696
     assert sum(len(one.words) for one in examples) == 39152 - 145
     assert "tags of entities in IOB1, read as IOB2" in report.notes
+
+
+def test_columns_are_those_of_training_where_the_file_has_them(write: Any) -> None:
+    report, options = ReadReport(), ReadOptions(label=1)
+    path = write("a.conll", "a DT O\nb NN O\n")
+    trained = list(read_tagged(path, options, need_label=True, report=report))
+    reading = Reading.of(options, report)
+
+    assert list(read_tagged(path, need_label=True, like=reading)) == trained
+    assert trained[0].tags == ("DT", "NN")
+    # A bare column of words is read, and a raw text is none of a file in columns.
+    (bare,) = read_tagged(write("b.conll", "a\nb\n"), need_label=False, like=reading)
+    (raw,) = read_tagged(write("c.txt", "a b\n"), need_label=False, like=reading)
+    assert (bare.words, raw.words) == (("a", "b"), ("a", "b"))
