@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.errors import DataError, DivergedError, UsageError
+from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     Callbacks,
@@ -324,3 +324,26 @@ def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
 
     assert len(losses) == 16
     assert losses == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"freeze_layers": 9}, "freeze_layers is 9, but the model has 2 layers"),
+        ({"device": "cuda:99"}, "PyTorch finds no"),
+        ({}, "the checkpoints and the model need .* where 1 bytes are free"),
+    ],
+)
+def test_what_cannot_work_is_said_before_the_data_are_tokenised(
+    toy: Callable[..., Any],
+    given: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidybert.atomic_files.free_bytes", lambda _: 1)
+    monkeypatch.setattr(Classification, "features", None)
+
+    with pytest.raises(TidyBertError, match=message):
+        toy(run=tmp_path / "deep" / "run", **given)
+    assert not list(tmp_path.iterdir())

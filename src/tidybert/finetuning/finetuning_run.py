@@ -3,6 +3,7 @@
 The shell and the scikit-learn estimators both call ``finetune``.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,14 +23,17 @@ from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
+from tidybert.training.frozen_states import freeze
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
 from tidybert.training.run_origin import RECORD, RunOrigin, environment
+from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -113,6 +117,10 @@ def finetune(
         )
     source = origin or config
     network, has_head = _build(task, source, new_head, allow_pickle, callbacks.tell)
+    freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
+    chosen = to_device(network, device)
+    if run is not None:
+        _require_room(run, network, arguments, len(train), has_dev=bool(dev))
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
@@ -121,7 +129,6 @@ def finetune(
         _weigh(data, example_weights)
     if not has_head:
         task.start(network, train_features)
-    chosen = to_device(network, device)
     trainer = Trainer(
         network,
         train_features,
@@ -215,6 +222,28 @@ def _build(
     if has_head and labels:
         reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
     return network, has_head
+
+
+def _require_room(
+    run: Path, network: nn.Module, arguments: TrainingArguments, num_examples: int, *, has_dev: bool
+) -> None:
+    """Raise DiskError unless the disk has room for what the run writes at least.
+
+    Long texts may have several windows, and then there are more steps than are counted here.
+    """
+    per_epoch = math.ceil(num_examples / arguments.train_batch_size)
+    steps = math.ceil(per_epoch * arguments.num_train_epochs)
+    steps = min(steps, arguments.max_steps or steps)
+    # The words that occur in no example have no moments, and they may be nearly all.
+    words = encoder_of(network).word_embeddings.weight
+    require_room_for_run(
+        run,
+        network,
+        moments=2 * (trained_bytes(network) - words.nbytes * words.requires_grad),
+        save_total_limit=arguments.save_total_limit,
+        num_saves=max(1, steps // (arguments.save_steps or max(1, per_epoch))),
+        keeps_best=has_dev,
+    )
 
 
 def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) -> None:

@@ -33,6 +33,7 @@ from tidybert.training.distributed import Processes
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
 from tidybert.training.run_origin import RECORD, environment
+from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0
@@ -93,6 +94,16 @@ def pretrain(
     # Sharding and compiling change the network in place.
     from_corpus = is_size(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
+    if processes.is_first:
+        num_moments = 2 if arguments.setting("optimizer") == "adamw" else 1
+        require_room_for_run(
+            run,
+            network,
+            moments=num_moments * trained_bytes(network),
+            save_total_limit=arguments.save_total_limit,
+            num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
+            keeps_best=True,
+        )
     chosen = to_device(network, processes.own_device(device))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
