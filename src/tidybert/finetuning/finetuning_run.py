@@ -119,8 +119,7 @@ def finetune(
     network, has_head = _build(task, source, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
-    if run is not None:
-        _require_room(run, network, arguments, len(train), has_dev=bool(dev))
+    _require_room(run, network, arguments, len(train), has_dev=bool(dev))
     train_features = task.features(train, tokenizer, max_seq_length)
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
@@ -225,12 +224,19 @@ def _build(
 
 
 def _require_room(
-    run: Path, network: nn.Module, arguments: TrainingArguments, num_examples: int, *, has_dev: bool
+    run: Path | None,
+    network: nn.Module,
+    arguments: TrainingArguments,
+    num_examples: int,
+    *,
+    has_dev: bool,
 ) -> None:
-    """Raise DiskError unless the disk has room for what the run writes at least.
+    """Raise DiskError unless the disk has room for what the run, if any, writes at least.
 
     Long texts may have several windows, and then there are more steps than are counted here.
     """
+    if run is None:
+        return
     per_epoch = math.ceil(num_examples / arguments.train_batch_size)
     steps = math.ceil(per_epoch * arguments.num_train_epochs)
     steps = min(steps, arguments.max_steps or steps)
