@@ -115,8 +115,7 @@ def finetune(
         raise UsageError(
             f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
         )
-    source = origin or config
-    network, has_head = _build(task, source, new_head, allow_pickle, callbacks.tell)
+    network, has_head = _build(task, origin or config, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
     _require_room(run, network, arguments, len(train), has_dev=bool(dev))
