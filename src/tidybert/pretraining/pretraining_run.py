@@ -94,16 +94,7 @@ def pretrain(
     # Sharding and compiling change the network in place.
     from_corpus = is_size(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
-    if processes.is_first:
-        num_moments = 2 if arguments.setting("optimizer") == "adamw" else 1
-        require_room_for_run(
-            run,
-            network,
-            moments=num_moments * trained_bytes(network),
-            save_total_limit=arguments.save_total_limit,
-            num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
-            keeps_best=True,
-        )
+    _require_room(run, network, plan)
     chosen = to_device(network, processes.own_device(device))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
@@ -180,6 +171,22 @@ def _record(plan: PretrainingPlan, trainer: Pretrainer, device: torch.device) ->
         "changed_on_the_way": trainer.state.changes,
         **environment(device),
     }
+
+
+def _require_room(run: Path, network: PretrainingModel, plan: PretrainingPlan) -> None:
+    """Raise DiskError unless the disk has room for what the first process writes at least."""
+    arguments = plan.arguments
+    if not plan.processes.is_first:
+        return
+    num_moments = 2 if arguments.setting("optimizer") == "adamw" else 1
+    require_room_for_run(
+        run,
+        network,
+        moments=num_moments * trained_bytes(network),
+        save_total_limit=arguments.save_total_limit,
+        num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
+        keeps_best=True,
+    )
 
 
 def _utilization(
