@@ -1,4 +1,4 @@
-"""The limits on untrusted input, in one table; docs/reliability.md shows it.
+"""The limits on untrusted input, in one table.
 
 Each limit is far above what a model or a data set holds, and low enough that a hostile file fills
 neither memory nor time.  A message names the limit, the value found and, where there is one, the

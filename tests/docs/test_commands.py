@@ -35,6 +35,7 @@ PYTHON_RUN_ELSEWHERE = {"scikit-learn.md"}
 NOT_RUN = (
     "make quickstart",
     "make test",
+    "make fuzz ",
     "pip install ",
     "python3 -m venv ",
     ".venv/bin/python -m pip install ",

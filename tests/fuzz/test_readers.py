@@ -1,5 +1,6 @@
 """Each reader of foreign files gives an answer or a TidyBertError for any mutation of its seeds."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,13 @@ import torch
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.configuration import BertConfig
+from tidybert.corpus.build_progress import begin
+from tidybert.corpus.documents import read_documents
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.trials_file import read_trials
 from tidybert.inference import Predictor
-from tidybert.json_objects import plain_json
+from tidybert.json_objects import json_checksum, plain_json
 from tidybert.reporting.pretraining_curves import curves_picture
 from tidybert.reporting.training_history import read_training_history
 from tidybert.tasks.choices.choice_files import read_choices
@@ -28,7 +31,6 @@ from tidybert.training.course import Course
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
-    _checksum,
     check_fits,
     load_optimizer,
     read_checkpoint,
@@ -150,6 +152,23 @@ def test_corpus(fuzz: Fuzz, write_corpus: Callable[..., Path], tmp_path: Path) -
     fuzz(corpus, read)
 
 
+def sealed_again(name: str) -> Callable[[Path, Random], None]:
+    """Gives half of the changed states the checksum of what they say."""
+
+    def mend(folder: Path, chance: Random) -> None:
+        path = folder / name
+        try:
+            content = json.loads(path.read_bytes()) if path.is_file() else None
+            if isinstance(content, dict) and chance.random() < 0.5:
+                content.pop("checksum", None)
+                content["checksum"] = json_checksum(content)
+                path.write_text(json.dumps(content))
+        except ValueError:
+            return
+
+    return mend
+
+
 def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
     run = tmp_path / "run"
     progress = {"position": [0, 0, 3], "seconds": 0.5}
@@ -163,18 +182,6 @@ def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 3, bias=False)
     optimizer = torch.optim.AdamW(model.parameters())
 
-    def sealed_again(folder: Path, chance: Random) -> None:
-        """Half of the changed states have the checksum of what they say."""
-        path = folder / step.relative_to(run) / "training_state.json"
-        try:
-            content = json.loads(path.read_bytes()) if path.is_file() else None
-            if isinstance(content, dict) and chance.random() < 0.5:
-                content.pop("checksum", None)
-                content["checksum"] = _checksum(content)
-                path.write_text(json.dumps(content))
-        except ValueError:
-            return
-
     def read(folder: Path) -> None:
         found, _ = read_checkpoint(folder, course, progress)
         if found is not None:
@@ -183,7 +190,7 @@ def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
             model.load_state_dict(found.weights)
 
     names = [str(path.relative_to(run)) for path in sorted(step.iterdir())]
-    fuzz(run, read, *names, names[-1], names[-1], mend=sealed_again)
+    fuzz(run, read, *names, names[-1], names[-1], mend=sealed_again(names[-1]))
 
 
 def test_metrics(fuzz: Fuzz) -> None:
@@ -201,3 +208,28 @@ def test_trials(fuzz: Fuzz) -> None:
         read_trials(folder / "trials.json", {"seed": 3, "model": "mini"})
 
     fuzz("trials.json", read)
+
+
+def test_documents(fuzz: Fuzz, tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    text = "The first line of a document.\nIt goes on.\n\nThe next document.\n"
+    (documents / "a.txt").write_text(text)
+    (documents / "b.txt.gz").write_bytes(gzip.compress(text.encode() * 20, mtime=0))
+    (documents / "c.jsonl").write_text('{"text": "A document."}\n{"text": "Another one."}\n')
+
+    def read(folder: Path) -> None:
+        for path in sorted(folder.iterdir()):
+            list(read_documents([path]))
+
+    fuzz(documents, read, is_data=True)
+
+
+def test_progress_of_a_build(fuzz: Fuzz, tmp_path: Path) -> None:
+    settings = {"files": [["a.txt", 9]], "held_out": 0.1}
+    begin(tmp_path / "corpus", settings)
+
+    def read(folder: Path) -> None:
+        begin(folder, settings)
+
+    fuzz(tmp_path / "corpus", read, "progress.json", mend=sealed_again("progress.json"))

@@ -114,12 +114,16 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
         content = read_json_object(path, MANIFEST_BYTES, error=DataError)
         if content.pop("checksum", None) != json_checksum(content):
             raise ValueError("it is not what was written")
+        for name in ("settings", "reading", "written", "parts"):
+            if not isinstance(content[name], dict):
+                raise TypeError(f"{name} is not an object")
         progress = Progress(**{**content, "reading": Reading(**content["reading"])})
+        other = other_settings(progress.settings, settings)
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"{path}: damaged ({error}); remove {directory} and build the corpus again"
         ) from error
-    if other := other_settings(progress.settings, settings):
+    if other:
         raise UsageError(
             f"{param('out', directory)} holds a corpus begun with other settings "
             f"({', '.join(other)}); repeat those settings to go on with it, or name a new directory"
@@ -134,7 +138,7 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
-        other.append(f"files: {', '.join(names[:_NAMED_FILES])}{more}")
+        other.append(f"files: {', '.join(map(str, names[:_NAMED_FILES]))}{more}")
     return other
 
 
