@@ -20,6 +20,8 @@ METADATA_FILE: Final = "tidybert.json"
 
 # Files that training adds at the root of a RUN.
 ARGUMENTS_FILE: Final = "arguments.json"
+RECORD: Final = "record"
+"""The key of arguments.json whose content is no argument."""
 METRICS_FILE: Final = "metrics.jsonl"
 BAD_STEPS_FILE: Final = "bad_steps.jsonl"
 CURVES_FILE: Final = "curves.svg"

@@ -18,6 +18,7 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
+from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, load_weights
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
@@ -72,7 +73,9 @@ class ModelDirectory:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """The content of config.json; raises ConfigError if it cannot be read."""
+        """The content of config.json; ConfigError if it cannot be read or the run has not ended."""
+        if (found := find_unfinished(self.path)) is not None:
+            raise ConfigError(found.message())
         return read_json_object(self.path / CONFIG_FILE)
 
     @cached_property

@@ -9,7 +9,8 @@ import typer
 from tidybert.cli.output import note
 from tidybert.errors import UsageError, suggestion
 from tidybert.json_objects import read_json_object
-from tidybert.training.run_origin import RECORD, recorded_files
+from tidybert.model_files import RECORD
+from tidybert.training.run_origin import recorded_files
 
 NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
 """Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""

@@ -20,6 +20,7 @@ from tidybert.cli import (
     evaluate,
     fill_mask,
     finetune,
+    info,
     inspect_instances,
     models,
     next_sentence,
@@ -51,6 +52,7 @@ app.add_typer(bench.app, name="bench")
 app.command("train-vocab")(vocabularies.train_vocab)
 app.command("extend-vocab")(vocabularies.extend_vocab)
 app.command("tokenize")(tokenize.tokenize)
+app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

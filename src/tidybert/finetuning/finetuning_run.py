@@ -23,6 +23,7 @@ from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
+from tidybert.model_files import RECORD
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
@@ -32,7 +33,7 @@ from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha25
 from tidybert.training.frozen_states import freeze
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
-from tidybert.training.run_origin import RECORD, RunOrigin, environment
+from tidybert.training.run_origin import RunOrigin, environment
 from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments

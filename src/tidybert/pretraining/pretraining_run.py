@@ -18,6 +18,7 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import to_device
+from tidybert.model_files import RECORD
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
@@ -32,7 +33,7 @@ from tidybert.training.background_writer import snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
-from tidybert.training.run_origin import RECORD, environment
+from tidybert.training.run_origin import environment
 from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.sharding import load_weights
 

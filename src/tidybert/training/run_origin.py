@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tidybert.atomic_files import file_sha256
 from tidybert.errors import ConfigError
 from tidybert.json_objects import read_json_object
 from tidybert.machine import machine, versions
+from tidybert.model_files import RECORD
 from tidybert.opening import present
 
 if TYPE_CHECKING:
     import torch
-
-RECORD: Final = "record"
-"""The key of arguments.json whose content is no argument."""
 
 
 @dataclass(frozen=True)

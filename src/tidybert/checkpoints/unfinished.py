@@ -1,0 +1,78 @@
+"""A RUN whose training has not ended: where it is, and the command that goes on with it."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidybert.errors import ConfigError
+from tidybert.json_objects import read_json_object
+from tidybert.model_files import (
+    ARGUMENTS_FILE,
+    CHECKPOINTS_FOLDER,
+    CONFIG_FILE,
+    RECORD,
+    TRIALS_FOLDER,
+)
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An unfinished RUN.
+
+    step: of the last checkpoint, 0 without any.  num_steps: of the whole run, None where the RUN
+    does not say.  has_trials: whether it is a search or has several seeds.
+    """
+
+    run: Path
+    arguments: Mapping[str, Any]
+    step: int
+    num_steps: int | None
+    has_trials: bool
+
+    def place(self) -> str:
+        """Where the run is, in words."""
+        if self.has_trials:
+            return "its trials have not all ended"
+        total = "" if self.num_steps is None else f" of {self.num_steps:,}"
+        return f"its last checkpoint is step {self.step:,}{total}"
+
+    def command(self) -> str:
+        """The command that goes on with the run."""
+        repeats = "train" in self.arguments or self.arguments.get("task") == "pretrain"
+        if self.has_trials or not repeats:
+            return "the command that began it, with --resume"
+        name = "pretrain" if self.arguments["task"] == "pretrain" else "finetune"
+        config = shlex.quote(str(self.run / ARGUMENTS_FILE))
+        return f"tidybert {name} --config {config} --out {shlex.quote(str(self.run))} --resume"
+
+    def message(self) -> str:
+        """What a command says that needs the model."""
+        return (
+            f"{self.run} is a RUN whose training has not ended: {self.place()}. Go on with: "
+            f"{self.command()}"
+        )
+
+
+def find_unfinished(run: Path) -> Unfinished | None:
+    """What is known of an unfinished RUN; None for a directory that is none."""
+    if (run / CONFIG_FILE).exists():
+        return None
+    begun = (ARGUMENTS_FILE, CHECKPOINTS_FOLDER, TRIALS_FOLDER)
+    if not any((run / name).exists() for name in begun):
+        return None
+    try:
+        arguments = read_json_object(run / ARGUMENTS_FILE)
+    except ConfigError:
+        arguments = {}
+    names = [path.name.removeprefix("step-") for path in (run / CHECKPOINTS_FOLDER).glob("step-*")]
+    record = arguments.get(RECORD)
+    total = record.get("num_steps") if isinstance(record, dict) else None
+    return Unfinished(
+        run,
+        arguments,
+        max((int(name) for name in names if name.isdecimal()), default=0),
+        total if isinstance(total, int) else None,
+        (run / TRIALS_FOLDER).exists(),
+    )

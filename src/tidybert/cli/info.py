@@ -1,0 +1,132 @@
+"""``tidybert info``: what a MODEL or a RUN is, what it was made from and what it needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import clock, print_json, print_line
+
+_WORDS: Final = {
+    "text": "single texts",
+    "pair": "pairs of texts",
+    "choices": "contexts with choices",
+    "question": "questions with contexts",
+    "words": "words of sentences",
+}
+SHOWN: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoFlags(flags.JsonFlag):
+    """The flags of info."""
+
+
+@takes(given=InfoFlags)
+def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
+    """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
+
+    On a RUN whose training has not ended it shows the last step, and how to go on.
+    """
+    from tidybert.catalog import find_model, is_size
+    from tidybert.checkpoints.unfinished import find_unfinished
+
+    found: dict[str, Any]
+    if is_size(model):
+        from tidybert.configuration import BertConfig
+
+        found = {"model": model, "state": "a size with random weights"}
+        found |= {"sizes": _sizes(BertConfig.from_name(model))}
+    else:
+        directory = find_model(model)
+        unfinished = find_unfinished(directory)
+        if unfinished is None:
+            found = _finished(directory)
+        else:
+            found = {
+                "model": model,
+                "state": f"unfinished: {unfinished.place()}",
+                "task": unfinished.arguments.get("task"),
+                "step": unfinished.step,
+                "num_steps": unfinished.num_steps,
+                "go_on": unfinished.command(),
+            }
+    found = {name: value for name, value in found.items() if value not in (None, {}, [])}
+    if given.json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        print_line(f"{name.replace('_', ' ')}: {_shown(name, value)}")
+
+
+def _finished(directory: Path) -> dict[str, Any]:
+    """All that the files of a MODEL say of it."""
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.json_objects import read_json_object
+    from tidybert.model_files import ARGUMENTS_FILE, RECORD
+
+    opened = ModelDirectory(directory)
+    config, metadata = opened.config, opened.metadata
+    path = directory / ARGUMENTS_FILE
+    arguments = read_json_object(path) if path.exists() else {}
+    record = arguments.get(RECORD)
+    record = record if isinstance(record, dict) else {}
+    labels = metadata.label_names if metadata else opened.head.label_names
+    bytes_on_disk = sum(each.stat().st_size for each in directory.iterdir() if each.is_file())
+    return {
+        "model": str(directory),
+        "state": "a finished RUN" if arguments else "a MODEL",
+        "task": metadata.task if metadata else None,
+        "heads": list(opened.head.architectures),
+        "inputs": metadata.inputs if metadata else None,
+        "labels": list(labels or ()),
+        "max_seq_length": metadata.max_seq_length if metadata else None,
+        "sizes": _sizes(config),
+        "metrics": _numbers(metadata.metrics) if metadata else None,
+        "made_from": arguments.get("model"),
+        "data": record.get("files"),
+        "num_train": record.get("num_train"),
+        "num_dev": record.get("num_dev"),
+        "steps": record.get("num_steps"),
+        "seconds": record.get("seconds"),
+        "versions": record.get("versions"),
+        "needs": {
+            "bytes_on_disk": bytes_on_disk,
+            "bytes_of_weights_in_memory": 4 * config.num_parameters,
+            "max_positions": config.max_position_embeddings,
+            "tidybert": metadata.tidybert_version if metadata else None,
+        },
+    }
+
+
+def _sizes(config: Any) -> dict[str, int]:
+    return {
+        "num_parameters": config.num_parameters,
+        "num_hidden_layers": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "num_attention_heads": config.num_attention_heads,
+        "vocab_size": config.vocab_size,
+    }
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: each for name, each in metrics.items() if isinstance(each, int | float)}
+
+
+def _shown(name: str, value: Any) -> str:
+    """A value as a person reads it."""
+    if name == "seconds":
+        return clock(value)
+    if name == "inputs":
+        return _WORDS.get(str(value), str(value))
+    if isinstance(value, Mapping):
+        parts = [f"{key.replace('_', ' ')} {_shown('', each)}" for key, each in value.items()]
+        return ", ".join(parts)
+    if isinstance(value, list):
+        more = f" and {len(value) - SHOWN:,} more" if len(value) > SHOWN else ""
+        return ", ".join(map(str, value[:SHOWN])) + more
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,57 @@
+"""tidybert info, and what commands say of a RUN whose training has not ended."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tidybert.cli.main import run as shell
+
+
+def test_a_finished_run(tiny_run: Path, capsys: Any) -> None:
+    assert shell(["info", str(tiny_run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["task"], found["inputs"]) == ("classify", "text")
+    assert found["labels"] == ["animal", "colour"]
+    assert found["sizes"]["hidden_size"] == 16
+    assert found["metrics"]["accuracy"] > 0.9
+    assert (found["num_train"], found["num_dev"], found["steps"]) == (192, 64, 48)
+
+    assert shell(["info", str(tiny_run)]) == 0
+    out = capsys.readouterr().out
+    assert "inputs: single texts\nlabels: animal, colour\n" in out
+
+
+def test_a_size_and_a_model_of_another_program(tiny_model: Path, capsys: Any) -> None:
+    assert shell(["info", "mini"]) == 0
+    assert "a size with random weights" in capsys.readouterr().out
+    assert shell(["info", str(tiny_model)]) == 0
+    assert "state: a MODEL" in capsys.readouterr().out
+
+
+def test_an_unfinished_run_says_where_it_is_and_how_to_go_on(
+    tiny_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run = tmp_path / "my run"
+    (run / "checkpoints" / "step-12").mkdir(parents=True)
+    (run / "checkpoints" / ".step-16.partial").mkdir()
+    arguments = json.loads((tiny_run / "arguments.json").read_text())
+    (run / "arguments.json").write_text(json.dumps({**arguments, "train": "train.csv"}))
+    config = f"'{run}/arguments.json'"
+    command = f"tidybert finetune --config {config} --out '{run}' --resume"
+
+    assert shell(["info", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "state: unfinished: its last checkpoint is step 12 of 48" in out
+    assert f"go on: {command}" in out
+    (tmp_path / "texts.txt").write_text("red\n")
+    for words in (["predict", str(run), str(tmp_path / "texts.txt")], ["evaluate", str(run), "x"]):
+        assert shell(words) == 1
+        said = capsys.readouterr().err
+        assert "training has not ended: its last checkpoint is step 12 of 48" in said
+        assert f"Go on with: {command}" in said
+
+    (run / "trials").mkdir()
+    shutil.rmtree(run / "checkpoints")
+    assert shell(["info", str(run)]) == 0
+    assert "go on: the command that began it, with --resume" in capsys.readouterr().out
