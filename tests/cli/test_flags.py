@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import re
+import shlex
 from dataclasses import dataclass, field, fields
 
 import pytest
@@ -139,3 +140,39 @@ def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
     assert "x>=1" in out
     assert "--no-quick" not in out
     assert out.index("--train FILE") < out.index("--number")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("inspect x --whole-word --span", "--span masks whole words already: leave out --whole-w"),
+        ("inspect x --max-seq-length 70000", "--max-seq-length is 70000; expected at most 65536"),
+        ("finetune classify x --train x --out x --seeds 1000000000", "Invalid value for '--seeds'"),
+        ("finetune classify x --train x --out x --save-total-limit 0", "expected a number above 0"),
+        ("pretrain x --data x --out x --save-total-limit 0", "expected a number above 0"),
+        ("pretrain x --data x --out ''", "expected a path, not an empty text"),
+        ("build-corpus x --vocab x --out=", "expected a path, not an empty text"),
+        ("predict x x --out ''", "expected a path, not an empty text"),
+    ],
+)
+def test_wrong_usage_is_told_before_any_work(words: str, message: str, capsys) -> None:
+    assert shell(shlex.split(words)) == 2
+
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["pretrain"])
+def test_torchrun_hands_every_flag_on(command: str) -> None:
+    """torchrun takes an abbreviation of two of its own flags for an error."""
+    from torch.distributed.run import get_args_parser
+
+    (found,) = [each for each in main.app.registered_commands if each.name == command]
+    names = typer.main.get_params_from_function(found.callback)
+    flags = ["--" + name.replace("_", "-") for name in names if name != "model"]
+    given = ["--nproc-per-node", "2", "-m", "tidybert", command, "mini", *flags]
+
+    read = get_args_parser().parse_args(given)
+
+    assert read.training_script_args == given[4:]
+    with pytest.raises(SystemExit):
+        get_args_parser().parse_args([*given, "--start"])

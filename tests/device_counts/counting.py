@@ -161,9 +161,9 @@ def count(
 
 def count_pretraining(dropout: float, *, mixed: bool = True) -> dict[str, Any]:
     """One micro-batch of pre-training base, forward and backward; ``mixed``: in bfloat16."""
-    from tidybert.pretraining.instances import PretrainingBatch
     from tidybert.pretraining.masked_rows import masked_rows
     from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
+    from tidybert.pretraining.pretraining_batch import PretrainingBatch
 
     lengths = lengths_of_a_batch(NUM_TOKENS, 128)
     total = int(lengths.sum())

@@ -21,7 +21,9 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
 from tidybert.pretraining import segments as groups
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import Places, Position, PretrainingBatch, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
+from tidybert.pretraining.places import Places, Position
+from tidybert.pretraining.pretraining_batch import PretrainingBatch
 
 CLS, SEP, MASK = 2, 3, 4
 VOCAB_SIZE = 40_000
@@ -480,12 +482,27 @@ def test_parts_of_a_batch_are_the_batches_of_parts(
         assert_equal(part, other)
 
 
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
+def test_more_instances_than_are_masked_at_once(
+    make: Callable[..., PretrainingInstances], objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = make(objective)
+    places, _ = instances.take(Position(), 20)
+    expected = instances.build(places)
+
+    monkeypatch.setattr("tidybert.pretraining.instances.MOST_PLACES", 6)
+
+    assert_equal(instances.build(places), expected)
+
+
 def test_another_process_makes_the_same_instances(
     directory: Path, make: Callable[..., PretrainingInstances]
 ) -> None:
     program = f"""
 import hashlib, pickle
 from tidybert.pretraining.instances import *
+from tidybert.pretraining.instance_options import InstanceOptions
+from tidybert.pretraining.places import Position
 from tidybert.corpus.token_shards import TokenCorpus
 instances = PretrainingInstances(
     TokenCorpus({str(directory)!r}), InstanceOptions(max_seq_length=32), seed=1

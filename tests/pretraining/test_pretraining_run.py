@@ -20,10 +20,11 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining.instance_options import InstanceOptions
-from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.masked_rows import masked_rows
 from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     rate_at,

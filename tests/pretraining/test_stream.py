@@ -16,9 +16,10 @@ from tidybert.errors import UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.stream import InstanceStream
 
 Small = Callable[..., Any]

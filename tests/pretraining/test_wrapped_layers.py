@@ -11,8 +11,9 @@ from torch import Tensor
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 

@@ -10,7 +10,8 @@ import pytest
 from tidybert.cli.main import run as shell
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.timing import pretraining_speed as bench
 from tidybert.timing.measuring import UNTIMED_STEPS

@@ -284,9 +284,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(make_trainer: Make, tmp_p
         make_trainer(run=tmp_path).resume()
 
 
-@pytest.mark.parametrize(
-    ("limit", "expected"), [(0, [14]), (1, [14]), (2, [12, 14]), (9, [3, 6, 9, 12, 14])]
-)
+@pytest.mark.parametrize(("limit", "expected"), [(1, [14]), (2, [12, 14]), (9, [3, 6, 9, 12, 14])])
 def test_only_the_last_checkpoints_are_kept(
     limit: int, expected: list[int], make_trainer: Make, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def test_they_survive_json() -> None:
         ("seed", -1),
         ("eval_steps", 0),
         ("save_steps", 0.5),
-        ("save_total_limit", -1),
+        ("save_total_limit", 0),
         ("early_stopping_patience", 0),
         ("freeze_layers", -1),
         ("freeze_layers", True),

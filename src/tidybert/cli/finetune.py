@@ -46,7 +46,7 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     """Share of --train to measure on where --dev is not given."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
-    seeds: int = field(default=1, metadata={"min": 1})
+    seeds: int = field(default=1, metadata={"min": 1, "max": 1000})
     """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
     search: bool = False
     """``--search``: Try the paper's learning rates, batch sizes and epochs, and keep the best."""

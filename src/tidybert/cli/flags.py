@@ -12,15 +12,18 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, wraps
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
 from tidybert.cli.shared_flags import NotesFlags
+from tidybert.errors import UsageError
 
 PANELS: Final = (
     "Arguments",
@@ -33,6 +36,7 @@ PANELS: Final = (
     "Other options",
 )
 """The sections of a command's help, in their order."""
+_PATH_FLAGS: Final[set[str]] = set()
 
 
 class PanelCommand(TyperCommand):
@@ -112,6 +116,8 @@ def _parameters(group: type) -> list[inspect.Parameter]:
             # A column's name or number comes from the shell as text either way.
             kind = str | None if types[name] == (str | int | None) else types[name]
             flag, metavar = _declared(text) or (_default_flag(name, kind), None)
+            if kind in (Path, Path | None):
+                _PATH_FLAGS.add(flag)
             option = typer.Option(
                 flag,
                 help=_plain(text),
@@ -132,6 +138,16 @@ def _parameters(group: type) -> list[inspect.Parameter]:
                 )
             )
     return parameters
+
+
+def check_paths(words: Sequence[str]) -> None:
+    """Raise UsageError for a flag with no text for a path: Path reads that as this folder."""
+    for before, word in pairwise(["", *words]):
+        flag, sign, value = word.partition("=")
+        if not word:
+            flag = before
+        if flag in _PATH_FLAGS and (sign or not word) and not value:
+            raise UsageError(f"{flag}: expected a path, not an empty text")
 
 
 def _default_flag(name: str, kind: Any) -> str:

@@ -14,7 +14,8 @@ from tidybert.pretraining.instance_options import InstanceOptions, MaskingOption
 from tidybert.training.argument_checks import check_seed
 
 if TYPE_CHECKING:
-    from tidybert.pretraining.instances import Position, PretrainingInstances
+    from tidybert.pretraining.instances import PretrainingInstances
+    from tidybert.pretraining.places import Position
 
 PARTS: Final = ("train", "held-out")
 # Of next_sentence_label, by objective.

@@ -30,7 +30,7 @@ from tidybert.cli import (
     tokenize,
     vocabularies,
 )
-from tidybert.cli.flags import PanelCommand
+from tidybert.cli.flags import PanelCommand, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
 from tidybert.errors import TidyBertError, is_out_of_memory
@@ -104,6 +104,7 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in given[:end]
     given = [each for each in given[:end] if each != "--debug"] + given[end:]
     try:
+        check_paths(given)
         command = typer.main.get_command(app)
         with command.make_context("tidybert", given) as context:
             command.invoke(context)

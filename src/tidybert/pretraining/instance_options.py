@@ -13,6 +13,8 @@ from tidybert.training.argument_checks import bad_value, check_arguments
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
+MOST_PLACES: Final = 2**16
+"""The most tokens of a sequence, and the most sequences that are masked at once."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class InstanceOptions:
                 f"at least {self.num_special + 2}, for {self.num_special} special tokens and text"
             )
             raise bad_value("max_seq_length", self.max_seq_length, expected)
+        if self.max_seq_length > MOST_PLACES:
+            raise bad_value("max_seq_length", self.max_seq_length, f"at most {MOST_PLACES}")
 
     @property
     def short_share(self) -> float:
@@ -94,6 +98,10 @@ class MaskingOptions:
         above_0 = ("masked_lm_prob", "max_predictions_per_seq", "max_span_length", "span_length_p")
         shares = ("masked_lm_prob", "mask_share", "random_share", "span_length_p")
         check_arguments(self, above_0=above_0, shares=shares)
+        if self.whole_word and self.span:
+            raise UsageError(
+                f"{param('span')} masks whole words already: leave out {param('whole_word')}"
+            )
         # Sums of shares such as 0.8 + 0.2 may be off by a rounding.
         if self.mask_share + self.random_share > 1 + 1e-9:
             raise UsageError(

@@ -14,105 +14,17 @@ The number of instances in a group follows from its draws.  So finding an instan
 the epoch counts the groups before it, at some hundred million tokens a second.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-
 import numpy as np
-import numpy.typing as npt
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instance_options import MOST_PLACES, InstanceOptions, MaskingOptions
 from tidybert.pretraining.masking import Masking
-from tidybert.pretraining.random_streams import Array, Bits, Purpose, below, heads, random_bits
+from tidybert.pretraining.places import Places, Position
+from tidybert.pretraining.pretraining_batch import PretrainingBatch
+from tidybert.pretraining.random_streams import Array, Purpose, below, heads, random_bits
 from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Groups, Segments
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where the next instance is: the epoch, the group of documents, the place in the group."""
-
-    epoch: int = 0
-    group: int = 0
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Places:
-    """n instances, as where their tokens lie in the corpus; (n,) each, int64.
-
-    Segment A is the tokens ``begin_a`` to ``end_a`` of ``document_a``, B likewise; B is empty for
-    mlm.  ``label`` is 0 where B follows A, and 1 where it is from another document, or for mlm+sop
-    where the two are swapped.  ``key``: uint64, what an instance's masks follow from.
-    """
-
-    key: Bits
-    label: Array
-    document_a: Array
-    begin_a: Array
-    end_a: Array
-    document_b: Array
-    begin_b: Array
-    end_b: Array
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def __getitem__(self, chosen: Array | slice) -> "Places":
-        """Some of the instances, for a part of a batch or a process's share."""
-        return Places(*(column[chosen] for column in vars(self).values()))
-
-    @staticmethod
-    def join(parts: "Sequence[Places]") -> "Places":
-        """All the instances of all parts."""
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return Places(*(np.concatenate(column) for column in columns))
-
-    def num_text_tokens(self) -> Array:
-        """(n,): tokens of A and B, without special ones."""
-        return self.end_a - self.begin_a + self.end_b - self.begin_b
-
-
-@dataclass(frozen=True)
-class PretrainingBatch:
-    """B masked instances, laid end to end: T tokens with M of them to predict.
-
-    input_ids (T,) int32, token_type_ids (T,) uint8, lengths (B,) int64; masked_lm_positions (M,)
-    int64, rising rows of the batch, masked_lm_labels (M,) int32, the ids before masking;
-    next_sentence_label (B,) int64, None for mlm.
-    """
-
-    input_ids: npt.NDArray[np.int32]
-    token_type_ids: npt.NDArray[np.uint8]
-    lengths: Array
-    masked_lm_positions: Array
-    masked_lm_labels: npt.NDArray[np.int32]
-    next_sentence_label: Array | None
-
-    def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
-        """Split into consecutive batches of ``sizes`` instances."""
-        ends = np.cumsum([0, *sizes])
-        rows = np.concatenate([[0], np.cumsum(self.lengths)])[ends]
-        places = np.searchsorted(self.masked_lm_positions, rows)
-        label = self.next_sentence_label
-        return [
-            PretrainingBatch(
-                input_ids=self.input_ids[row:next_row],
-                token_type_ids=self.token_type_ids[row:next_row],
-                lengths=self.lengths[begin:end],
-                masked_lm_positions=self.masked_lm_positions[place:next_place] - row,
-                masked_lm_labels=self.masked_lm_labels[place:next_place],
-                next_sentence_label=None if label is None else label[begin:end],
-            )
-            for (begin, end), (row, next_row), (place, next_place) in zip(
-                pairwise(ends.tolist()),
-                pairwise(rows.tolist()),
-                pairwise(places.tolist()),
-                strict=True,
-            )
-        ]
 
 
 class PretrainingInstances:
@@ -174,7 +86,12 @@ class PretrainingInstances:
         return self._masking.budgets(lengths)
 
     def build(self, places: Places) -> PretrainingBatch:
-        """The batch of some instances, masked."""
+        """The batch of some instances, masked.  Raises DataError for ids of a damaged corpus."""
+        starts = range(0, max(1, len(places)), MOST_PLACES)
+        parts = [self._build(places[start : start + MOST_PLACES]) for start in starts]
+        return PretrainingBatch.join(parts)
+
+    def _build(self, places: Places) -> PretrainingBatch:
         cls = np.array([self.tokenizer.cls_token_id], self.corpus.dtype)
         sep = np.array([self.tokenizer.sep_token_id], self.corpus.dtype)
         lengths = self.lengths(places)

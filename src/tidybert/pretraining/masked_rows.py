@@ -15,7 +15,7 @@ from tidybert.modeling.kernels.masked_lm_loss import IGNORED
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
 from tidybert.pretraining.constant_shape import BatchShape
-from tidybert.pretraining.instances import PretrainingBatch
+from tidybert.pretraining.pretraining_batch import PretrainingBatch
 
 
 @dataclass(frozen=True)

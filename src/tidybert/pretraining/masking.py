@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.pretraining.instance_options import MaskingOptions
+from tidybert.pretraining.instance_options import MOST_PLACES, MaskingOptions
 from tidybert.pretraining.random_streams import (
     Array,
     Bits,
@@ -28,7 +28,6 @@ from tidybert.tokenization.vocabulary import CONTINUATION
 
 # The sort key of a token or word: its sequence, 32 random bits, its place in the sequence.
 _PLACE_BITS = np.uint64(16)
-_MAX_PLACES = 2**16
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Masking:
         A sequence of n tokens gets round(n * predicted_share) predictions, at least one and at most
         max_predictions_per_seq.  Whole words that do not fit into the rest of it are skipped.
         """
-        assert max(len(lengths), lengths.max(initial=0)) <= _MAX_PLACES
+        assert max(len(lengths), lengths.max(initial=0)) <= MOST_PLACES
         starts = np.cumsum(lengths) - lengths
         sequence = np.repeat(np.arange(len(lengths)), lengths)
         units = self._units(input_ids, sequence, starts)
@@ -211,5 +210,5 @@ def _shuffled(units: _Units, keys: Bits) -> tuple[Array, Array, Array]:
     key |= (draws >> np.uint64(32)) << _PLACE_BITS
     # Sorting numbers that hold their places is several times as fast as argsort.
     key = np.sort(key | number)
-    order = (key & np.uint64(_MAX_PLACES - 1)).astype(np.int64) + np.repeat(first, counts)
+    order = (key & np.uint64(MOST_PLACES - 1)).astype(np.int64) + np.repeat(first, counts)
     return order, first, counts

@@ -14,8 +14,9 @@ from torch.nn import functional
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
-from tidybert.pretraining.instances import Position, PretrainingInstances
+from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.precision import autocast, is_mixed

@@ -26,9 +26,9 @@ import torch
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import Position
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.objectives import build_pretraining_model
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops

@@ -71,9 +71,9 @@ class TrainingArguments:
             above_0=(
                 "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
                 "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
-                "early_stopping_patience", "logging_steps",
+                "early_stopping_patience", "logging_steps", "save_total_limit",
             ),
-            at_least_0=("weight_decay", "freeze_layers", "save_total_limit"),
+            at_least_0=("weight_decay", "freeze_layers"),
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
             choices={"precision": PRECISIONS},
         )  # fmt: skip
