@@ -8,7 +8,7 @@ calls to try for each command and fault, or "all"; the short form tries one of s
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,9 @@ GetTrial = Callable[[str], Any]
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="forks, and reads /proc")
 
 
-def pending(name: str) -> Any:
-    """A command; those whose outputs have no lock yet may fail."""
-    is_pending = name in ("pretrain", "build-corpus", "train-vocab", "extend-vocab")
-    return pytest.param(name, marks=pytest.mark.xfail(strict=False)) if is_pending else name
-
-
-def in_short(*names: str) -> list[Any]:
+def in_short(*names: str) -> Sequence[str]:
     """All commands in the long form, these in the short one."""
-    return [pending(name) for name in (COMMANDS if WANTED else names)]
+    return COMMANDS if WANTED else names
 
 
 def points(trial: Any, fault: str) -> list[int]:
@@ -51,7 +45,7 @@ def points(trial: Any, fault: str) -> list[int]:
     return sorted(chosen)
 
 
-@pytest.mark.parametrize("name", [*map(pending, COMMANDS)])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_kill_costs_nothing(name: str, trial: GetTrial) -> None:
     tried = trial(name)
     for at in points(tried, "kill"):
