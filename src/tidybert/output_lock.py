@@ -111,19 +111,27 @@ class Owner:
     token: str
     parts: dict[str, str] = field(default_factory=dict)
 
+    def line(self) -> bytes:
+        """The text of the lock's file."""
+        return (json.dumps(asdict(self)) + "\n").encode()
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} since {self.started} ({self.command})"
 
 
 @dataclass
 class OutputLock:
-    """A lock that this process holds; ``made`` are the folders that it made."""
+    """A lock that this process holds.
+
+    made: the folders that it made.  written: the text of the file.
+    """
 
     target: Path
     path: Path
     descriptor: int
     owner: Owner
     made: list[Path]
+    written: bytes
     users: int = 0
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -160,16 +168,28 @@ class OutputLock:
     def write(self) -> None:
         """Write the owner into the lock."""
         # The first line counts, and one call writes it: a kill leaves the text before or this one.
-        text = (json.dumps(asdict(self.owner)) + "\n").encode()
+        text = self.owner.line()
         with writing(self.path):
-            os.lseek(self.descriptor, 0, os.SEEK_SET)
-            os.write(self.descriptor, text)
-            os.ftruncate(self.descriptor, len(text))
+            try:
+                self._overwrite(text)
+            except OSError:
+                # A full disk may have taken a part.
+                self._overwrite(self.written)
+                raise
+        self.written = text
+
+    def _overwrite(self, text: bytes) -> None:
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        done = 0
+        while done < len(text):
+            done += os.write(self.descriptor, text[done:])
+        os.ftruncate(self.descriptor, len(text))
 
     def release(self) -> None:
         """Let go of the lock; its file stays where a part waits to be resumed."""
         with suppress(OSError, DiskError):
-            if any(self._part(key).is_file() for key in self.owner.parts):
+            parts = [self._part(key) for key in self.owner.parts]
+            if any(part.is_file() or journal_of(part).is_file() for part in parts):
                 self.owner.pid = 0
                 self.write()
             else:
@@ -217,11 +237,18 @@ def _acquire(target: Path) -> OutputLock:
                 continue
             _check_free(target, path, is_free, before)
             parts = {} if before is None else before.parts
-            lock = OutputLock(target, path, descriptor, _new_owner(parts), made)
+            written = b"" if before is None else before.line()
+            lock = OutputLock(target, path, descriptor, _new_owner(parts), made, written)
             # The files of the dead owner are gone before its token is.
             if before is not None:
                 _clear(target, before.token)
-            lock.write()
+            try:
+                lock.write()
+            except BaseException:
+                if before is None:
+                    with suppress(OSError):
+                        path.unlink()
+                raise
         except BaseException:
             os.close(descriptor)
             for folder in made:

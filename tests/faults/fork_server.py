@@ -94,10 +94,11 @@ class Faults:
                 return real(*given, **named)
             number = self.calls = next(self._numbers)
             self._before(name, number)
-            result = real(*given, **named)
-            if number == self.at and self.kind == "kill-after":
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return real(*given, **named)
+            finally:
+                if number == self.at and self.kind == "kill-after":
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         setattr(module, name, wrapped)
 
@@ -121,7 +122,8 @@ def save(source: str, target: str) -> None:
     try:
         BertClassifier.load(source).save(target)
     except TidyBertError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def start(argv: list[str], root: str, log: str, kind: str, at: int) -> int:
@@ -145,9 +147,6 @@ def start(argv: list[str], root: str, log: str, kind: str, at: int) -> int:
             main()
     except SystemExit as error:
         status = error.code
-        if isinstance(status, str):
-            print(status, file=sys.stderr)
-            status = 1
     except BaseException:
         traceback.print_exc()
         status = 99
