@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_the_model_saved_is_the_best_not_the_last(
     toy: Callable[..., FinetunedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Four evaluations, and one of the calibrated answers of what was kept.
-    scores = iter([0.1, 0.9, 0.3, 0.2, 0.95])
+    scores = chain([0.1, 0.9, 0.3, 0.2], repeat(0.95))
     monkeypatch.setattr(ClassAnswers, "metrics", lambda *_: {"accuracy": next(scores)})
 
     finished = toy(run=tmp_path / "run", save_total_limit=9, keep_checkpoints=True)

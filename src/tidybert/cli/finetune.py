@@ -140,6 +140,7 @@ def _finetune(
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
     data = _read_data(chosen, given, read, options, arguments.seed)
     made_from = RunOrigin(
+        name=given.out.resolve().name,
         flags=_recorded(task, given, read, options),
         files={
             part: file_identity(path)

@@ -21,6 +21,7 @@ from tidybert.data.features import Features
 from tidybert.data.text_hashes import text_hashes
 from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
+from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
 from tidybert.model_files import RECORD
@@ -159,11 +160,23 @@ def finetune(
     )
     if run is not None:
         record["seconds"] = round(trainer.state.progress["seconds"], 3)
-        write_arguments(run, {**given, RECORD: record})
-        write_training_texts(run, text_hashes(map(task.identity, train)))
-        save(finished, run)
+        _finish(run, finished, {**given, RECORD: record}, data, answers)
         (remove_best if keep_checkpoints else remove_checkpoints)(run)
     return finished
+
+
+def _finish(
+    run: Path,
+    finished: FinetunedModel,
+    arguments: Mapping[str, Any],
+    data: TrainingData[Any],
+    answers: Answers[Any, Any] | None,
+) -> None:
+    """Write what a RUN tells of itself, and then the model, which makes it finished."""
+    write_arguments(run, arguments)
+    write_training_texts(run, text_hashes(map(finished.task.identity, data.train)))
+    write_run_card(run, finished.task, arguments, answers, finished.inputs, finished.made_from.name)
+    save(finished, run)
 
 
 def _calibrated(

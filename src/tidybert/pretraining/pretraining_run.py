@@ -4,6 +4,7 @@ The loop is in loop.py, the loss in objectives.py, and a step's batches come fro
 """
 
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
+from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
@@ -136,7 +138,7 @@ def pretrain(
         callbacks.tell(f"{share:.1%} of the peak of {where}")
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
-        write_arguments(run, {**given, RECORD: record})
+        _describe(run, {**given, RECORD: record}, result, config)
     _save(run, plan, network, config, result)
     if not keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
@@ -162,6 +164,14 @@ def _verify(plan: PretrainingPlan) -> None:
     share = slice(processes.local_rank % processes.local_size, None, processes.local_size)
     verify_files(files[share], progress)
     processes.wait()
+
+
+def _describe(
+    run: Path, arguments: Mapping[str, Any], result: PretrainingResult, config: BertConfig
+) -> None:
+    """Write what a RUN tells of itself."""
+    write_arguments(run, arguments)
+    write_pretraining_card(run, arguments, result, config)
 
 
 def _record(plan: PretrainingPlan, trainer: Pretrainer, device: torch.device) -> dict[str, Any]:

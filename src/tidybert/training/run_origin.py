@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 class RunOrigin:
     """Where a run's arguments and examples came from.
 
-    flags: all flags of the command line by name.  files: the ``file_identity`` of each part of the
-    data ("train", "dev").  reading: how they were read, as in tidybert.json.
+    name: the RUN's own name, where it is not its directory's.
+    flags: all flags of the command line by name.
+    files: the ``file_identity`` of each part of the data ("train", "dev").
+    reading: how they were read, as in tidybert.json.
     """
 
+    name: str | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Any] = field(default_factory=dict)
     reading: Mapping[str, Any] | None = None

@@ -1,0 +1,201 @@
+"""The model card of a fine-tuned RUN: data, metrics with intervals, settings, limits and use."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.catalog import PRETRAINED
+from tidybert.checkpoints.model_card import table, write_card
+from tidybert.errors import in_shell
+from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
+from tidybert.model_files import RECORD
+from tidybert.tasks.answers import Answers
+from tidybert.tasks.task import AnyTask
+
+PIPELINE_TAGS: Final = {
+    "BertForSequenceClassification": "text-classification",
+    "BertForTokenClassification": "token-classification",
+    "BertForQuestionAnswering": "question-answering",
+    "BertForMultipleChoice": "multiple-choice",
+}
+"""What model hubs call the work of each of transformers' classes."""
+
+# A card must not cost a training's time; the report draws more, for narrower ends.
+_NUM_RESAMPLES: Final = 200
+_MAX_SECONDS: Final = 1.0
+_SHOWN_LABELS: Final = 50
+
+
+def write_run_card(
+    run: Path,
+    task: AnyTask,
+    arguments: Mapping[str, Any],
+    answers: Answers[Any, Any] | None,
+    inputs: str | None,
+    name: str | None = None,
+) -> bool:
+    """Write README.md, unless the RUN has one of the user's; returns whether it did.
+
+    Args:
+        arguments: the content of arguments.json.
+        answers: those to dev, None without it.
+        inputs: see ``Task.inputs_of``.
+        name: the RUN's, where it is not its directory's.
+    """
+    name = name or run.name
+    metrics = {} if answers is None else _numbers(answers.metrics())
+    record = arguments[RECORD]
+    paragraphs = [
+        f"# {name}",
+        _summary(task, arguments, inputs),
+        "## Data",
+        _data(record),
+        *(["## Metrics", _measured(answers, metrics)] if answers is not None else []),
+        "## Use",
+        _use(name, task, inputs),
+        "## Limits",
+        _limits(task, arguments, answers is not None),
+        "## Settings",
+        table(("setting", "value"), _settings(arguments)),
+        _machine(record),
+    ]
+    return write_card(run, _metadata(name, task, metrics, record), paragraphs)
+
+
+def _metadata(
+    name: str, task: AnyTask, metrics: Mapping[str, float], record: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The head that hubs read."""
+    tag = PIPELINE_TAGS.get(task.architecture)
+    data = record["files"].get("dev") or record["files"].get("train")
+    result: dict[str, Any] = {"task": {"type": tag or task.name}}
+    if data is not None:
+        part = "" if "dev" in record["files"] else ", a part held out"
+        result["dataset"] = {"name": f"{Path(data['file']).name}{part}", "type": "file"}
+    shown = [each for each in task.meanings if each in metrics]
+    result["metrics"] = [{"type": each, "value": round(metrics[each], 6)} for each in shown]
+    is_measured = bool(shown) and data is not None
+    return {
+        "library_name": "transformers" if tag else None,
+        "pipeline_tag": tag,
+        "tags": ["tidybert", "bert"],
+        "model-index": [{"name": name, "results": [result]}] if is_measured else None,
+    }
+
+
+def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: str | None) -> str:
+    origin = str(arguments["model"])
+    package = PRETRAINED.get(origin)
+    start = f"`{origin}`" + (f" (licence {package.licence})" if package else "")
+    holds = {
+        "text": " It takes single texts.",
+        "pair": " It takes pairs of texts.",
+        "choices": " It takes contexts with choices.",
+        "question": " It takes questions with the texts that may answer them.",
+        "words": " It takes the words of sentences.",
+    }.get(inputs or "", "")
+    text = f"A BERT that was fine-tuned with tidybert to {task.name}, from {start}.{holds}"
+    if task.names:
+        shown = ", ".join(f"`{name}`" for name in task.names[:_SHOWN_LABELS])
+        more = len(task.names) - _SHOWN_LABELS
+        text += f"\n\nIts {len(task.names):,} labels: {shown}" + (
+            f" and {more:,} more" if more > 0 else ""
+        )
+    return text
+
+
+def _data(record: Mapping[str, Any]) -> str:
+    files = record["files"]
+    rows = []
+    for part, count in (("train", record["num_train"]), ("dev", record["num_dev"])):
+        if count:
+            file = files.get(part, {})
+            is_held_out = part == "dev" and "train" in files
+            name = file.get("file", "held out of train" if is_held_out else "")
+            rows.append((part, count, name, file.get("bytes", ""), file.get("sha256", "")))
+    return table(("part", "examples", "file", "bytes", "sha256"), rows)
+
+
+def _measured(answers: Answers[Any, Any], metrics: Mapping[str, float]) -> str:
+    count = len(answers.examples)
+    drawn = bootstrap(
+        answers.metrics, count, num_resamples=_NUM_RESAMPLES, max_seconds=_MAX_SECONDS
+    )
+    intervals = dict(drawn.by_name)
+    if "accuracy" in metrics and answers.task.unit != "token":
+        intervals["accuracy"] = proportion_interval(metrics["accuracy"], count)
+    second = answers.task.names[1] if len(answers.task.names) == 2 else ""
+    rows = [
+        (name, f"{metrics[name]:.4f}", _ends(intervals.get(name)), text.format(positive=second))
+        for name, text in answers.task.meanings.items()
+        if name in metrics
+    ]
+    remark = (
+        f"Measured on the {count:,} dev examples, which also chose the best weights, so these "
+        "figures flatter the model. The intervals are Wilson's for the accuracy of whole examples "
+        "and a bootstrap over examples otherwise."
+    )
+    return f"{table(('metric', 'value', '95 % interval', 'meaning'), rows)}\n\n{remark}"
+
+
+def _use(name: str, task: AnyTask, inputs: str | None) -> str:
+    lines = ["```sh", f"tidybert predict {name} FILE", "```"]
+    given = {"text": '["a text"]', "pair": '["a text"], ["its second text"]'}.get(inputs or "")
+    if given is not None:
+        lines += [
+            "", "```python", "from tidybert import Predictor", "",
+            f'answers = Predictor("{name}").predict({given})', "```",
+        ]  # fmt: skip
+    if task.architecture in PIPELINE_TAGS:
+        auto = task.architecture.replace("Bert", "AutoModel")
+        lines += [
+            "", "```python", f"from transformers import AutoTokenizer, {auto}", "",
+            f'tokenizer = AutoTokenizer.from_pretrained("{name}")',
+            f'model = {auto}.from_pretrained("{name}")', "```",
+        ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _limits(task: AnyTask, arguments: Mapping[str, Any], is_measured: bool) -> str:
+    longest = arguments["max_seq_length"]
+    cut = in_shell(task.truncation)
+    limits = [f"In training, a sequence had at most {longest} tokens. Longer examples {cut}."]
+    if task.names:
+        limits.append("It knows no label but those above: any input gets one or some of them.")
+    temperature = task.settings().get("temperature", 1.0)
+    if temperature != 1.0:
+        limits.append(
+            f"Its probabilities need the temperature {temperature:.4g} in `tidybert.json`, which "
+            "transformers does not apply."
+        )
+    if not is_measured:
+        limits.append("Nobody measured it: the training had no dev examples.")
+    limits.append("tidybert does not know the languages of the data or the licence of the weights.")
+    return "\n".join(f"- {each}" for each in limits)
+
+
+def _settings(arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    left_out = (RECORD, "task", "model", "train", "dev")
+    return [
+        (name, value)
+        for name, value in arguments.items()
+        if name not in left_out and value not in (None, False)
+    ]
+
+
+def _machine(record: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    return (
+        f"{record['num_steps']:,} steps at most, {record['seconds']:,.0f} s of training on "
+        f"{record.get('device_name', record['processor'])} ({record['device']}, "
+        f"{record['threads']} threads), with {versions}. `arguments.json` repeats the training: "
+        "`tidybert finetune --config arguments.json --out NEW`."
+    )
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(each) for name, each in metrics.items() if isinstance(each, int | float)}
+
+
+def _ends(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"

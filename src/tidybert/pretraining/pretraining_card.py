@@ -1,0 +1,72 @@
+"""The model card of a pre-trained RUN: its corpus, what held-out text shows, and its use."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidybert.catalog import is_size
+from tidybert.checkpoints.model_card import table, write_card
+from tidybert.configuration import BertConfig
+from tidybert.model_files import RECORD
+from tidybert.pretraining.loop import PretrainingResult
+
+
+def write_pretraining_card(
+    run: Path, arguments: Mapping[str, Any], result: PretrainingResult, config: BertConfig
+) -> bool:
+    """Write README.md, unless the RUN has one of the user's; returns whether it did.
+
+    ``arguments`` is the content of arguments.json.
+    """
+    model = str(arguments["model"])
+    start = f"a `{model}` with random weights" if is_size(model) else f"the weights of `{model}`"
+    metrics = [
+        (name, f"{each:.4f}") for name, each in result.metrics.items() if isinstance(each, float)
+    ]
+    left_out = (RECORD, "task", "model", "data")
+    settings = [
+        (name, value)
+        for name, value in arguments.items()
+        if name not in left_out and value not in (None, False)
+    ]
+    record = arguments[RECORD]
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    summary = (
+        f"A BERT of {config.num_hidden_layers} layers and width {config.hidden_size} "
+        f"({config.num_parameters:,} parameters) that tidybert pre-trained, from {start}, on the "
+        f"corpus `{arguments['data']}`: {result.num_tokens:,} tokens, {result.num_steps:,} steps."
+    )
+    use = (
+        f"```sh\ntidybert finetune classify {run.name} --train FILE --out NEW\n```\n\n"
+        "```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{run.name}")\n'
+        f'model = AutoModel.from_pretrained("{run.name}")\n```'
+    )
+    limits = (
+        "It fills masks; any other task needs fine-tuning. tidybert does not know the languages "
+        "of the corpus or the licence of the weights."
+    )
+    machine = (
+        f"{record['seconds']:,.0f} s on {record['processes']} x "
+        f"{record.get('device_name', record['processor'])} ({record['device']}), with {versions}."
+    )
+    paragraphs = [
+        f"# {run.name}",
+        summary,
+        "## Held-out text",
+        table(("metric", "value"), metrics),
+        "The held-out text also chose the best weights.",
+        "## Use",
+        use,
+        "## Limits",
+        limits,
+        "## Settings",
+        table(("setting", "value"), settings),
+        machine,
+    ]
+    metadata = {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["tidybert", "bert"],
+    }
+    return write_card(run, metadata, paragraphs)

@@ -1,0 +1,51 @@
+"""The model card: its head is YAML that hubs read, and a user's own README.md stays."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from tidybert.finetuning import FinetunedModel
+from tidybert.training.run_origin import RunOrigin
+
+
+def test_the_card_says_what_the_run_knows_and_nothing_else(
+    toy: Callable[..., FinetunedModel], tmp_path: Path
+) -> None:
+    run = tmp_path / "toy"
+    files = {"train": {"file": "a|b <c>.csv", "bytes": 7, "sha256": "f" * 64}}
+    made_from = RunOrigin(name='say "hi"\u2028\U0001f600', files=files)
+
+    toy(run=run, max_steps=1, made_from=made_from)
+
+    _, head, body = (run / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    metadata = yaml.safe_load(head)
+    assert metadata["pipeline_tag"] == "text-classification"
+    assert metadata.keys() == {"library_name", "pipeline_tag", "tags", "model-index"}
+    (model,) = metadata["model-index"]
+    assert model["name"] == made_from.name
+    assert model["results"][0]["dataset"]["name"] == "a|b <c>.csv, a part held out"
+    assert model["results"][0]["metrics"][0]["type"] == "accuracy"
+    assert "| train | 60 | a\\|b &lt;c> .csv".replace("> .", ">.") in body
+    assert "| 95 % interval |" in body
+    assert "| accuracy | 0." in body
+    assert "`animal`, `colour`" in body
+    assert "AutoModelForSequenceClassification" in body
+
+
+def test_a_readme_of_the_user_stays(toy: Callable[..., FinetunedModel], tmp_path: Path) -> None:
+    run = tmp_path / "toy"
+    run.mkdir()
+    (run / "README.md").write_text("mine")
+    (run / "checkpoints").mkdir()
+
+    toy(run=run, max_steps=1, dev=None, force=True)
+    assert (run / "README.md").read_text() == "mine"
+
+    (run / "README.md").unlink()
+    toy(run=run, max_steps=1, dev=None, force=True)
+    first = (run / "README.md").read_text()
+    assert "Nobody measured it" in first
+    assert "model-index" not in first
+    toy(run=run, max_steps=2, dev=None, force=True)
+    assert (run / "README.md").read_text() != first
