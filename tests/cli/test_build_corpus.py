@@ -1,6 +1,7 @@
 """``tidybert build-corpus`` and ``tidybert inspect`` of what it built."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,29 @@ def test_objectives_and_parts(corpus: str, capsys) -> None:
     assert "the part held-out has" in capsys.readouterr().err
 
 
+def test_the_masks_of_a_text_need_no_corpus(tiny_model: Path, capsys) -> None:
+    vocab = ["--vocab", str(tiny_model)]
+    words = ["inspect", "--input", "the red cat saw a dog", *vocab]
+    assert run(words) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("instance 0 of epoch 0 (seed 42), 8 tokens")
+    assert len(re.findall(r"\b(the|red|cat|saw|a|dog)\b", out.split("position")[0])) >= 5
+    assert "1 to predict: " in out
+    positions = set()
+    for index in range(12):
+        assert run([*words, "--index", str(index), "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        (one,) = shown["predictions"]
+        assert shown["tokens"][one["position"]] == one["became"]
+        positions.add(one["position"])
+    assert len(positions) > 2
+    assert run([*words, "--input", "we saw a hen", "--masked-lm-prob", "0.5", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [each["num_tokens"] for each in shown["segments"]] == [6, 4]
+    assert shown["token_type_ids"] == [0] * 8 + [1] * 5
+    assert 6 <= len(shown["predictions"]) <= 7
+
+
 def test_what_cannot_be_inspected(corpus: str, tiny_model: Path, capsys) -> None:
     for words, status, message in (
         ([corpus, "--index", "100000"], 2, "--index 100000: epoch 0 has "),
@@ -171,6 +195,16 @@ def test_what_cannot_be_inspected(corpus: str, tiny_model: Path, capsys) -> None
         ([corpus, "--part", "dev"], 2, "--part dev: expected train or held-out"),
         ([corpus, "--objective", "nsp"], 2, "--objective is nsp; expected mlm+nsp"),
         ([str(tiny_model)], 1, "not a corpus: it has no corpus.json"),
+        ([], 2, "give a CORPUS, or a text with --input"),
+        ([corpus, "--input", "a"], 2, "and not both"),
+        ([corpus, "--vocab", str(tiny_model)], 2, "--vocab is for --input"),
+        (["--input", " ", "--vocab", str(tiny_model)], 2, "--input is a text without a token"),
+        (["--vocab", str(tiny_model), *["--input", "a"] * 3], 2, "--input is given 3 times"),
+        (
+            ["--vocab", str(tiny_model), "--input", "the cat " * 9, "--max-seq-length", "9"],
+            2,
+            "--input has 20 tokens; give --max-seq-length 20",
+        ),
     ):
         assert run(["inspect", *words]) == status
         assert message in capsys.readouterr().err

@@ -16,6 +16,7 @@ from tidybert.training.argument_checks import check_seed
 if TYPE_CHECKING:
     from tidybert.pretraining.instances import PretrainingInstances
     from tidybert.pretraining.places import Position
+    from tidybert.tokenization import BertTokenizer
 
 PARTS: Final = ("train", "held-out")
 # Of next_sentence_label, by objective.
@@ -27,8 +28,13 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class InspectFlags(flags.JsonFlag):
+    input: list[str] | None = None
+    """``--input TEXT``: Show the masks of this text instead of a corpus. Give it again for a second
+    segment."""
+    vocab: str | None = None
+    """``--vocab MODEL``: Model whose vocabulary --input uses. If not set: tidybert-mini."""
     index: int = field(default=0, metadata={"min": 0})
-    """``--index N``: Number of the instance, from 0."""
+    """``--index N``: Number of the instance, from 0. With --input: another number, other masks."""
     epoch: int = field(default=0, metadata={"min": 0})
     """``--epoch N``: Number of the epoch, from 0."""
     part: str = "train"
@@ -40,38 +46,111 @@ class InspectFlags(flags.JsonFlag):
 @takes(given=InspectFlags, options=InstanceOptions, masking=MaskingOptions)
 def inspect(
     corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS", help="Directory that build-corpus wrote.")
-    ],
+        str | None, typer.Argument(metavar="[CORPUS]", help="Directory that build-corpus wrote.")
+    ] = None,
     *,
     given: InspectFlags,
     options: InstanceOptions,
     masking: MaskingOptions,
 ) -> None:
-    """Show an instance of a corpus: its segments, where they are from, and its masks.
+    """Show an instance of a corpus, or a text as one: its segments and its masks.
 
     Training makes instances as it goes. The same seed, epoch and options give the same instance
     here.
     """
-    part, epoch, index = given.part, given.epoch, given.index
     check_seed(given.seed)
-    if part not in PARTS:
-        raise UsageError(f"--part {part}: expected {' or '.join(PARTS)}")
-
-    from tidybert.corpus.token_shards import TokenCorpus
-    from tidybert.pretraining.instances import PretrainingInstances
-
-    instances = PretrainingInstances(
-        TokenCorpus(corpus, "train" if part == "train" else "held-out"),
-        options,
-        masking,
-        given.seed,
-    )
-    shown = describe(instances, instances.position(epoch, index))
-    shown = {"corpus": corpus, "part": part, "epoch": epoch, "index": index, **shown}
+    if given.part not in PARTS:
+        raise UsageError(f"--part {given.part}: expected {' or '.join(PARTS)}")
+    if (corpus is None) == (given.input is None):
+        raise UsageError("give a CORPUS, or a text with --input, and not both")
+    if corpus is None:
+        shown = _of_texts(given, options, masking)
+    elif given.vocab is not None:
+        raise UsageError("--vocab is for --input; a corpus has its own vocabulary")
+    else:
+        shown = _of_corpus(corpus, given, options, masking)
     if given.json:
         print_json(shown)
     else:
         _print(shown)
+
+
+def _of_corpus(
+    corpus: str, given: InspectFlags, options: InstanceOptions, masking: MaskingOptions
+) -> dict[str, Any]:
+    from tidybert.corpus.token_shards import TokenCorpus
+    from tidybert.pretraining.instances import PretrainingInstances
+
+    instances = PretrainingInstances(
+        TokenCorpus(corpus, "train" if given.part == "train" else "held-out"),
+        options,
+        masking,
+        given.seed,
+    )
+    shown = describe(instances, instances.position(given.epoch, given.index))
+    where = {"part": given.part, "epoch": given.epoch, "index": given.index}
+    return {"corpus": corpus, **where, **shown}
+
+
+def _of_texts(
+    given: InspectFlags, options: InstanceOptions, masking: MaskingOptions
+) -> dict[str, Any]:
+    """The texts of --input as one instance for JSON."""
+    import numpy as np
+
+    from tidybert.pretraining.masking import Masking
+    from tidybert.pretraining.random_streams import Purpose, random_bits
+    from tidybert.tokenization import BertTokenizer
+
+    texts = given.input or []
+    if len(texts) > 2:
+        raise UsageError(f"--input is given {len(texts)} times; expected one text or two")
+    tokenizer = BertTokenizer.from_pretrained(given.vocab or "tidybert-mini")
+    encoding = tokenizer.encode(texts[0], texts[1] if len(texts) == 2 else None)
+    ids = np.asarray(encoding.input_ids, np.int32)
+    types = np.asarray(encoding.token_type_ids)
+    counts = [int((types == side).sum()) - 2 + side for side in range(len(texts))]
+    if len(ids) > options.max_seq_length:
+        raise UsageError(
+            f"--input has {len(ids):,} tokens; give --max-seq-length {len(ids)} to show them all"
+        )
+    if not all(counts):
+        raise UsageError("--input is a text without a token")
+    key = random_bits(given.seed, given.epoch, Purpose.MASK_KEY, np.array([given.index]))
+    masks = Masking(masking, tokenizer, options.max_seq_length)
+    masked = masks.mask(ids, np.array([len(ids)]), key)
+    return {
+        "epoch": given.epoch,
+        "index": given.index,
+        "seed": given.seed,
+        "segments": [
+            {
+                "segment": name,
+                "num_tokens": count,
+                "text": tokenizer.decode(
+                    masked.input_ids[start : start + count].tolist(), skip_special_tokens=False
+                ),
+            }
+            # [CLS] is before A, and [SEP] before B.
+            for name, start, count in zip("AB", (1, counts[0] + 2), counts, strict=False)
+        ],
+        "predictions": _predictions(tokenizer, masked.input_ids, masked.positions, masked.labels),
+        "tokens": tokenizer.convert_ids_to_tokens(masked.input_ids),
+        "token_type_ids": types,
+    }
+
+
+def _predictions(tokenizer: "BertTokenizer", ids: Any, rows: Any, labels: Any) -> list[Any]:
+    """What becomes of each token to predict."""
+    predictions = []
+    for row, label in zip(rows, labels, strict=True):
+        if ids[row] == label:
+            what = "kept"
+        else:
+            what = "masked" if ids[row] == tokenizer.mask_token_id else "replaced"
+        token, became = tokenizer.convert_ids_to_tokens([label, ids[row]])
+        predictions.append({"position": row, "token": token, "became": became, "what": what})
+    return predictions
 
 
 def describe(instances: "PretrainingInstances", position: "Position") -> dict[str, Any]:
@@ -79,14 +158,6 @@ def describe(instances: "PretrainingInstances", position: "Position") -> dict[st
     places, _ = instances.take(position, 1)
     batch = instances.build(places)
     tokenizer, ids = instances.tokenizer, batch.input_ids
-    predictions = []
-    for row, label in zip(batch.masked_lm_positions, batch.masked_lm_labels, strict=True):
-        if ids[row] == label:
-            what = "kept"
-        else:
-            what = "masked" if ids[row] == tokenizer.mask_token_id else "replaced"
-        token, became = tokenizer.convert_ids_to_tokens([label, ids[row]])
-        predictions.append({"position": row, "token": token, "became": became, "what": what})
     segments = []
     end = 1
     for name, document, begin, after in (
@@ -110,18 +181,21 @@ def describe(instances: "PretrainingInstances", position: "Position") -> dict[st
         "seed": instances.seed,
         "next_sentence_label": label,
         "segments": segments,
-        "predictions": predictions,
+        "predictions": _predictions(
+            tokenizer, ids, batch.masked_lm_positions, batch.masked_lm_labels
+        ),
         "tokens": tokenizer.convert_ids_to_tokens(ids),
         "token_type_ids": batch.token_type_ids,
     }
 
 
 def _print(shown: dict[str, Any]) -> None:
+    where = f"{shown['part']}, {shown['objective']}, " if "corpus" in shown else ""
     print_line(
-        f"instance {shown['index']:,} of epoch {shown['epoch']} ({shown['part']}, "
-        f"{shown['objective']}, seed {shown['seed']}), {len(shown['tokens'])} tokens"
+        f"instance {shown['index']:,} of epoch {shown['epoch']} ({where}seed {shown['seed']}), "
+        f"{len(shown['tokens'])} tokens"
     )
-    label = shown["next_sentence_label"]
+    label = shown.get("next_sentence_label")
     if label is not None:
         print_line(f"next_sentence_label {label}: {MEANINGS[shown['objective']][label]}")
     print_line()
@@ -146,5 +220,7 @@ def _print(shown: dict[str, Any]) -> None:
 
 
 def _source(segment: dict[str, Any]) -> str:
-    file = Path(segment["source"]).name
-    return f"document {segment['document']:,}\n{file}\n{segment['num_tokens']:,} tokens"
+    count = f"{segment['num_tokens']:,} tokens"
+    if "source" not in segment:
+        return f"--input\n{count}"
+    return f"document {segment['document']:,}\n{Path(segment['source']).name}\n{count}"
