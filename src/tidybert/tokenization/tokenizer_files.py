@@ -9,7 +9,7 @@ import json
 import re
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tidybert.atomic_files import atomic_write_text, make_directory
 from tidybert.errors import ConfigError, VocabularyError
@@ -48,13 +48,14 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
     """
     listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
     described = _read_object(path, TOKENIZER_BYTES)
-    vocabulary = None if described is None else _described_vocabulary(described, path)
+    ids = None if described is None else _described_ids(described, path)
     if present(listed, error=VocabularyError):
-        own = Vocabulary.from_file(listed)
-        if vocabulary is not None:
-            _check_same(own, vocabulary, listed, path)
-        vocabulary = own
-    if vocabulary is None:
+        vocabulary = Vocabulary.from_file(listed)
+        if ids is not None and ids != vocabulary.ids:
+            _refuse_other(vocabulary, _vocabulary_of(ids, path), listed, path)
+    elif ids is not None:
+        vocabulary = _vocabulary_of(ids, path)
+    else:
         raise VocabularyError(
             f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
         )
@@ -143,10 +144,8 @@ def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[
     }
 
 
-def _check_same(own: Vocabulary, described: Vocabulary, listed: Path, path: Path) -> None:
-    """Raise VocabularyError unless vocab.txt and tokenizer.json hold the same tokens."""
-    if own == described:
-        return
+def _refuse_other(own: Vocabulary, described: Vocabulary, listed: Path, path: Path) -> NoReturn:
+    """Raise VocabularyError: vocab.txt and tokenizer.json do not hold the same tokens."""
     pairs = enumerate(zip_longest(own.tokens, described.tokens))
     index, (one, other) = next((index, pair) for index, pair in pairs if pair[0] != pair[1])
     raise VocabularyError(
@@ -156,8 +155,8 @@ def _check_same(own: Vocabulary, described: Vocabulary, listed: Path, path: Path
     )
 
 
-def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
-    """The vocabulary in tokenizer.json; VocabularyError where it is not BERT's WordPiece."""
+def _described_ids(described: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The ids of the tokens in tokenizer.json; VocabularyError where it is not BERT's WordPiece."""
     model = _object(described.get("model"), "model", path)
     ids = model.get("vocab")
     # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
@@ -191,6 +190,11 @@ def _described_vocabulary(described: dict[str, Any], path: Path) -> Vocabulary:
                 f"its vocabulary gives {ids[token['content']]!r:.40}"
             )
     VOCABULARY_TOKENS.check(len(ids), path)
+    return ids
+
+
+def _vocabulary_of(ids: dict[str, Any], path: Path) -> Vocabulary:
+    """The vocabulary with these ids; VocabularyError for tokens or ids that a vocab.txt has not."""
     unfit = [token for token in ids if _NO_LINE.search(token)]
     if unfit:
         raise VocabularyError(

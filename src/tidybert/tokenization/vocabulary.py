@@ -5,7 +5,7 @@ the published Chinese and multilingual vocabularies hold U+2028 as a token.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -65,6 +65,11 @@ class Vocabulary:
     def sha256(self) -> str:
         """The sha256 of the vocab.txt that ``save`` writes; others may end lines in another way."""
         return hashlib.sha256(self._content().encode()).hexdigest()
+
+    @property
+    def ids(self) -> Mapping[str, int]:
+        """The ids by token."""
+        return self._ids
 
     def _content(self) -> str:
         return "".join(f"{token}\n" for token in self.tokens)
