@@ -42,6 +42,19 @@ def test_a_log_shows_that_a_long_step_lasts(monkeypatch: pytest.MonkeyPatch, cap
     assert rest[-1].startswith("training: 50%, loss 0.5, 0:01 left; at work on this for ")
 
 
+def test_steps_that_are_nearly_as_long_as_the_pause_are_no_silence(
+    monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.6)
+    with shown_progress("training") as show:
+        for step in (1, 2, 3):
+            show(step, 4, lambda _seconds, _rate: "loss 0.5")
+            time.sleep(0.4)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("training: 50%, loss 0.5")
+    assert "at work" not in lines[0]
+
+
 def test_quiet_shows_no_progress(clock, capsys) -> None:
     choose_notes(quiet=True, verbose=False)
     with shown_progress("training") as show:

@@ -75,6 +75,7 @@ class _Shown:
         self.begun = self.last = 0.0
         self.first: int | None = None
         self.text = "begun"
+        self.latest: tuple[float, int, int | None, Figures] = (0.0, 0, None, lambda _, __: "")
 
     def show(self, done: int, total: int | None, figures: Figures) -> None:
         """See Show."""
@@ -82,10 +83,15 @@ class _Shown:
         if self.first is None:
             # What an earlier run has done says nothing about this one's speed.
             self.first, self.begun, self.last = done, now, now
+        self.latest = now, done, total, figures
         is_end = self.bar is not None and done == total
-        if now == self.begun or (now - self.last < self.pause and not is_end):
-            return
-        self.last, rate = now, (done - self.first) / (now - self.begun)
+        if now != self.begun and (now - self.last >= self.pause or is_end):
+            self.say()
+
+    def say(self) -> None:
+        """Show the latest figures."""
+        now, done, total, figures = self.latest
+        self.last, rate = now, (done - (self.first or 0)) / (now - self.begun)
         text = figures(now - self.begun, rate)
         if total is not None:
             text = f"{done / total:.0%}, {text}"
@@ -98,13 +104,20 @@ class _Shown:
             self.bar.update(self.task, completed=done, total=total, text=text)
 
     def say_that_it_lasts(self, ended: Event) -> None:
-        """Repeat the last line while no other comes: a log shows that the work goes on."""
+        """Say the latest figures, or that there are no others, where half a minute would be silent.
+
+        So a log shows that the work goes on.
+        """
         tick = LINE_SECONDS / _TICKS
         seen, ticks = self.last, 0
         while not ended.wait(tick):
             seen, ticks = self.last, ticks + 1 if self.last == seen else 0
             # A tick early, so that a line that came between two ticks is followed in time.
-            if ticks and ticks % (_TICKS - 1) == 0:
+            if not ticks or ticks % (_TICKS - 1):
+                continue
+            if self.latest[0] > self.last:
+                self.say()
+            else:
                 note(f"{self.title}: {self.text}; at work on this for {clock(ticks * tick)}")
 
 
