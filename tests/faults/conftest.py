@@ -134,7 +134,7 @@ class Trial:
         """
         done = self.run(work)
         assert "Traceback" not in done.messages
-        if done.status and "--resume" in done.messages:
+        if done.status and re.search("--resume|holds a RUN", done.messages):
             done = self.server.run([*self.line(self.target(work)), "--resume"], work)
         # A fault after the last rename leaves a finished output, which is not written again.
         is_there = done.status == 2 and re.search("already|not empty|holds a RUN", done.messages)

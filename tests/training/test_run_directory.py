@@ -1,12 +1,13 @@
 """Whether a RUN may be written, told before anything is loaded."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.training.run_directory import check_run
+from tidybert.training.run_directory import check_run, is_resumed_in_vain
 
 
 def test_a_new_directory_may_be_written_and_is_not_made(tmp_path: Path) -> None:
@@ -45,3 +46,17 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="is not empty, and holds no RUN; give a new directory"):
         check_run(tmp_path, resume=False)
+
+
+def test_a_run_killed_before_its_checkpoints_went_loses_them_at_the_next_resume(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    (run / "checkpoints" / "step-4").mkdir(parents=True)
+
+    assert is_resumed_in_vain(run, keep_checkpoints=True)
+    assert (run / "checkpoints" / "step-4").is_dir()
+    assert is_resumed_in_vain(run, keep_checkpoints=False)
+    assert not (run / "checkpoints").exists()
+    assert not is_resumed_in_vain(tmp_path, keep_checkpoints=False)

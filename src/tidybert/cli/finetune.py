@@ -113,11 +113,11 @@ def finetune(
     tidybert checks the data first, and keeps the weights that do best on dev. See tidybert finetune
     TASK --help for the options of one task.
     """
-    from tidybert.finetuning import is_finished, owned_run
+    from tidybert.finetuning import is_resumed_in_vain, owned_run
     from tidybert.tasks.registry import task_class
 
     chosen = task_class(task, options)
-    if given.resume and is_finished(given.out):
+    if given.resume and is_resumed_in_vain(given.out, given.keep_checkpoints):
         note(f"the run in {given.out} is finished: there is nothing to resume")
         return
     with owned_run(given.out, given.resume, given.force):

@@ -74,10 +74,10 @@ def pretrain(
     """
     from tidybert.pretraining.pretraining_run import pretrain as run_pretraining
     from tidybert.training.distributed import processes
-    from tidybert.training.run_directory import is_finished
+    from tidybert.training.run_directory import is_resumed_in_vain
 
     out = given.out
-    if given.resume and is_finished(out):
+    if given.resume and is_resumed_in_vain(out, given.keep_checkpoints):
         note(f"the run in {out} is finished: there is nothing to resume")
         return
     with (

@@ -16,7 +16,7 @@ from tidybert.finetuning.trials import (
     seed_variants,
 )
 from tidybert.finetuning.trials_file import Trial, shared_settings
-from tidybert.training.run_directory import clear_run, is_finished, owned_run
+from tidybert.training.run_directory import clear_run, is_finished, is_resumed_in_vain, owned_run
 
 __all__ = [
     "Callbacks",
@@ -28,6 +28,7 @@ __all__ = [
     "collapsed_to",
     "finetune",
     "is_finished",
+    "is_resumed_in_vain",
     "model_sources",
     "owned_run",
     "run_trials",

@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from tidybert.atomic_files import atomic_write_json, make_directory, remove_tree
 from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.errors import DiskError, UsageError, WeightsError, param
+from tidybert.errors import DiskError, InUseError, UsageError, WeightsError, param
 from tidybert.model_files import (
     ARGUMENTS_FILE,
     BAD_STEPS_FILE,
@@ -31,6 +31,7 @@ from tidybert.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.output_lock import contents, output_lock
+from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 
 # tidybert.json first: without it nobody takes the rest for a finished RUN.
 _FILES: Final = (
@@ -52,6 +53,19 @@ def is_finished(run: Path) -> bool:
     except WeightsError:
         # A kill came between the files of the model; the last checkpoint still has it.
         return False
+    return True
+
+
+def is_resumed_in_vain(run: Path, keep_checkpoints: bool) -> bool:
+    """Whether a RUN is finished; if so, its checkpoints go as at the end of the run.
+
+    A kill may have come just before that.
+    """
+    if not is_finished(run):
+        return False
+    # Another process of torchrun may be at it.
+    with suppress(InUseError), output_lock(run):
+        (remove_best if keep_checkpoints else remove_checkpoints)(run)
     return True
 
 
