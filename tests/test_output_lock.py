@@ -1,5 +1,6 @@
 """Two processes never write one output; what a dead one left is found, and nothing else is."""
 
+import errno
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -246,3 +248,22 @@ def test_a_lock_does_not_count_as_content(tmp_path: Path) -> None:
     with output_lock(tmp_path / "run"):
         assert [path.name for path in contents(tmp_path)] == ["a", "b"]
         assert is_lock(lock_file(tmp_path / "run"))
+
+
+def test_a_full_disk_leaves_no_half_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, real, calls = tmp_path / "run", os.write, count()
+
+    def full(descriptor: int, data: bytes) -> int:
+        # It takes nine bytes, and then nothing.
+        if next(calls):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data[:9])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(DiskError, match="No space left"), output_lock(target):
+        pass
+    monkeypatch.undo()
+
+    assert list(tmp_path.iterdir()) == []
+    with output_lock(target):
+        assert not target.exists()
