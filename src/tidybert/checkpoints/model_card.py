@@ -5,12 +5,15 @@ is left out.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tidybert.atomic_files import atomic_write_text
+from tidybert.errors import DataError
 from tidybert.model_files import CARD_FILE
+from tidybert.opening import open_regular
 
 MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the file alone. -->"
 
@@ -18,9 +21,9 @@ MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the fi
 def is_own_card(path: Path) -> bool:
     """Whether tidybert wrote this README.md, so that it may be replaced."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return MARK in file.read(8192)
-    except OSError:
+        with open_regular(path) as file:
+            return MARK.encode() in file.read(8192)
+    except (DataError, OSError):
         return False
 
 
@@ -32,7 +35,7 @@ def write_card(directory: Path, metadata: Mapping[str, Any], paragraphs: Sequenc
         paragraphs: Markdown, with a blank line between two.
     """
     path = directory / CARD_FILE
-    if path.exists() and not is_own_card(path):
+    if os.path.lexists(path) and not is_own_card(path):
         return False
     known = {name: value for name, value in metadata.items() if value not in (None, "", [], {})}
     head = ["---", *yaml_lines(known), "---", ""]
