@@ -384,10 +384,15 @@ def _new_owner(parts: dict[str, str]) -> Owner:
         host=platform.node(),
         boot=_boot(),
         started=datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
+        command=_command(),
         token=secrets.token_hex(6),
         parts=parts,
     )
+
+
+def _command() -> str:
+    name = Path(sys.argv[0]).name
+    return shlex.join(["tidybert" if name == "__main__.py" else name, *sys.argv[1:]])[:200]
 
 
 def _clear(target: Path, token: str) -> None:
