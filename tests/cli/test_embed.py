@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tidybert.cli import embed
+from tidybert.cli import progress
 from tidybert.cli.main import run as shell
 from tidybert.inference import Embedder
 
@@ -217,7 +217,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 def test_progress_is_told_where_there_is_no_terminal(
     tiny_model: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(embed, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.001)
 
     assert shell(["embed", str(tiny_model), file, "--out", str(tmp_path / "out.npy")]) == 0
 

@@ -91,8 +91,8 @@ def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> Non
     from tidybert.inference.answer_files import LINES, OFFICIAL, top_lines, write_answers
     from tidybert.inference.predictor import Predictor
 
-    _check_file(run, file, given.input)
     check_format(run, file, read)
+    _check_file(run, file, given.input)
     predictor = Predictor(
         run,
         device=given.device,
