@@ -58,7 +58,7 @@ def one(tiny_model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory
     """What one process without dropout made, with all its checkpoints."""
     run = tmp_path_factory.mktemp("one") / "run"
     arguments = command(tiny_model, corpus, run, dropout=0.0, save_total_limit=9)
-    done = shell(arguments)
+    done = shell([*arguments, "--keep-checkpoints"])
     assert done.returncode == 0, done.stderr
     return run
 
@@ -143,7 +143,9 @@ def test_shards_have_the_losses_of_one_process_and_one_goes_on_from_them(
     given = {"dropout": 0.0, "save_total_limit": 9}
     two, again = tmp_path / "two", tmp_path / "again"
 
-    done = shell(command(tiny_model, corpus, two, **given, sharding="full"), torchrun=2)
+    done = shell(
+        command(tiny_model, corpus, two, "--keep-checkpoints", **given, sharding="full"), torchrun=2
+    )
 
     assert done.returncode == 0, done.stderr
     assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
@@ -164,7 +166,7 @@ def test_shards_go_on_from_one_process_with_adamw(
 ) -> None:
     given = {"dropout": 0.0, "save_total_limit": 9, "optimizer": "adamw"}
     alone, two = tmp_path / "alone", tmp_path / "two"
-    assert shell(command(tiny_model, corpus, alone, **given)).returncode == 0
+    assert shell(command(tiny_model, corpus, alone, "--keep-checkpoints", **given)).returncode == 0
     begun_at(6, alone, two)
 
     done = shell(command(tiny_model, corpus, two, "--resume", **given, sharding="full"), torchrun=2)
