@@ -145,7 +145,15 @@ class Trainer:
         )
         self.trained = [each for group in self.optimizer.param_groups for each in group["params"]]
         course = course or Course({}, {})
-        self.record = RunRecord(run, self.num_steps, course, arguments.save_total_limit, note=note)
+        self.record = RunRecord(
+            run,
+            self.num_steps,
+            course,
+            arguments.save_total_limit,
+            # Checkpoints must have these entries from the beginning: a resume compares their form.
+            progress={"seconds": 0.0},
+            note=note,
+        )
         self._lengths = np.array([len(one.input_ids) for one in features])
         self._begin = self._seconds_before = 0.0
         self._has_threads = self.device.type == "cpu"
@@ -176,7 +184,7 @@ class Trainer:
         checkpoint, and TrainingError where none can be written or memory is too small.
         """
         self._begin, resumed_from = time.perf_counter(), self.state.step
-        self._seconds_before = self.state.progress.get("seconds", 0.0)
+        self._seconds_before = self.state.progress["seconds"]
         if self.vocabulary is not None:
             self.vocabulary.narrow()
         try:
