@@ -15,6 +15,7 @@ from tidybert.cli.progress import AddFigure, tensorboard_figures
 from tidybert.cores import load_note
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.model_files import CURVES_FILE
+from tidybert.output_lock import output_lock
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
@@ -179,7 +180,9 @@ def _draw_curves(run: Path) -> bool:
     from tidybert.reporting.pretraining_curves import write_curves
 
     try:
-        write_curves(run)
+        # A kill then leaves the lock of the RUN, which every command on it looks for.
+        with output_lock(run):
+            write_curves(run)
     except TidyBertError as error:
         note(error.message)
         return False
