@@ -109,6 +109,7 @@ OWN_FILES = {
     "atomic_files.py": "writes",
     "output_lock.py": "opens locks with O_NOFOLLOW",
     "cores.py": "reads files of the system",
+    "machine.py": "reads a file of the system",
     "timing": "reads what it wrote itself, and files of the system",
     "modeling/kernels/linear.py": "reads a file of the system",
     "cli/standard_streams.py": "opens the process's own streams",

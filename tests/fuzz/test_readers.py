@@ -17,6 +17,7 @@ from tidybert.configuration import BertConfig
 from tidybert.corpus.build_progress import begin
 from tidybert.corpus.documents import read_documents
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.data.training_texts import read_training_texts, write_training_texts
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.trials_file import read_trials
 from tidybert.inference import Predictor
@@ -233,3 +234,10 @@ def test_progress_of_a_build(fuzz: Fuzz, tmp_path: Path) -> None:
         begin(folder, settings)
 
     fuzz(tmp_path / "corpus", read, "progress.json", mend=sealed_again("progress.json"))
+
+
+def test_hashes_of_training_texts(fuzz: Fuzz, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    write_training_texts(tmp_path / "run", np.arange(20, dtype=np.uint64))
+
+    fuzz(tmp_path / "run", read_training_texts)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from tidybert.atomic_files import atomic_write_bytes
 from tidybert.errors import ConfigError
+from tidybert.limits import HASHES_BYTES
 from tidybert.model_files import TRAINING_TEXTS_FILE
-from tidybert.opening import open_regular, present
+from tidybert.opening import present, read_bytes
 
 MAX_HASHES: Final = 1_000_000
 
@@ -46,13 +47,15 @@ def read_training_texts(run: Path) -> TrainingTexts | None:
     path = run / TRAINING_TEXTS_FILE
     if not present(path, error=ConfigError):
         return None
+    content = BytesIO(read_bytes(path, HASHES_BYTES, error=ConfigError))
     try:
-        with open_regular(path, error=ConfigError) as file:
-            hashes = np.load(file, allow_pickle=False, max_header_size=1000)
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, ConfigError):
-            raise
+        version = np.lib.format.read_magic(content)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(content, max_header_size=1000)
+        # Memory is only taken for what the file holds, not for what its header says.
+        hashes = np.frombuffer(content.read(), "<u8")
+    # The damaged byte decides which exception NumPy raises.
+    except Exception as error:
         raise ConfigError(f"{path}: not the hashes that tidybert wrote: {error}") from None
-    if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1 or len(hashes) > MAX_HASHES:
+    if (version, shape, dtype) != ((1, 0), hashes.shape, hashes.dtype):
         raise ConfigError(f"{path}: not the hashes that tidybert wrote")
     return TrainingTexts(hashes, len(hashes) < MAX_HASHES)
