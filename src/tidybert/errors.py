@@ -150,3 +150,7 @@ class TrainingError(TidyBertError):
 
 class DivergedError(TrainingError):
     """The loss or the gradient is not finite; other arguments may help."""
+
+
+class TruncationWarning(UserWarning):
+    """Texts were longer than ``max_seq_length`` and lost a part; an object says so once."""

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from tidybert.errors import DataError, ModelNotFoundError, UsageError
+from tidybert.errors import DataError, ModelNotFoundError, TruncationWarning, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.estimators.base import RUN_ARGUMENTS
 from tidybert.training.interruption import TrainingInterrupted
@@ -210,8 +210,12 @@ def test_truncation_is_told(classifier: BertClassifier, quick: Quick, toy: Data)
     short = BertClassifier(**quick).set_params(max_steps=1)
     with pytest.warns(UserWarning, match=r"1 of 16 examples .*max_seq_length=32 .*longest has 42"):
         short.fit(X, y)
-    with pytest.warns(UserWarning, match="1 of 2 examples are longer than max_seq_length=32"):
+    with pytest.warns(TruncationWarning, match="1 of 2 examples are longer than max_seq_length"):
         classifier.predict([X[3], "cat"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.predict([X[3], "cat"])
+    assert "learning_rate" in classifier._repr_html_()
 
 
 def test_class_weights_are_sample_weights(quick: Quick, toy: Data) -> None:

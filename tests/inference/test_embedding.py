@@ -1,5 +1,6 @@
 """Frozen features: transformers' hidden states, pooled; and only what is needed computed."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import DataError, TextError, UsageError
+from tidybert.errors import DataError, TextError, TruncationWarning, UsageError
 from tidybert.inference.embedding import COMBINATIONS, POOLINGS, Embedder, find_layers
 from tidybert.tokenization import BertTokenizer
 
@@ -193,13 +194,16 @@ def test_no_more_is_computed_than_is_read(
 
 
 def test_what_is_cut_is_said(tiny_model: Path) -> None:
-    embedder = Embedder(tiny_model, max_seq_length=4)
-    for embed in (embedder.embed, embedder.embed_tokens):
-        with pytest.warns(UserWarning, match="1 of 2 texts were cut to 4 tokens") as caught:
-            embed(["a red cow", "a cow"])
+    for name in ("embed", "embed_tokens"):
+        embedder = Embedder(tiny_model, max_seq_length=4)
+        with pytest.warns(TruncationWarning, match="1 of 2 texts were cut to 4 tokens") as caught:
+            getattr(embedder, name)(["a red cow", "a cow"])
         assert caught[0].filename == __file__
-    with pytest.warns(UserWarning, match="cut to 4"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         cut = embedder.embed(["a red cow"])
+    assert repr(embedder).startswith(f"Embedder(model='{tiny_model}', pooling='mean'")
+    assert "<th>dimension</th><td>16</td>" in embedder._repr_html_()
     np.testing.assert_allclose(cut, embedder.embed(["a red"]), atol=1e-6)
     assert Embedder(tiny_model).max_seq_length == 32
 

@@ -297,3 +297,10 @@ def test_a_model_of_texts_and_pairs_takes_both() -> None:
 
     assert Classification.inputs_of(mixed) is None
     assert Classification.inputs_of(mixed[1:]) == "text"
+
+
+def test_it_shows_itself(predictor: Predictor, tiny_run: Path) -> None:
+    assert repr(predictor).startswith(f"Predictor(run='{tiny_run}', task='classify', device='cpu'")
+    html = predictor._repr_html_()
+    assert "<th>labels</th><td>animal, colour</td>" in html
+    assert "<th>accuracy on dev</th>" in html

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,14 @@ from torch import nn
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport
-from tidybert.errors import ConfigError, DataError, TidyBertError, UsageError, in_python
+from tidybert.errors import (
+    ConfigError,
+    DataError,
+    TidyBertError,
+    TruncationWarning,
+    UsageError,
+    in_python,
+)
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
 from tidybert.inference.forward import run_features
@@ -167,6 +175,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on examples of any task, and set the fitted attributes of every estimator."""
         arguments = self._arguments()
+        _WARNED.pop(self, None)
         device = choose_device(self.device)
         train, dev = self._split(task, examples)
         # Fitting leaves torch's random state as it was.
@@ -244,7 +253,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             for part, count in report.num_truncated.items():
                 longest = [report.num_tokens[part]["max"]] * count
                 total = report.num_train if part == "train" else report.num_dev
-                warn_of_truncation(longest, total or 0, self.max_seq_length, mode)
+                warn_of_truncation(self, "fit", longest, total or 0, self.max_seq_length, mode)
 
         if not self.verbose:
             return Callbacks(data=data)
@@ -301,14 +310,29 @@ def tell(text: str) -> None:
     print(printable(in_python(text, rows="position")), file=sys.stderr)
 
 
+# Predicting must not change an estimator, so this is beside it: the works that have warned.
+_WARNED: "WeakKeyDictionary[Any, set[str]]" = WeakKeyDictionary()
+
+
 def warn_of_truncation(
-    lengths: Sequence[int], total: int, max_seq_length: int, mode: str = "truncate"
+    estimator: Any,
+    work: str,
+    lengths: Sequence[int],
+    total: int,
+    max_seq_length: int,
+    mode: str = "truncate",
 ) -> None:
-    """Warn of texts of these lengths, in tokens, that ``mode`` of LongTexts has cut."""
-    if lengths:
+    """Warn of texts of these lengths, in tokens, that ``mode`` of LongTexts has cut.
+
+    An estimator warns once for each ``work``: fit, predict.
+    """
+    warned = _WARNED.setdefault(estimator, set())
+    if lengths and work not in warned:
+        warned.add(work)
         warnings.warn(
             f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
             f"tokens and lose {_LOST[mode]} (the longest has {max(lengths)}); a higher "
-            "max_seq_length keeps them whole, at the cost of time",
+            f"max_seq_length keeps them whole, at the cost of time (said once for {work})",
+            TruncationWarning,
             stacklevel=4,
         )

@@ -68,7 +68,9 @@ class TextEstimator(BertEstimator):
         answers = self._run([example_of(*each) for each in enumerate(texts)])
         truncated = {one.example: one.num_tokens for one in answers.features if one.truncated}
         mode = self.task_.long_texts.mode
-        warn_of_truncation([*truncated.values()], len(texts), self.max_seq_length_, mode)
+        warn_of_truncation(
+            self, "predict", [*truncated.values()], len(texts), self.max_seq_length_, mode
+        )
         assert isinstance(answers, TextAnswers)
         return answers.logits
 

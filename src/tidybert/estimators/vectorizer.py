@@ -80,7 +80,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         with as_in_python():
             features = text_features(embedder.tokenizer, first, pairs, embedder.max_seq_length)
         truncated = [one.num_tokens for one in features if one.truncated]
-        warn_of_truncation(truncated, len(features), embedder.max_seq_length)
+        warn_of_truncation(self, "transform", truncated, len(features), embedder.max_seq_length)
         return embedder.vectors(features)
 
     def _loaded(self) -> Embedder:

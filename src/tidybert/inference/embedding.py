@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
-from tidybert.errors import UsageError, param
+from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -28,6 +28,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
+from tidybert.inference.notebooks import html_table, one_line
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 
@@ -91,8 +92,28 @@ class Embedder:
         self.layers = find_layers(layers, config.num_hidden_layers)
         self.max_seq_length = fitting_length(config, max_seq_length)
         self.device = to_device(self.encoder, device)
+        self._has_warned = False
+        self._model = str(model)
         #: d, the number of values in a vector.
         self.dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
+
+    def __repr__(self) -> str:
+        return one_line(self, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "model": self._model,
+            "pooling": self.pooling,
+            "layers": ", ".join(map(str, self.layers)),
+            "combine": self.combine,
+            "normalize": self.normalize,
+            "dimension": self.dimension,
+            "max_seq_length": self.max_seq_length,
+            "device": str(self.device),
+        }
 
     def embed(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -175,10 +196,12 @@ class Embedder:
         return [found[number] for number in self.layers]
 
     def _warn_of_truncation(self, truncated: Sequence[bool]) -> None:
-        if any(truncated):
+        if any(truncated) and not self._has_warned:
+            self._has_warned = True
             warnings.warn(
                 f"{sum(truncated)} of {len(truncated)} texts were cut to {self.max_seq_length} "
-                "tokens and lost their end",
+                "tokens and lost their end; this Embedder does not say so again",
+                TruncationWarning,
                 stacklevel=3,
             )
 

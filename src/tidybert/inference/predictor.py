@@ -17,8 +17,10 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
+from tidybert.inference.notebooks import html_table, one_line
 from tidybert.json_objects import plain_json
 from tidybert.tasks.answers import Answers
+from tidybert.tasks.task import SHOWN_LABELS
 
 
 class Predictor:
@@ -41,6 +43,7 @@ class Predictor:
         max_seq_length: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
+        self._run = str(run)
         self.task, self.model, self.tokenizer, self.metadata = load_finished(
             run, allow_pickle=allow_pickle
         )
@@ -61,6 +64,25 @@ class Predictor:
             [metadata.task, metadata.label_names, metadata.settings, metadata.files]
         )
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        return one_line(self, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        names, metrics = self.task.names, self.metadata.metrics
+        facts: dict[str, object] = {"run": self._run, "task": self.task.name}
+        facts["device"] = str(next(self.model.parameters()).device)
+        if self.metadata.inputs is not None:
+            facts["inputs"] = self.metadata.inputs
+        if names:
+            more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
+            facts["labels"] = ", ".join(names[:SHOWN_LABELS]) + more
+        if self.task.metric in metrics:
+            facts[f"{self.task.metric} on dev"] = round(float(metrics[self.task.metric]), 4)
+        return {**facts, "max_seq_length": self.max_seq_length}
 
     @property
     def reading(self) -> Reading | None:
