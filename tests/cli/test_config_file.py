@@ -1,8 +1,11 @@
 """--config repeats a run to the same bits; other files are refused."""
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -84,3 +87,40 @@ def test_the_texts_that_trained_a_model_are_counted(
 
     assert shell(["evaluate", run, str(dev)]) == 0
     assert f"{dev} chose the best weights" in capsys.readouterr().err
+
+
+def test_a_run_of_pairs_reads_the_next_file_as_its_own_and_refuses_single_texts(
+    tiny_model: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    rows = [f"{word};the old {other};{label}" for word, other, label in (
+        ("red", "cat", "colour"), ("hen", "dog", "animal"), ("blue", "hen", "colour"),
+        ("cow", "cow", "animal"),
+    )]  # fmt: skip
+    train = tmp_path / "train.csv"
+    train.write_text("\n".join(["first;second;kind", *rows]) + "\n")
+    run = str(tmp_path / "run")
+    columns = ["--text", "first", "--text-pair", "second", "--label", "kind"]
+    command = ["finetune", "classify", str(tiny_model), "--train", str(train), "--dev", str(train)]
+    flags = [*columns, "--delimiter", "semicolon", "--max-steps", "1", *SHORT, "--tensorboard"]
+    figures: list[str] = []
+
+    class SummaryWriter:
+        def __init__(self, _directory: Path, purge_step: int) -> None: ...
+
+        def add_scalar(self, name: str, _value: float, _step: int) -> None:
+            figures.append(name)
+
+        def close(self) -> None: ...
+
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    assert shell([*command, *flags, "--out", run]) == 0
+    assert {"train/loss", "eval/accuracy"} <= {*figures}
+
+    # No flag names a column or the delimiter again.
+    assert shell(["evaluate", run, str(train), "--json"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"He ate a stone\n")))
+    capsys.readouterr()
+    assert shell(["predict", run]) == 1
+    assert "a single text, but the model was trained on pairs" in capsys.readouterr().err

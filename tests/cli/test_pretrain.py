@@ -155,3 +155,19 @@ def test_what_is_wrong_is_said(
     assert shell(command(tiny_model, shards, tmp_path / "run", "--tensorboard")) == 2
     assert "pip install 'tidybert[tracking]'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_config_repeats_a_run_to_the_same_bits(
+    tiny_model: Path, shards: Path, tmp_path: Path
+) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert shell(command(tiny_model, shards, first, "--keep-checkpoints")) == 0
+    config = str(first / "arguments.json")
+    assert (first / "checkpoints").exists()
+
+    assert shell(["pretrain", "--config", config, "--out", str(again)]) == 0
+
+    weights = "model.safetensors"
+    assert (again / weights).read_bytes() == (first / weights).read_bytes()
+    assert not (again / "checkpoints").exists()
+    assert 'pipeline_tag: "fill-mask"' in (again / "README.md").read_text()
