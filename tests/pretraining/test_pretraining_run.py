@@ -529,7 +529,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(
 
 
 def test_the_last_checkpoints_stay(small: Small, tmp_path: Path) -> None:
-    small(tmp_path / "run", save_steps=3, save_total_limit=2)
+    small(tmp_path / "run", save_steps=3, save_total_limit=2, keep_checkpoints=True)
 
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["step-12", "step-9"]
