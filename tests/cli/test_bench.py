@@ -16,6 +16,17 @@ from tidybert.timing.setting import SIDES
 
 INFERENCE = ("texts_per_second_in_order", "texts_per_second_by_length", "peak_mib")
 FINETUNING = ("examples_per_second", "seconds_per_step", "peak_mib")
+ON_A_GPU = {
+    "mfu": {"ours": 0.345, "transformers": None},
+    "profile": {
+        "ours": {
+            "share_outside_products": 0.25,
+            "launches": 805.0,
+            "synchronisations": 2.0,
+            "busiest": [["aten::mm", 0.0125, 96.0]],
+        }
+    },
+}
 
 
 def result_of(quantities: tuple[str, ...], sides: Any, **others: Any) -> dict[str, Any]:
@@ -34,11 +45,11 @@ def given(monkeypatch, tmp_path: Path) -> list[dict[str, Any]]:
     def bench_inference(model: str, examples: Any, **options: Any) -> dict[str, Any]:
         calls.append({"model": model, "examples": examples, **options})
         others = {"num_truncated": 2, "largest_difference_of_logits": 1.5e-6}
-        return result_of(INFERENCE, options["sides"], **others)
+        return result_of(INFERENCE, options["sides"], **others, **ON_A_GPU)
 
     def bench_finetuning(work: Any, **options: Any) -> dict[str, Any]:
         calls.append({"work": work, **options})
-        return result_of(FINETUNING, options["sides"], steps=options["steps"])
+        return result_of(FINETUNING, options["sides"], steps=options["steps"], **ON_A_GPU)
 
     monkeypatch.setattr(inference, "bench_inference", bench_inference)
     monkeypatch.setattr(finetuning, "bench_finetuning", bench_finetuning)
@@ -63,13 +74,31 @@ def test_a_table_of_at_most_80_columns(
     assert given[0]["sides"] == (SIDES if against else SIDES[:1])
 
 
+def test_figures_of_a_gpu(tiny_model: Path, given: list[dict[str, Any]], capsys) -> None:
+    command = ["bench", "finetune", "--model", str(tiny_model)]
+    assert shell.run(command) == 0
+    short = capsys.readouterr().out
+    assert "share of the device's peak, tidybert: 34.5%" in short
+    assert "share of the device's peak, transformers" not in short
+    assert "time outside products, tidybert: 25.0%" in short
+    assert "launches" not in short
+
+    assert shell.run([*command, "--profile", "--threads", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "a step, tidybert: 805 kernel launches, 2 synchronisations" in out
+    assert "12.500 ms       96 times  aten::mm" in out
+    assert [call["work"].profiled_steps for call in given] == [0, 3]
+
+
 def test_the_flags_of_finetune(tiny_model: Path, given: list[dict[str, Any]]) -> None:
     flags = ["--steps", "5", "--rounds", "2", "--threads", "3", "--precision", "bfloat16"]
+    flags += ["--dropout", "0.2", "--max-seq-length", "16"]
     assert shell.run(["bench", "finetune", "--model", str(tiny_model), *flags]) == 0
 
     [call] = given
     assert (call["steps"], call["rounds"], call["work"].threads) == (5, 2, 3)
-    assert call["work"].max_seq_length == 32
+    assert (call["work"].max_seq_length, call["work"].dropout) == (16, 0.2)
+    assert call["work"].device == "cpu"
     assert call["work"].train_batch_size == 32
     assert call["work"].precision == "bfloat16"
 
@@ -144,6 +173,11 @@ def test_tokenisation_for_real(
         (["finetune", "--steps", "0"], "--steps"),
         (["finetune", "--threads", "0"], "--threads"),
         (["finetune", "--precision", "half"], "--precision is half; expected auto, float32 or"),
+        (["finetune", "--against", "transformers-flash"], "needs --device cuda and the package"),
+        (["infer", "--against", "transformers-flash"], "expected transformers"),
+        (["finetune", "--max-seq-length", "64"], "positions for 32"),
+        (["infer", "--max-seq-length", "64"], "positions for 32"),
+        (["finetune", "--profile"], "--profile on a CPU needs --threads 1"),
         (["infer", "--text", "words"], "--text says how --texts FILE is read"),
         (["infre"], "infer"),
     ],

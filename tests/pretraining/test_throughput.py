@@ -40,3 +40,5 @@ def test_the_peak_is_that_of_the_device_by_its_name(
     assert peak_flops(torch.device("cuda", 1)) == expected
     assert asked == [torch.device("cuda", 1)]
     assert peak_flops(torch.device("cpu")) is None
+    slower = peak_flops(torch.device("cuda"), mixed=False)
+    assert slower is None if expected is None else 0 < slower < expected / 10

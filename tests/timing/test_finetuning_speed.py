@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.files.read_options import ReadOptions
+from tidybert.pretraining.throughput import flops_per_token
 from tidybert.timing import finetuning_speed as finetuning
 from tidybert.timing.finetuning_speed import measure
 from tidybert.timing.measuring import UNTIMED_STEPS
@@ -101,6 +103,61 @@ def test_a_bench_sums_up_its_rounds(
     assert result["step_seconds"]["ours"] == [[1.0] * 4, [2.0] * 4]
     assert (result["steps"], result["rounds"], result["threads"]) == (4, 2, 2)
     assert notes[0] == "round 1 of 2: ours 32.0 examples/s"
+
+
+def test_the_figures_of_a_gpu_are_those_of_timed_steps(
+    work: FinetuningWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = replace(work, device="cuda", profiled_steps=3, dropout=0.25)
+    configs: list[dict[str, Any]] = []
+
+    def measured(_side: str, work: FinetuningWork) -> dict[str, Any]:
+        configs.append(json.loads((Path(work.model) / "config.json").read_text()))
+        # 4 steps to time, up to 20 to warm up, 3 under the profiler.
+        assert (work.max_steps, work.profiled_steps) == (27, 3)
+        return {
+            "step_seconds": [9.0] + [1.0] * 22,
+            "step_examples": [8] * 27,
+            "threads": 1,
+            "peak_mib": 7,
+            "peak_examples_per_second": 32.0,
+            "profile": {"product_seconds": 0.75},
+        }
+
+    monkeypatch.setattr(finetuning, "measure", measured)
+    result = finetuning.bench_finetuning(given, sides=("ours",), steps=4, rounds=1)
+
+    assert result["warm_up_steps"] == {"ours": 9}
+    assert result["step_seconds"]["ours"] == [[1.0] * 15]
+    assert result["medians"]["ours"]["examples_per_second"] == 8.0
+    assert result["mfu"] == {"ours": 0.25}
+    assert result["profile"]["ours"]["share_outside_products"] == 0.25
+    rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    assert [configs[0][name] for name in rates] == [0.25, 0.25]
+
+
+def test_a_model_with_other_dropout_can_be_trained(work: FinetuningWork) -> None:
+    with finetuning._with_dropout(replace(work, dropout=0.5, dev=None, max_steps=2)) as given:
+        assert ModelDirectory.open(given.model).config.hidden_dropout_prob == 0.5
+        result = finetuning._run_ours(replace(given, profiled_steps=1))
+
+    assert (result["num_steps"], result["step_seconds"]) == (2, [])
+    assert result["profile"]["product_seconds"] > 0
+
+
+def test_the_peak_in_examples_is_the_devices(
+    work: FinetuningWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert finetuning.peak_examples_per_second(work) is None
+    monkeypatch.setattr(finetuning, "peak_flops", lambda _device, **_mixed: 1e12)
+
+    config = ModelDirectory.open(work.model).config
+    # Texts are cut to 16 tokens; most are shorter.
+    longest = 1e12 / (16 * flops_per_token(config, 16, 0.0))
+    found = finetuning.peak_examples_per_second(replace(work, max_steps=3))
+    assert found is not None
+    assert longest <= found < 4 * longest
+    assert finetuning.peak_examples_per_second(replace(work, freeze_layers=1)) is None
 
 
 def test_one_side_alone(

@@ -1,16 +1,19 @@
 """Sides take turns in processes of their own; medians and ratios are of the same rounds."""
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from tidybert.errors import TidyBertError
 from tidybert.timing.measuring import (
+    gpu_peak_mib,
     in_turn,
     peak_mib,
     run_apart,
-    step_times,
     summarize,
     take_rounds,
 )
@@ -102,5 +105,33 @@ def test_every_side_is_measured_once_a_round() -> None:
     assert notes[-1] == "round 2 of 2: ours of ours"
 
 
-def test_a_steps_time_ends_with_it() -> None:
-    assert step_times([1.0, 1.5, 3.0]) == pytest.approx([0.5, 1.5])
+@pytest.mark.parametrize(
+    ("device", "visible", "expected"),
+    [
+        ("cpu", "5,7", "5,7"),
+        ("cuda", "5,7", "5"),
+        ("cuda:1", "5,7", "7"),
+        ("cuda:1", "", "1"),
+    ],
+)
+def test_a_process_sees_one_gpu(
+    device: str, visible: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def started(command: list[str], env: dict[str, str], **_options: object) -> object:
+        asked.append((json.loads(command[-1])["device"], env["CUDA_VISIBLE_DEVICES"]))
+        return subprocess.CompletedProcess(command, 0, "{}", "")
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("tidybert.timing.measuring.subprocess.run", started)
+    run_apart("module", "ours", {"device": device}, None)
+
+    assert asked == [(device.partition(":")[0], expected)]
+
+
+def test_the_peak_on_a_gpu_is_its_allocators(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_peak_mib() is None
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 3 * 2**20)
+    assert gpu_peak_mib() == 3

@@ -1,6 +1,8 @@
 """Pre-training timed: both sides take the same instances, and what is counted is useful tokens."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ from tidybert.cli.main import run as shell
 from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.pretraining.places import Position
 from tidybert.pretraining.throughput import flops_per_token
+from tidybert.timing import transformers_side
 from tidybert.timing.measuring import UNTIMED_STEPS
 from tidybert.timing.pretraining_speed import bench_pretraining, peak_tokens_per_second
 from tidybert.timing.work import PretrainingWork
@@ -66,6 +70,26 @@ def test_both_sides_learn_the_same_instances(shards: str) -> None:
     assert result["ratios"]["tokens_per_second"] == pytest.approx(
         medians["ours"]["tokens_per_second"] / medians["transformers"]["tokens_per_second"]
     )
+
+
+def test_parts_of_transformers_steps_add_up(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of a GPU, on a CPU."""
+    work = PretrainingWork("tiny", shards, 3, 512, dropout=0.0, profiled_steps=1)
+    on_gpu = replace(work, device="cuda", max_seq_length=64, micro_batch="128")
+    assert transformers_side._num_parts(work, 8) == 1
+    assert transformers_side._num_parts(on_gpu, 8) == 4
+    assert transformers_side._num_parts(replace(on_gpu, micro_batch=None), 8) == 1
+
+    monkeypatch.setattr(transformers_side, "_num_parts", lambda _work, _number: 2)
+    instances = work.instances()
+    places = instances.take(Position(), 8)[0]
+    found = transformers_side.run_pretraining(work, instances, [places] * 4)
+
+    assert len(found["losses"]) == 4
+    vocab_size = instances.corpus.manifest.vocabulary["vocab_size"]
+    assert found["losses"][0] == pytest.approx(math.log(2 * vocab_size), abs=0.4)
+    assert len(found["step_seconds"]) == 2
+    assert found["profile"]["product_seconds"] > 0
 
 
 def test_the_command_tells_its_figures(shards: str, capsys: Any) -> None:
@@ -125,7 +149,9 @@ def test_the_peak_in_tokens_is_the_devices(shards: str, monkeypatch: pytest.Monk
     work, corpus = PretrainingWork("tiny", shards, steps=6), TokenCorpus(shards)
     assert peak_tokens_per_second(work, corpus) is None
 
-    monkeypatch.setattr("tidybert.timing.pretraining_speed.peak_flops", lambda _device: 1e12)
+    monkeypatch.setattr(
+        "tidybert.timing.pretraining_speed.peak_flops", lambda _device, **_mixed: 1e12
+    )
 
     vocab_size = corpus.manifest.vocabulary["vocab_size"]
     flops = flops_per_token(BertConfig.from_name("tiny", vocab_size=vocab_size), 128, 0.15)

@@ -1,20 +1,22 @@
 """``tidybert bench``: time tokenising, inference and training, alone or beside transformers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from tidybert.cli import shared_flags as flags
-from tidybert.cli.bench_output import cells_of, figure, print_bench
+from tidybert.cli.bench_flags import (
+    FinetuneFlags,
+    InferFlags,
+    InstancesFlags,
+    PretrainFlags,
+    TokenizeFlags,
+)
+from tidybert.cli.bench_output import cells_of, device_remarks, figure, print_bench
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_line
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
-
-if TYPE_CHECKING:
-    from tidybert.timing.work import PretrainingWork
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -24,38 +26,6 @@ def bench(context: typer.Context) -> None:
     """Time tokenize, infer, finetune, pretrain or instances, alone or beside transformers."""
     if context.invoked_subcommand is None:
         print_line(context.get_help())
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundsFlags:
-    rounds: int = field(default=3, metadata={"min": 1})
-    """``--rounds N``: Measure each side this many times."""
-    json: bool = False
-    """``--json``: Print one JSON object, with every sample."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgainstFlag:
-    against: str | None = None
-    """``--against SIDE``: ``transformers``: time it too, in turn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFlag:
-    model: str = "minilm"
-    """``--model MODEL``: Model to time, with its vocabulary."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrecisionFlag:
-    precision: str = "auto"
-    """``auto``, float32 or bfloat16, on both sides."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenizeFlags(ModelFlag, AgainstFlag, RoundsFlags):
-    rounds: int = field(default=5, metadata={"min": 1})
-    """``--rounds N``: Measure each side this many times."""
 
 
 @app.command("tokenize")
@@ -90,12 +60,6 @@ def tokenize(*, given: TokenizeFlags) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class InferFlags(flags.ThreadsFlag, TokenizeFlags):
-    texts: str | None = None
-    """``--texts FILE``: Time these texts instead of SST-2 dev."""
-
-
 @app.command("infer")
 @takes(given=InferFlags, read=ReadOptions)
 def infer(*, given: InferFlags, read: ReadOptions) -> None:
@@ -113,7 +77,8 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
     if texts is None and read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
     sides = sides_against(given.against)
-    max_seq_length = max_seq_length_for(model)
+    max_seq_length = max_seq_length_for(model, given.max_seq_length)
+    device = given.named_device()
     if texts is None:
         source, path, read = _sst2_or_tickets("dev")
     else:
@@ -131,6 +96,8 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
         rounds=given.rounds,
         max_seq_length=max_seq_length,
         threads=given.threads,
+        device=device,
+        profiled=given.is_profiled,
         report=note,
     )
     if result["num_truncated"]:
@@ -142,15 +109,17 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
     rows = {
         "texts/s, in the order given": "texts_per_second_in_order",
         "texts/s, sorted by length": "texts_per_second_by_length",
-        "peak MiB": "peak_mib",
+        given.peak_row(): "peak_mib",
     }
+    remarks = [f"largest difference of logits: {difference:.1e}"] if given.against else []
+    remarks += device_remarks(result, "all texts once", in_full=given.profile)
     print_bench(
         {"bench": "infer", "model": model, "data": source},
         result,
         as_json=given.json,
         title=f"Inference: {len(examples):,} texts of {source}, {model}, float32",
         rows=cells_of(result, rows),
-        remarks=[f"largest difference of logits: {difference:.1e}"] if given.against else [],
+        remarks=remarks,
     )
 
 
@@ -166,14 +135,6 @@ def _sst2_or_tickets(split: str) -> tuple[str, str, ReadOptions]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneFlags(ModelFlag, AgainstFlag, PrecisionFlag, flags.ThreadsFlag, RoundsFlags):
-    steps: int = field(default=40, metadata={"min": 1})
-    """``--steps N``: Timed steps of 32 texts."""
-    freeze_layers: int = field(default=0, metadata={"min": 0})
-    """``--freeze-layers K``: Do not train the embeddings and the K lowest layers."""
-
-
 @app.command("finetune")
 @takes(given=FinetuneFlags)
 def finetune(*, given: FinetuneFlags) -> None:
@@ -184,13 +145,18 @@ def finetune(*, given: FinetuneFlags) -> None:
     for which tidybert has kept the frozen layers' states. Without the data folder (TIDYBERT_DATA,
     or ../shared/data) the examples are the bundled tickets, not SST-2.
     """
+    import torch
+
     from tidybert.timing.finetuning_speed import bench_finetuning
-    from tidybert.timing.setting import max_seq_length_for, sides_against
+    from tidybert.timing.setting import attention_of, max_seq_length_for, sides_against
+    from tidybert.timing.step_clock import PROFILED_STEPS
     from tidybert.timing.work import FinetuningWork
+    from tidybert.training.precision import is_mixed
 
     model, steps, precision = given.model, given.steps, given.precision
-    sides = sides_against(given.against)
-    max_seq_length = max_seq_length_for(model)
+    sides = sides_against(given.against, given.device)
+    max_seq_length = max_seq_length_for(model, given.max_seq_length)
+    device = given.named_device()
     source, path, options = _sst2_or_tickets("train")
     work = FinetuningWork(
         task="classify",
@@ -201,12 +167,17 @@ def finetune(*, given: FinetuneFlags) -> None:
         max_seq_length=max_seq_length,
         freeze_layers=given.freeze_layers,
         precision=precision,
+        dropout=given.dropout,
+        device=device,
+        attention=attention_of(given.against),
+        profiled_steps=PROFILED_STEPS * given.is_profiled,
         threads=given.threads,
     )
     # A wrong argument is reported here, before a process would fail with a traceback.
     work.arguments()
+    mixed = is_mixed(precision, torch.device(device))
     result = bench_finetuning(work, sides=sides, steps=steps, rounds=given.rounds, report=note)
-    shown = "float32" if precision == "auto" else precision
+    shown = "bfloat16" if mixed else "float32"
     print_bench(
         {"bench": "finetune", "model": model, "data": source},
         result,
@@ -217,53 +188,11 @@ def finetune(*, given: FinetuneFlags) -> None:
             {
                 "examples/s": "examples_per_second",
                 "seconds a step": "seconds_per_step",
-                "peak MiB": "peak_mib",
+                given.peak_row(): "peak_mib",
             },
         ),
+        remarks=list(device_remarks(result, "a step", in_full=given.profile)),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstancesFlags(flags.ThreadsFlag, RoundsFlags):
-    size: str = "mini"
-    """``--size SIZE``: Size of the model, with random weights."""
-    data: str | None = None
-    """``--data DIR``: Corpus that build-corpus wrote. If not set: a small one."""
-    steps: int = field(default=20, metadata={"min": 4})
-    """``--steps N``: Steps to take; 3 are not timed."""
-    tokens_per_step: int = field(default=8192, metadata={"min": 128})
-    """``--tokens-per-step N``: Tokens in each step."""
-    device: str = "cpu"
-    """Device to compute on: cpu, cuda or cuda:N."""
-
-    def work(self, directory: str, **more: Any) -> "PretrainingWork":
-        """The work on a corpus; raises here what would be a traceback in the processes."""
-        from tidybert.configuration import BertConfig
-        from tidybert.corpus.token_shards import TokenCorpus
-        from tidybert.inference.loading import choose_device
-        from tidybert.timing.work import PretrainingWork
-
-        BertConfig.from_name(self.size)
-        TokenCorpus(directory)
-        return PretrainingWork(
-            self.size,
-            directory,
-            self.steps,
-            self.tokens_per_step,
-            device=str(choose_device(self.device)),
-            threads=self.threads,
-            **more,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainFlags(InstancesFlags, AgainstFlag, PrecisionFlag):
-    dropout: float = field(default=0.1, metadata={"min": 0.0, "max": 0.9})
-    """Dropout on both sides."""
-    compile: bool = False
-    """``--compile``: Use torch.compile on both sides."""
-    micro_batch: str | None = None
-    """``--micro-batch N``: Tokens at once on our side, or auto; the other takes a step."""
 
 
 @app.command("pretrain")
@@ -272,21 +201,25 @@ def pretrain(*, given: PretrainFlags) -> None:
     """Time steps of pre-training (masked words and next sentence), in tokens without padding.
 
     The other side is transformers' BertForPreTraining with its Trainer and its
-    DataCollatorForLanguageModeling, on the same instances, padded to 128. Without --data, a corpus
-    is built of English Wikipedia from the data folder (TIDYBERT_DATA, or ../shared/data) or of the
-    bundled tickets, with the vocabulary of minilm.
+    DataCollatorForLanguageModeling, on the same instances, padded to --max-seq-length. Without
+    --data, a corpus is built of English Wikipedia from the data folder (TIDYBERT_DATA, or
+    ../shared/data) or of the bundled tickets, with the vocabulary of minilm.
     """
     from tidybert.configuration import BertConfig
     from tidybert.pretraining.pretraining_arguments import check_lengths
     from tidybert.timing.pretraining_speed import bench_pretraining
-    from tidybert.timing.setting import sides_against
+    from tidybert.timing.setting import attention_of, sides_against
+    from tidybert.timing.step_clock import PROFILED_STEPS
     from tidybert.timing.work import bench_corpus
 
-    sides = sides_against(given.against)
+    sides = sides_against(given.against, given.device)
     with bench_corpus(given.data) as (source, directory):
         work = given.work(
             directory,
+            max_seq_length=given.max_seq_length,
             dropout=given.dropout,
+            attention=attention_of(given.against),
+            profiled_steps=PROFILED_STEPS * given.is_profiled,
             compile=given.compile,
             micro_batch=given.micro_batch,
             precision=given.precision,
@@ -298,15 +231,16 @@ def pretrain(*, given: PretrainFlags) -> None:
     rows = {
         "useful tokens/s": "tokens_per_second",
         "seconds a step": "seconds_per_step",
-        "peak MiB": "peak_mib",
+        given.peak_row(): "peak_mib",
     }
+    remarks = [*_remarks(result), *device_remarks(result, "a step", in_full=given.profile)]
     print_bench(
         {"bench": "pretrain", "model": given.size, "data": source},
         result,
         as_json=given.json,
         title=f"Pre-training: {given.size}, {steps}",
         rows=cells_of(result, rows),
-        remarks=list(_remarks(result)),
+        remarks=remarks,
     )
 
 
@@ -316,10 +250,8 @@ def _remarks(result: Mapping[str, Any]) -> Iterator[str]:
         last = losses[-10:]
         mean = sum(last) / len(last)
         yield f"loss, {names[side]}: {losses[0]:.3f}, mean of the last {len(last)} {mean:.3f}"
-    for side, share in result["mfu"].items():
-        if share is not None:
-            yield f"share of the peak, {names[side]}: {share:.1%}"
-    yield f"share of padding at 128 tokens: {result['share_of_padding']:.1%}"
+    length = result["work"]["max_seq_length"]
+    yield f"share of padding at {length} tokens: {result['share_of_padding']:.1%}"
 
 
 @app.command("instances")

@@ -1,6 +1,6 @@
 """The output of the benches: a title, a table of medians and ratios, and the machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -59,6 +59,34 @@ def cells_of(result: Mapping[str, Any], quantities: Mapping[str, str]) -> dict[s
         if result["ratios"]:
             rows[name].append(result["ratios"][quantity])
     return rows
+
+
+def device_remarks(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Iterator[str]:
+    """Lines on the warm-up, the share of the peak, and the profile of ``of_what`` ("a step").
+
+    ``in_full``: also launches, synchronisations and the operations that take the most time.
+    """
+    for side, number in result.get("warm_up_steps", {}).items():
+        yield f"steps before the clock, {_name(side)}: {number}"
+    for side, share in result["mfu"].items():
+        if share is not None:
+            yield f"share of the device's peak, {_name(side)}: {share:.1%}"
+    for side, found in result["profile"].items():
+        share = found["share_outside_products"]
+        yield f"time outside products, {_name(side)}: {share:.1%}"
+        if not in_full:
+            continue
+        if found["launches"] is not None:
+            yield (
+                f"{of_what}, {_name(side)}: {found['launches']:,.0f} kernel launches, "
+                f"{found['synchronisations']:,.0f} synchronisations"
+            )
+        for name, seconds, calls in found["busiest"]:
+            yield f"  {1e3 * seconds:10.3f} ms {calls:8,.0f} times  {name[:50]}"
+
+
+def _name(side: str) -> str:
+    return "tidybert" if side == "ours" else side
 
 
 def figure(number: float) -> str:

@@ -8,14 +8,15 @@ import torch
 
 from tidybert.configuration import BertConfig
 
-# Dense bfloat16 operations a second, as NVIDIA states them; the first name that fits counts.
+# Dense operations a second in bfloat16 and in float32 (without TF32), as NVIDIA states them; the
+# first name that fits counts.
 _PEAK_FLOPS: Final = {
-    "H200 NVL": 835e12,
-    "H200": 989e12,
-    "H100 NVL": 835e12,
-    "H100 PCIe": 756e12,
-    "H100": 989e12,
-    "A100": 312e12,
+    "H200 NVL": (835e12, 60e12),
+    "H200": (989e12, 67e12),
+    "H100 NVL": (835e12, 60e12),
+    "H100 PCIe": (756e12, 51e12),
+    "H100": (989e12, 67e12),
+    "A100": (312e12, 19.5e12),
 }
 
 
@@ -35,12 +36,16 @@ def flops_per_token(config: BertConfig, sequence_length: float, masked_share: fl
     return 6 * (weights + head) + 12 * layers * width * sequence_length
 
 
-def peak_flops(device: torch.device) -> float | None:
-    """A CUDA device's bfloat16 operations a second; None for unknown ones, and for a CPU."""
+def peak_flops(device: torch.device, *, mixed: bool = True) -> float | None:
+    """A CUDA device's operations a second; None for unknown ones, and for a CPU.
+
+    ``mixed``: in bfloat16, else in float32.
+    """
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((peak for known, peak in _PEAK_FLOPS.items() if known in name), None)
+    peaks = next((peaks for known, peaks in _PEAK_FLOPS.items() if known in name), None)
+    return peaks and peaks[not mixed]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,25 +69,32 @@ def summarize(samples: Samples) -> dict[str, Any]:
     }
 
 
-def step_times(ends: Sequence[float]) -> list[float]:
-    """Seconds from the end of each step to that of the next."""
-    return [after - before for before, after in pairwise(ends)]
-
-
 def run_apart(module: str, side: str, work: Mapping[str, Any], threads: int | None) -> Any:
     """Call the function that ``module`` answers with on (side, work), and add "peak_mib".
 
-    Raises TidyBertError with the end of the process's stderr where it fails.
+    Where the work's "device" is a GPU, the process sees that one alone, as "cuda".  Raises
+    TidyBertError with the end of the process's stderr where it fails.
     """
     # A waiting thread that spins takes the core from the thread that it waits for.
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "TOKENIZERS_PARALLELISM": "false"}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
+    kind, _, number = str(work.get("device", "cpu")).partition(":")
+    if kind == "cuda":
+        # With several GPUs transformers' Trainer would divide its batches among them.
+        environment["CUDA_VISIBLE_DEVICES"] = _visible(int(number or 0))
+        work = {**work, "device": "cuda"}
     command = [sys.executable, "-m", module, side, json.dumps(work)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise TidyBertError(f"the {side} side failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _visible(number: int) -> str:
+    """What CUDA_VISIBLE_DEVICES calls the GPU that this process sees as ``number``."""
+    names = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+    return names[number] if number < len(names) else str(number)
 
 
 def answer(function: Callable[[str, dict[str, Any]], Mapping[str, Any]]) -> None:
@@ -97,7 +103,16 @@ def answer(function: Callable[[str, dict[str, Any]], Mapping[str, Any]]) -> None
         # transformers also prints to stdout, where only the answer may be.
         os.dup2(2, 1)
         result = function(sys.argv[1], json.loads(sys.argv[2]))
-        print(json.dumps({**result, "peak_mib": round(peak_mib())}), file=stream)
+        peak = gpu_peak_mib() or peak_mib()
+        print(json.dumps({**result, "peak_mib": round(peak)}), file=stream)
+
+
+def gpu_peak_mib() -> float | None:
+    """The most that PyTorch's allocator gave out on the GPU so far, in MiB; None without a GPU."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return float(torch.cuda.max_memory_allocated()) / 2**20
 
 
 def peak_mib() -> float:

@@ -32,17 +32,12 @@ from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
-from tidybert.timing.measuring import (
-    UNTIMED_STEPS,
-    answer,
-    run_apart,
-    step_times,
-    summarize,
-    take_rounds,
-)
+from tidybert.timing.measuring import UNTIMED_STEPS, answer, run_apart, summarize, take_rounds
 from tidybert.timing.setting import SIDES
+from tidybert.timing.step_clock import StepClock, warm_up_steps, with_shares
 from tidybert.timing.work import PretrainingWork
 from tidybert.training.course import Course
+from tidybert.training.precision import is_mixed
 
 _MODULE: Final = "tidybert.timing.pretraining_speed"
 INSTANCE_SIDES: Final = ("instances", "training")
@@ -58,19 +53,23 @@ def bench_pretraining(
     rounds: int = 3,
     report: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Time the work's steps after UNTIMED_STEPS; a round measures every side once.
+    """Time the work's steps after ``warm_up_steps``; a round measures every side once.
 
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
     tokens_per_second, seconds_per_step and peak_mib.  ``losses`` are each side's of every step, in
-    its last round.  ``mfu`` is each side's share of the device's peak, with the operations that our
-    side needs for a token; None where the peak is not known.
+    its last round, as are ``warm_up_steps`` and ``profile``.  ``mfu`` is each side's share of the
+    device's peak, with the operations that our side needs for a token; None where the peak is not
+    known.
     """
+    device = torch.device(work.device)
+    warm_up: dict[str, int] = {}
     found: dict[str, dict[str, Any]] = {}
 
     def one_round(side: str) -> tuple[Mapping[str, float], str]:
         found[side] = run_apart(_MODULE, side, asdict(work), work.threads)
-        seconds = found[side]["step_seconds"][UNTIMED_STEPS - 1 :]
-        rate = sum(found[side]["step_tokens"][UNTIMED_STEPS:]) / sum(seconds)
+        warm_up[side] = first = warm_up_steps(found[side]["step_seconds"], device)
+        seconds = found[side]["step_seconds"][first - 1 :]
+        rate = sum(found[side]["step_tokens"][first : first + len(seconds)]) / sum(seconds)
         return {
             "tokens_per_second": rate,
             "seconds_per_step": statistics.mean(seconds),
@@ -80,6 +79,8 @@ def bench_pretraining(
     summary = summarize(take_rounds(sides, rounds, one_round, report))
     common = found[sides[0]]
     peak = common["peak_tokens_per_second"]
+    profiles = {side: one.get("profile") for side, one in found.items()}
+    medians = summary["medians"]
     return {
         "work": asdict(work),
         "rounds": rounds,
@@ -88,9 +89,12 @@ def bench_pretraining(
         "share_of_padding": common["share_of_padding"],
         **summary,
         "mfu": {
-            side: medians["tokens_per_second"] / peak if peak else None
-            for side, medians in summary["medians"].items()
+            side: one["tokens_per_second"] / peak if peak else None for side, one in medians.items()
         },
+        "warm_up_steps": warm_up,
+        "profile": with_shares(
+            profiles, {side: one["seconds_per_step"] for side, one in medians.items()}
+        ),
     }
 
 
@@ -131,7 +135,7 @@ def _run_training(side: str, work: PretrainingWork) -> dict[str, Any]:
     instances = work.instances()
     stream = InstanceStream(instances, work.tokens_per_step, work.tokens_per_step)
     position, batches = Position(), []
-    for _ in range(work.steps):
+    for _ in range(work.num_steps):
         taken = stream.take(position)
         batches.append(instances.take(position, taken.num_sequences)[0])
         position = taken.position
@@ -153,7 +157,8 @@ def _run_training(side: str, work: PretrainingWork) -> dict[str, Any]:
 
 def peak_tokens_per_second(work: PretrainingWork, corpus: TokenCorpus) -> float | None:
     """The most that the work's device can do by its maker's figures; None where not known."""
-    peak = peak_flops(torch.device(work.device))
+    device = torch.device(work.device)
+    peak = peak_flops(device, mixed=is_mixed(work.precision, device))
     flops = flops_per_token(
         work.config(corpus), work.max_seq_length, MaskingOptions().predicted_share
     )
@@ -161,11 +166,11 @@ def peak_tokens_per_second(work: PretrainingWork, corpus: TokenCorpus) -> float 
 
 
 def _run_ours(work: PretrainingWork) -> dict[str, Any]:
-    ends: list[float] = []
+    clock = StepClock(torch.device(work.device), work.steps, work.profiled_steps)
     losses: list[float] = []
 
     def step(done: PretrainingReport) -> None:
-        ends.append(time.perf_counter())
+        clock.step_ended()
         losses.append(done.loss)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +183,7 @@ def _run_ours(work: PretrainingWork) -> dict[str, Any]:
             device=work.device,
             callbacks=PretrainingCallbacks(step=step),
         )
-    return {"step_seconds": step_times(ends), "losses": losses}
+    return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
 
 
 def _run_instances(side: str, work: PretrainingWork) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def _train(work: PretrainingWork, stream: InstanceStream) -> dict[str, float]:
     config = work.config(stream.instances.corpus)
     torch.manual_seed(work.seed)
     model = build_pretraining_model("mlm+nsp")(config).to(torch.device(work.device))
-    ends: list[float] = []
+    clock = StepClock(torch.device(work.device))
     with tempfile.TemporaryDirectory() as folder:
         Pretrainer(
             model,
@@ -230,10 +235,10 @@ def _train(work: PretrainingWork, stream: InstanceStream) -> dict[str, float]:
             run=Path(folder),
             first_position=[],
             course=Course({}, {}),
-            callbacks=PretrainingCallbacks(step=lambda _done: ends.append(time.perf_counter())),
+            callbacks=PretrainingCallbacks(step=lambda _done: clock.step_ended()),
         ).train()
     timed = steps[UNTIMED_STEPS:]
-    seconds = ends[-1] - ends[UNTIMED_STEPS - 1]
+    seconds = sum(clock.step_seconds()[UNTIMED_STEPS - 1 :])
     return {
         "tokens_per_second": sum(step.num_tokens for step in timed) / seconds,
         "seconds_per_step": seconds / len(timed),

@@ -16,31 +16,53 @@ from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.inference.loading import fitting_length
 from tidybert.model_files import CONFIG_FILE
 
 SIDES: Final = ("ours", "transformers")
+FLASH_SIDE: Final = "transformers-flash"
 TICKETS: Final = "bundled tickets"
 
 
-def sides_against(against: str | None) -> tuple[str, ...]:
-    """The sides of a bench; UsageError where ``against`` is unknown or not installed."""
+def sides_against(against: str | None, device: str | None = None) -> tuple[str, ...]:
+    """The sides of a bench; UsageError where ``against`` is unknown or not installed.
+
+    ``device``: of a training, where transformers may also run with the package flash-attn.
+    """
     if against is None:
         return SIDES[:1]
-    if against != "transformers":
-        raise UsageError(f"{param('against', against)}: expected transformers")
+    known = SIDES[1:] if device is None else (*SIDES[1:], FLASH_SIDE)
+    if against not in known:
+        raise UsageError(f"{param('against', against)}: expected {' or '.join(known)}")
     for package in ("transformers", "accelerate"):
         if importlib.util.find_spec(package) is None:
             raise UsageError(
                 f"{param('against', against)} needs {package}, which is not installed: "
                 "pip install 'tidybert[bench]'"
             )
+    if against == FLASH_SIDE and (
+        device == "cpu" or importlib.util.find_spec("flash_attn") is None
+    ):
+        raise UsageError(
+            f"{param('against', against)} needs {param('device', 'cuda')} and the package "
+            "flash-attn: install it, or compare with transformers"
+        )
     return SIDES
 
 
-def max_seq_length_for(model: str) -> int:
-    """128 tokens, or fewer where MODEL has fewer positions; raises as ``find_model`` does."""
+def attention_of(against: str | None) -> str:
+    """The attn_implementation of transformers' side."""
+    return "flash_attention_2" if against == FLASH_SIDE else "sdpa"
+
+
+def max_seq_length_for(model: str, asked: int | None = None) -> int:
+    """``asked``, or for None 128 tokens, or fewer where MODEL has fewer positions.
+
+    Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
+    """
     config = BertConfig.from_file(find_model(model) / CONFIG_FILE)
-    return min(128, config.max_position_embeddings)
+    fitting = fitting_length(config, asked)
+    return min(128, fitting) if asked is None else fitting
 
 
 def sst2_or_tickets(split: str) -> tuple[str, str, ReadOptions]:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -16,12 +16,16 @@ import transformers
 
 from tidybert.catalog import find_model
 from tidybert.data.features import Features
-from tidybert.timing.measuring import step_times
+from tidybert.timing.step_clock import StepClock
 from tidybert.timing.work import FinetuningWork, PretrainingWork
 from tidybert.training.precision import is_mixed
 
 Encode = Callable[[Sequence[Any]], list[dict[str, Any]]]
 """From examples to the items of a data set."""
+LOADER_WORKERS: Final = 4
+"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
+# Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
+_MICRO_BATCH_ROWS: Final = 32_768
 
 
 def run_finetuning(work: FinetuningWork) -> dict[str, Any]:
@@ -60,6 +64,8 @@ def train_with_transformers(
         [[place_of[index] for index in batch] for batch in batches],
         collate,
         precision=work.precision,
+        device=torch.device(work.device),
+        num_profiled=work.profiled_steps,
         per_device_train_batch_size=work.train_batch_size,
         learning_rate=work.learning_rate,
         warmup_steps=math.floor(len(batches) * 0.1),
@@ -90,7 +96,10 @@ def _texts(task: Any, work: FinetuningWork) -> tuple[Any, Encode, Any]:
         ]
 
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        directory, num_labels=len(ids) or 1, problem_type=task.problem_type
+        directory,
+        num_labels=len(ids) or 1,
+        problem_type=task.problem_type,
+        attn_implementation=work.attention,
     )
     return model, encode, transformers.DataCollatorWithPadding(tokenizer)
 
@@ -110,7 +119,9 @@ def _choices(task: Any, work: FinetuningWork) -> tuple[Any, Encode, Any]:
             encoded.append({**pairs, "labels": one.label})
         return encoded
 
-    model = transformers.AutoModelForMultipleChoice.from_pretrained(directory)
+    model = transformers.AutoModelForMultipleChoice.from_pretrained(
+        directory, attn_implementation=work.attention
+    )
     return model, encode, transformers.DataCollatorForMultipleChoice(tokenizer)
 
 
@@ -124,7 +135,8 @@ def _score(
         for start in range(0, len(encoded), 32):
             batch = collate(encoded[start : start + 32])
             batch.pop("labels")
-            logits.append(model(**batch).logits.numpy())
+            given = {name: tensor.to(model.device) for name, tensor in batch.items()}
+            logits.append(model(**given).logits.cpu().numpy())
     outputs = np.concatenate(logits)
     nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
     features = [Features(*nothing, num_tokens=0, example=number) for number in range(len(dev))]
@@ -137,15 +149,15 @@ def _score(
 def run_pretraining(
     work: PretrainingWork, instances: Any, batches: Sequence[Any]
 ) -> dict[str, Any]:
-    """Train on each step's instances; returns {"seconds", "step_seconds", "losses"}."""
+    """Train on each step's instances; returns {"seconds", "step_seconds", "profile", "losses"}."""
     transformers.utils.logging.set_verbosity_error()
     transformers.set_seed(work.seed)
     corpus = instances.corpus
     tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
-    # Its default: on CUDA the memory-efficient kernel, as PyTorch's flash attention takes no mask.
+    # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
     settings = {
         **work.config(corpus).to_dict(),
-        "attn_implementation": "sdpa",
+        "attn_implementation": work.attention,
         "hidden_dropout_prob": work.dropout,
         "attention_probs_dropout_prob": work.dropout,
     }
@@ -178,13 +190,24 @@ def run_pretraining(
         precision=work.precision,
         device=torch.device(work.device),
         losses=losses,
+        num_parts=_num_parts(work, max(map(len, batches))),
+        num_profiled=work.profiled_steps,
         learning_rate=work.learning_rate,
-        warmup_steps=min(work.warmup_steps, work.steps // 10),
+        warmup_steps=min(work.warmup_steps, work.num_steps // 10),
         seed=work.seed,
         torch_compile=work.compile,
         remove_unused_columns=False,
     )
     return {**trained, "losses": losses}
+
+
+def _num_parts(work: PretrainingWork, num_sequences: int) -> int:
+    """Parts of a step whose gradients add up: one on a CPU."""
+    if work.device == "cpu":
+        return 1
+    given = str(work.micro_batch)
+    rows = int(given) if given.isdecimal() else _MICRO_BATCH_ROWS
+    return math.ceil(num_sequences * work.max_seq_length / rows)
 
 
 def _pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
@@ -210,35 +233,48 @@ def train_in_order(
     precision: str,
     device: torch.device = torch.device("cpu"),
     losses: list[float] | None = None,
+    num_parts: int = 1,
+    num_profiled: int = 0,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train transformers' model in place, one step for each batch.
+
+    On a GPU, processes make the batches, which go over from pinned memory.
 
     Args:
         dataset: items that ``collate`` makes a batch of.
         batches: the places of each batch's items, in the order of the steps.
         losses: takes the loss of each step.
+        num_parts: parts of a batch whose gradients add up to a step.
+        num_profiled: the last steps, which run under the profiler and are not timed.
         settings: other arguments of transformers.TrainingArguments.
 
-    Returns {"seconds", "step_seconds" (one fewer than steps)}.
+    Returns {"seconds", "step_seconds" (one fewer than timed steps), "profile"}.
     """
-    ends: list[float] = []
+    clock = StepClock(device, len(batches) - num_profiled, num_profiled)
+    on_gpu = device.type == "cuda"
+    parts = [part.tolist() for batch in batches for part in np.array_split(batch, num_parts)]
+    part_losses: list[torch.Tensor] = []
 
     class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
-            return torch.utils.data.DataLoader(
-                self.train_dataset, batch_sampler=batches, collate_fn=self.data_collator
+            loader = torch.utils.data.DataLoader(
+                self.train_dataset,
+                batch_sampler=parts,
+                collate_fn=self.data_collator,
+                num_workers=LOADER_WORKERS if on_gpu else 0,
+                pin_memory=on_gpu,
             )
+            return self.accelerator.prepare(loader)
 
         def training_step(self, *given: Any, **more: Any) -> Any:
             loss = super().training_step(*given, **more)
-            if losses is not None:
-                losses.append(float(loss))
+            part_losses.append(loss.detach())
             return loss
 
     class Clock(transformers.TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_args: Any, **_states: Any) -> None:
-            ends.append(time.perf_counter())
+            clock.step_ended()
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = OrderedTrainer(
@@ -254,16 +290,21 @@ def train_in_order(
                 save_strategy="no",
                 logging_steps=10,
                 disable_tqdm=True,
-                dataloader_pin_memory=False,
+                gradient_accumulation_steps=num_parts,
+                accelerator_config={"non_blocking": on_gpu},
                 **settings,
             ),
             train_dataset=dataset,
             data_collator=collate,
             callbacks=[Clock()],
         )
+        # It would take forward's **kwargs for a loss that is already divided by the parts.
+        trainer.model_accepts_loss_kwargs = False
         begin = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - begin
+        if losses is not None:
+            losses += torch.stack(part_losses).view(-1, num_parts).sum(1).tolist()
         # The model would otherwise score in the precision of its training, unlike ours.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    return {"seconds": seconds, "step_seconds": step_times(ends)}
+    return {"seconds": seconds, "step_seconds": clock.step_seconds(), "profile": clock.profile()}

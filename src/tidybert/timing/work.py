@@ -49,6 +49,13 @@ class FinetuningWork:
     """Do not train the embeddings and this many of the lowest layers."""
     precision: str = "auto"
     """On both sides, as finetune takes it."""
+    dropout: float | None = None
+    """On both sides, in a bench; None: as MODEL says."""
+    device: str = "cpu"
+    attention: str = "sdpa"
+    """transformers' attn_implementation."""
+    profiled_steps: int = 0
+    """The last steps, which run under the profiler and are not timed; ``max_steps`` counts them."""
     seed: int = 1
     threads: int | None = None
     """Threads of each process; None: PyTorch's choice."""
@@ -105,9 +112,18 @@ class PretrainingWork:
     threads: int | None = None
     compile: bool = False
     micro_batch: int | str | None = None
-    """On our side; the other side takes a whole step at once."""
+    """As pretrain takes it; the other side divides a step into parts on a GPU alone."""
     precision: str = "auto"
     """On both sides, as pretrain takes it."""
+    attention: str = "sdpa"
+    """transformers' attn_implementation."""
+    profiled_steps: int = 0
+    """Further steps, which run under the profiler and are not timed."""
+
+    @property
+    def num_steps(self) -> int:
+        """All steps: timed, not timed and profiled."""
+        return self.steps + self.profiled_steps
 
     def instances(self) -> PretrainingInstances:
         """The instances that both sides train on."""
@@ -122,7 +138,7 @@ class PretrainingWork:
         """The training arguments of our side."""
         return PretrainingArguments(
             recipe="bert",
-            max_steps=self.steps,
+            max_steps=self.num_steps,
             tokens_per_step=self.tokens_per_step,
             learning_rate=self.learning_rate,
             warmup_steps=self.warmup_steps,
@@ -132,8 +148,8 @@ class PretrainingWork:
             precision=self.precision,
             long_share=0.0,
             # No step is slowed by an evaluation or a checkpoint.
-            eval_steps=self.steps + 1,
-            save_steps=self.steps + 1,
+            eval_steps=self.num_steps + 1,
+            save_steps=self.num_steps + 1,
             seed=self.seed,
         )
 
