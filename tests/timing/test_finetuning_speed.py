@@ -121,7 +121,7 @@ def test_the_figures_of_a_gpu_are_those_of_timed_steps(
             "threads": 1,
             "peak_mib": 7,
             "peak_examples_per_second": 32.0,
-            "profile": {"product_seconds": 0.75},
+            "profile": {"product_seconds": 0.75, "busy_seconds": 0.8, "launches": 9.0},
         }
 
     monkeypatch.setattr(finetuning, "measure", measured)

@@ -13,6 +13,7 @@ from tidybert.timing.step_clock import (
     StepClock,
     profile_of,
     profile_once,
+    share_outside_products,
     warm_up_steps,
     with_shares,
 )
@@ -122,9 +123,13 @@ def test_launches_and_waits_on_a_gpu_are_those_of_a_step() -> None:
 
 
 def test_the_share_outside_products_is_of_a_step_without_the_profiler() -> None:
-    found = with_shares({"ours": {"product_seconds": 0.35}, "transformers": None}, {"ours": 0.7})
+    on_gpu = {"product_seconds": 0.35, "busy_seconds": 0.4, "launches": 805.0}
+    found = with_shares({"ours": on_gpu, "transformers": None}, {"ours": 0.7})
 
-    assert found == {"ours": {"product_seconds": 0.35, "share_outside_products": 0.5}}
+    assert found == {"ours": {**on_gpu, "share_outside_products": 0.5}}
+    # On a CPU all operations are slower under the profiler.
+    on_cpu = {"product_seconds": 0.35, "busy_seconds": 1.4, "launches": None}
+    assert share_outside_products(on_cpu, 0.7) == 0.75
 
 
 @pytest.mark.parametrize(

@@ -150,19 +150,26 @@ def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) 
 def with_shares(
     profiles: Mapping[str, dict[str, Any] | None], seconds_per_step: Mapping[str, float]
 ) -> dict[str, dict[str, Any]]:
-    """Each side's profile with "share_outside_products", if it has one.
-
-    It is the share of a step's time in which no product and no attention runs, idle time included.
-    The time is that of steps without the profiler.
-    """
+    """Each side's profile with "share_outside_products", if it has one."""
     return {
         side: {
             **found,
-            "share_outside_products": 1 - found["product_seconds"] / seconds_per_step[side],
+            "share_outside_products": share_outside_products(found, seconds_per_step[side]),
         }
         for side, found in profiles.items()
         if found is not None
     }
+
+
+def share_outside_products(profiled: Mapping[str, Any], seconds_per_step: float) -> float:
+    """The share of a step's time in which no product and no attention runs.
+
+    On a GPU it includes idle time: kernels take no longer under the profiler, and
+    ``seconds_per_step`` is the time without it.  On a CPU the profiler slows all operations down,
+    so it is a share of their sum.
+    """
+    whole = profiled["busy_seconds"] if profiled["launches"] is None else seconds_per_step
+    return 1 - float(profiled["product_seconds"] / whole)
 
 
 def _is_product(name: str) -> bool:
