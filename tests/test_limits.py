@@ -1,29 +1,19 @@
-"""A limit's message names the limit, the value found and the flag that raises it."""
+"""A limit's message names the limit and the value found."""
 
 import pytest
 
 from tidybert import limits
-from tidybert.errors import LimitError, in_shell
+from tidybert.errors import LimitError
 from tidybert.limits import Limit
 
 
-def test_the_message_names_limit_value_and_flag() -> None:
-    limit = Limit("columns", 1000, "columns", flag="max_columns")
+def test_the_message_names_the_limit_and_the_value() -> None:
+    limit = Limit("columns", 1000, "columns")
 
     limit.check(1000, "a.csv")
     with pytest.raises(LimitError) as caught:
         limit.check(2500, "a.csv")
-    assert in_shell(caught.value.message) == (
-        "a.csv: 2,500 columns; the limit for columns is 1,000; "
-        "give a higher --max-columns to read it"
-    )
-
-
-def test_a_flag_replaces_the_value() -> None:
-    limit = Limit("columns", 1000, "columns", flag="max_columns")
-
-    limit.replaced(2500).check(2500, "a.csv")
-    assert limit.replaced(None) is limit
+    assert str(caught.value) == "a.csv: 2,500 columns; the limit for columns is 1,000"
 
 
 def test_no_two_limits_have_one_name() -> None:

@@ -1,14 +1,13 @@
 """The limits on untrusted input, in one table.
 
 Each limit is far above what a model or a data set holds, and low enough that a hostile file fills
-neither memory nor time.  A message names the limit, the value found and, where there is one, the
-flag that raises it.
+neither memory nor time.  So no flag raises one; a message names the limit and the value found.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
-from tidybert.errors import LimitError, param
+from tidybert.errors import LimitError
 
 
 @dataclass(frozen=True)
@@ -19,13 +18,11 @@ class Limit:
         name: what is limited, as part of a sentence: "bytes of a JSON file".
         value: the most that passes.
         unit: of ``value``, in the plural: "bytes".
-        flag: the parameter that replaces ``value``, as in Python; None where there is none.
     """
 
     name: str
     value: int
     unit: str
-    flag: str | None = None
 
     def check(self, found: int, where: object) -> None:
         """Raise LimitError if ``found`` is above the limit; ``where`` begins the message."""
@@ -34,14 +31,9 @@ class Limit:
 
     def error(self, found: str, where: object) -> LimitError:
         """The error for a value that is above the limit, or known only as "more than N"."""
-        advice = f"; give a higher {param(self.flag)} to read it" if self.flag else ""
         return LimitError(
-            f"{where}: {found} {self.unit}; the limit for {self.name} is {self.value:,}{advice}"
+            f"{where}: {found} {self.unit}; the limit for {self.name} is {self.value:,}"
         )
-
-    def replaced(self, value: int | None) -> Self:
-        """This limit with the value of its flag; unchanged for None."""
-        return self if value is None else replace(self, value=value)
 
 
 # Data: labelled texts and corpora.
