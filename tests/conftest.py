@@ -166,7 +166,12 @@ def toy_arguments() -> Callable[..., "TrainingArguments"]:
     from tidybert.training.training_arguments import TrainingArguments
 
     def build(**overrides: Any) -> "TrainingArguments":
-        given = {"learning_rate": 1e-2, "num_train_epochs": 4, "train_batch_size": 16}
+        given = {
+            "learning_rate": 1e-2,
+            "num_train_epochs": 4,
+            "train_batch_size": 16,
+            "head_start": "random",
+        }
         return TrainingArguments(**{**given, **overrides})
 
     return build

@@ -27,13 +27,14 @@ def test_one_command_makes_a_good_model(
     train, dev, run = toy_file("a.csv", 192), toy_file("b.csv", 64, seed=1), tmp_path / "run"
     arguments = command("classify", tiny_model, train, run, "--dev", str(dev), "--json")
 
-    assert shell([*arguments, "--num-train-epochs", "4"]) == 0
+    assert shell([*arguments, "--num-train-epochs", "6"]) == 0
 
     out, err = capsys.readouterr()
     printed = json.loads(out)
     assert printed["accuracy"] > 0.9
     assert printed["run"] == str(run)
     assert "--text text, --label label" in err
+    assert "the new head begins as a probe of the encoder" in err
     assert "new: classifier.weight, classifier.bias" in err
     assert json.loads((run / "arguments.json").read_text())["learning_rate"] == 0.01
     assert shell(["evaluate", str(run), str(dev), "--json"]) == 0

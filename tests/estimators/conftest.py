@@ -20,6 +20,7 @@ def quick(tiny_model: Path) -> dict[str, Any]:
         "learning_rate": 1e-2,
         "train_batch_size": 16,
         "num_train_epochs": 2,
+        "head_start": "random",
     }
 
 

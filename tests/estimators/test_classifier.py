@@ -1,5 +1,6 @@
 """BertClassifier: fitting, predicting, weights, the part held out, and scikit-learn's tools."""
 
+import csv
 import inspect
 import pickle
 import re
@@ -8,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -417,3 +421,26 @@ def test_what_long_texts_cannot_be(params: Quick, message: str, quick: Quick, to
 def test_ends_of_pairs_cannot_be_kept(quick: Quick) -> None:
     with pytest.raises(UsageError, match="long='head-tail' is for single texts"):
         BertClassifier(**quick, long="head-tail").fit([("red", "cat"), ("cat", "red")], [0, 1])
+
+
+@pytest.mark.usefixtures("minilm_directory")
+def test_three_hundred_tickets_are_enough_to_beat_words_counted() -> None:
+    texts, labels = tickets("train")
+    new, expected = tickets("dev")
+    counted = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    counted.fit(texts[:300], labels[:300])
+
+    classifier = BertClassifier("minilm", num_train_epochs=0.5, max_seq_length=48)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the few texts that are cut
+        classifier.fit(texts[:300], labels[:300])
+        accuracy = classifier.score(new, expected)
+
+    assert accuracy > counted.score(new, expected) + 0.05
+
+
+def tickets(part: str) -> tuple[list[str], list[str]]:
+    """The bundled tickets' texts and labels."""
+    path = resources.files("tidybert") / "resources" / "tickets" / f"{part}.csv"
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    return [row["text"] for row in rows], [row["label"] for row in rows]

@@ -40,7 +40,9 @@ class FakeTraining:
         if arguments.seed in self.diverging:
             (run / "checkpoints" / "step-1").mkdir(parents=True)
             raise DivergedError(f"seed {arguments.seed}: the loss is nan")
-        accuracy = 1 - 1e3 * abs(arguments.learning_rate - 1e-4) - 0.01 * arguments.seed % 7
+        accuracy = (
+            1 - 1e3 * abs((arguments.learning_rate or 5e-5) - 1e-4) - 0.01 * arguments.seed % 7
+        )
         for name in ("model.safetensors", "tidybert.json"):
             (run / name).write_text(str(accuracy))
         result = SimpleNamespace(metrics={"accuracy": accuracy}, seconds=arguments.num_train_epochs)

@@ -296,7 +296,7 @@ def tuned(
         tiny_model,
         toy_texts(192, 0),
         toy_texts(64, 1),
-        toy_arguments(num_train_epochs=6, seed=1),
+        toy_arguments(num_train_epochs=10, seed=1),
         max_seq_length=16,
         run=run,
     )

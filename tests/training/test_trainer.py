@@ -393,7 +393,7 @@ def test_the_best_weights_are_kept_though_later_ones_are_worse(
         last = make_trainer(run=tmp_path)
         last.resume()
         assert last.state.step == 14
-        with last._whole_model():
+        with last.whole_model():
             assert has_weights(last.model, script.seen[3])
 
 

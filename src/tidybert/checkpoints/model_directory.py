@@ -26,6 +26,7 @@ from tidybert.json_objects import read_json_object
 from tidybert.limits import LABELS
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from tidybert.modeling.bert import initialize_part
+from tidybert.modeling.heads import FINE_TUNED
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -178,7 +179,8 @@ class ModelDirectory:
         new = {name.rpartition(".")[0] for name in report.new}
         for name, module in model.named_modules():
             if name in new:
-                initialize_part(module, config.initializer_range)
+                is_truncated = name not in FINE_TUNED
+                initialize_part(module, config.initializer_range, is_truncated=is_truncated)
         return model, report
 
 

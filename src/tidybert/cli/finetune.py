@@ -135,6 +135,7 @@ def _finetune(
 ) -> None:
     from tidybert.cli.progress import shown_training, tensorboard_figures
     from tidybert.cli.results import print_trials
+    from tidybert.finetuning import ProbeMemory
     from tidybert.finetuning import finetune as train_model
 
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
@@ -150,6 +151,8 @@ def _finetune(
         reading=data.reading.to_dict(),
     )
     note_changed(given.config, made_from.files)
+
+    probe = ProbeMemory()
 
     def train_run(varied: TrainingArguments, run: Path, resumed: bool) -> "FinetunedModel":
         with (
@@ -172,6 +175,7 @@ def _finetune(
                 keep_checkpoints=given.keep_checkpoints,
                 force=given.force and run == given.out,
                 made_from=made_from,
+                probe=probe,
                 callbacks=callbacks,
             )
 

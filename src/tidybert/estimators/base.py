@@ -83,8 +83,9 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     max_steps: int | None = TrainingArguments.max_steps
     train_batch_size: int = TrainingArguments.train_batch_size
     tokens_per_batch: int = TrainingArguments.tokens_per_batch
-    learning_rate: float = TrainingArguments.learning_rate
+    learning_rate: float | None = TrainingArguments.learning_rate
     warmup_proportion: float = TrainingArguments.warmup_proportion
+    head_start: str | None = TrainingArguments.head_start
     weight_decay: float = TrainingArguments.weight_decay
     adam_beta1: float = TrainingArguments.adam_beta1
     adam_beta2: float = TrainingArguments.adam_beta2

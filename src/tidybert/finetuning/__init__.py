@@ -8,6 +8,7 @@ from tidybert.finetuning.finetuning_run import (
     model_sources,
     save,
 )
+from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.trials import (
     Trials,
     check_search,
@@ -21,6 +22,7 @@ from tidybert.training.run_directory import clear_run, is_finished, is_resumed_i
 __all__ = [
     "Callbacks",
     "FinetunedModel",
+    "ProbeMemory",
     "Trial",
     "Trials",
     "check_search",

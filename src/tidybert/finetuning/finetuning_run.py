@@ -21,6 +21,7 @@ from tidybert.data.features import Features
 from tidybert.data.text_hashes import text_hashes
 from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
+from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
@@ -84,6 +85,7 @@ def finetune(
     keep_checkpoints: bool = False,
     force: bool = False,
     made_from: RunOrigin | None = None,
+    probe: ProbeMemory | None = None,
     callbacks: Callbacks | None = None,
 ) -> FinetunedModel:
     """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
@@ -102,6 +104,7 @@ def finetune(
         keep_checkpoints: keep RUN/checkpoints when the run is finished.
         force: replace a RUN that is at ``run``, once training can begin.
         made_from: further entries of arguments.json.
+        probe: what runs that differ in ``arguments`` alone share, so that they fit one probe.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
@@ -112,11 +115,10 @@ def finetune(
     # A new head's initial weights follow from the seed alone.
     torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
-    fitting_length(config, max_seq_length)
     if arguments.early_stopping_patience is not None and not dev:
-        raise UsageError(
-            f"{param('early_stopping_patience')} needs examples to evaluate on: give {param('dev')}"
-        )
+        raise _needs_dev("early_stopping_patience")
+    arguments = _with_defaults(arguments, task, config.hidden_size, callbacks.tell)
+    fitting_length(config, max_seq_length)
     network, has_head = _build(task, origin or config, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
@@ -149,6 +151,8 @@ def finetune(
         given |= {**made_from.flags, **asdict(arguments)}
         record = _record(data, made_from, trainer, chosen)
         write_arguments(run, {**given, RECORD: record})
+    if not has_head and arguments.head_start == "probe" and trainer.state.step == 0:
+        start_with_probe(task, trainer, None if origin is None else probe)
     result = trainer.train()
     answers = _calibrated(task, network, data)
     if answers is not None:
@@ -177,6 +181,23 @@ def _finish(
     write_training_texts(run, text_hashes(map(finished.task.identity, data.train)))
     write_run_card(run, finished.task, arguments, answers, finished.inputs, finished.made_from.name)
     save(finished, run)
+
+
+def _needs_dev(name: str) -> UsageError:
+    return UsageError(f"{param(name)} needs examples to evaluate on: give {param('dev')}")
+
+
+def _with_defaults(
+    arguments: TrainingArguments, task: AnyTask, width: int, tell: Callable[[str], None]
+) -> TrainingArguments:
+    """The arguments with the learning rate and the start that none of them names."""
+    if arguments.learning_rate is None:
+        arguments = arguments.for_width(width)
+        tell(
+            f"learning rate {arguments.peak_rate:g} for an encoder of width {width}; "
+            f"{param('learning_rate')} sets another"
+        )
+    return with_head_start(arguments, task)
 
 
 def _calibrated(

@@ -15,7 +15,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError, param
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.kernels.threads import map_on_threads
-from tidybert.tasks.task import AnyTask, Unit
+from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.encoding import Encoding
 
 # Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
@@ -45,7 +45,7 @@ def run_features(
     return run_batches(
         lambda batch: task.outputs(model, batch),
         features,
-        [_num_rows(one, task.unit) for one in features],
+        [task.num_rows(one) for one in features],
         next(model.parameters()).device,
         tokens_per_batch,
         advance,
@@ -142,9 +142,3 @@ def encoding_features(encodings: Sequence[Encoding]) -> list[Features]:
         )
         for number, one in enumerate(encodings)
     ]
-
-
-def _num_rows(features: Features, unit: Unit) -> int:
-    if unit == "feature":
-        return 1
-    return len(features.sequence_lengths) if unit == "sequence" else len(features.input_ids)

@@ -43,6 +43,12 @@ class BertPooler(nn.Module):
         """(B, H) to (B, H)."""
         return torch.tanh(self.dense(first_hidden_state))
 
+    @torch.no_grad()
+    def pass_through(self) -> None:
+        """Set the weights so that the output is tanh of [CLS] itself."""
+        nn.init.eye_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
+
 
 class BertModel(nn.Module):
     """The encoder of the paper.  ``add_pooler=False`` leaves out the dense layer on [CLS]."""
@@ -150,19 +156,26 @@ def _padded(output: BertModelOutput, cells: Tensor, shape: torch.Size) -> BertMo
 def initialize(module: nn.Module, initializer_range: float) -> None:
     """Draw all weights from a normal truncated at two standard deviations; biases are 0, gains 1.
 
-    Original code: modeling.py, create_initializer.  Hugging Face draws from a plain normal.
+    Original code: modeling.py, create_initializer.
     """
     for part in module.modules():
         initialize_part(part, initializer_range)
 
 
-def initialize_part(part: nn.Module, initializer_range: float) -> None:
-    """The same for the module's own parameters, without its submodules."""
+def initialize_part(
+    part: nn.Module, initializer_range: float, *, is_truncated: bool = True
+) -> None:
+    """The same for the module's own parameters, without its submodules.
+
+    Heads for fine-tuning come from a plain normal, ``is_truncated=False``, as in transformers.
+    """
     for name, parameter in part.named_parameters(recurse=False):
         if name == "bias":
             nn.init.zeros_(parameter)
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(parameter)
+        elif not is_truncated:
+            nn.init.normal_(parameter, std=initializer_range)
         else:
             bound = 2 * initializer_range
             nn.init.trunc_normal_(parameter, std=initializer_range, a=-bound, b=bound)

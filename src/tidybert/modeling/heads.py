@@ -13,13 +13,16 @@ from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import build_encoder
-from tidybert.modeling.bert import initialize
+from tidybert.modeling.bert import initialize, initialize_part
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
 from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows, pad
+
+FINE_TUNED = ("classifier", "qa_outputs")
+"""The names of the heads that fine-tuning adds."""
 
 
 class BertWithHead(nn.Module):
@@ -67,14 +70,17 @@ class BertForSequenceClassification(BertWithHead):
         super().__init__(config)
         self.num_labels = num_labels
         self.classifier = Linear(config.hidden_size, num_labels)
-        initialize(self.classifier, config.initializer_range)
+        initialize_part(self.classifier, config.initializer_range, is_truncated=False)
 
     def of_rows(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
         """Logits (B, num_labels)."""
-        pooled = self.bert.pooled(rows, lower_states)
-        pooled = dropout(pooled, self.config.classifier_dropout_prob, self.training)
-        logits: Tensor = self.classifier(pooled)
+        logits: Tensor = self.classifier(self.head_inputs(rows, lower_states=lower_states))
         return logits
+
+    def head_inputs(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
+        """The states (B, H) that the linear layer reads."""
+        pooled = self.bert.pooled(rows, lower_states)
+        return dropout(pooled, self.config.classifier_dropout_prob, self.training)
 
 
 class BertForMultipleChoice(BertForSequenceClassification):
@@ -113,7 +119,7 @@ class BertForTokenClassification(BertWithTokenHead):
         super().__init__(config)
         self.num_labels = num_labels
         self.classifier = Linear(config.hidden_size, num_labels)
-        initialize(self.classifier, config.initializer_range)
+        initialize_part(self.classifier, config.initializer_range, is_truncated=False)
 
     def of_rows(
         self,
@@ -123,11 +129,21 @@ class BertForTokenClassification(BertWithTokenHead):
         lower_states: LowerStates | None = None,
     ) -> Tensor:
         """Logits (T, num_labels), or only those of ``output_rows`` (R,)."""
-        states = self.bert(rows, output_rows=output_rows, lower_states=lower_states)
-        hidden = states.last_hidden_state
-        hidden = dropout(hidden, self.config.classifier_dropout_prob, self.training)
+        hidden = self.head_inputs(rows, output_rows=output_rows, lower_states=lower_states)
         logits: Tensor = self.classifier(hidden)
         return logits
+
+    def head_inputs(
+        self,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        lower_states: LowerStates | None = None,
+    ) -> Tensor:
+        """The states (T, H), or (R, H), that the linear layer reads."""
+        states = self.bert(rows, output_rows=output_rows, lower_states=lower_states)
+        hidden = states.last_hidden_state
+        return dropout(hidden, self.config.classifier_dropout_prob, self.training)
 
 
 class BertForQuestionAnswering(BertWithTokenHead):
@@ -136,13 +152,17 @@ class BertForQuestionAnswering(BertWithTokenHead):
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.qa_outputs = Linear(config.hidden_size, 2)
-        initialize(self.qa_outputs, config.initializer_range)
+        initialize_part(self.qa_outputs, config.initializer_range, is_truncated=False)
 
     def of_rows(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
         """Logits (T, 2): start and end."""
-        hidden = self.bert(rows, lower_states=lower_states).last_hidden_state
-        logits: Tensor = self.qa_outputs(hidden)
+        logits: Tensor = self.qa_outputs(self.head_inputs(rows, lower_states=lower_states))
         return logits
+
+    def head_inputs(self, rows: Rows, *, lower_states: LowerStates | None = None) -> Tensor:
+        """The states (T, H) that the linear layer reads."""
+        hidden: Tensor = self.bert(rows, lower_states=lower_states).last_hidden_state
+        return hidden
 
 
 class BertMLMHead(nn.Module):

@@ -56,6 +56,9 @@ class Task(ABC, Generic[E]):
     inputs: ClassVar[str | None] = None
     """What an example holds, as tidybert.json says it, where all examples of the task are alike."""
 
+    head: ClassVar[str | None] = None
+    """The linear layer whose outputs ``summed_loss`` reads, so that it can begin as a probe."""
+
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
     correctness: str = "accuracy"
@@ -163,6 +166,12 @@ class Task(ABC, Generic[E]):
         logits: Tensor = model(batch.rows, lower_states=batch.lower_states)
         return logits
 
+    def num_rows(self, one: Features) -> int:
+        """How many rows of the outputs belong to one of the features."""
+        if self.unit == "feature":
+            return 1
+        return len(one.sequence_lengths if self.unit == "sequence" else one.input_ids)
+
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         """(F,) the loss of each of the batch's features, from float32 ``outputs``.
 
@@ -172,7 +181,20 @@ class Task(ABC, Generic[E]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight; a scalar."""
-        losses = self.losses(self.outputs(model, batch).float(), batch)
+        return self.summed_loss(self.outputs(model, batch).float(), batch)
+
+    def head_inputs(self, model: Any, batch: Batch) -> Tensor:
+        """(R, H) the states that the head's linear layer reads for ``summed_loss``."""
+        states: Tensor = model.head_inputs(batch.rows, lower_states=batch.lower_states)
+        return states
+
+    def num_head_rows(self, one: Features) -> int:
+        """How many of these states belong to one of the features."""
+        return self.num_rows(one)
+
+    def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The sum over the batch of each loss times its weight, a scalar, from outputs (R, C)."""
+        losses = self.losses(outputs, batch)
         weights = to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
         return (losses * weights).sum()
 

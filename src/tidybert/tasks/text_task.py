@@ -48,6 +48,7 @@ class TextTask(Task[TextExample]):
 
     read = read_examples
     architecture = "BertForSequenceClassification"
+    head = "classifier"
     options_class = TextOptions
     stratified: ClassVar[bool] = True
     """Whether ``split`` holds out a share of each class."""

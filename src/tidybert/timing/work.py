@@ -81,6 +81,8 @@ class FinetuningWork:
             max_steps=self.max_steps,
             train_batch_size=self.train_batch_size,
             learning_rate=self.learning_rate,
+            # The other side has no other start.
+            head_start="random",
             freeze_layers=self.freeze_layers,
             precision=self.precision,
             seed=self.seed,

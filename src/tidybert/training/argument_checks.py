@@ -37,8 +37,9 @@ def check_arguments(
             if value is not None and not is_good(value):
                 raise bad_value(name, value, expected)
     for name, allowed in choices.items():
-        if getattr(arguments, name) not in allowed:
-            raise bad_value(name, getattr(arguments, name), one_of(allowed))
+        value = getattr(arguments, name)
+        if value is not None and value not in allowed:
+            raise bad_value(name, value, one_of(allowed))
 
 
 def check_seed(seed: int) -> None:

@@ -59,8 +59,8 @@ def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) ->
     """The rate of step 0, 1, …: a linear rise over the warm-up, then a linear fall to 0."""
     warmup = int(num_steps * arguments.warmup_proportion)
     if step < warmup:
-        return arguments.learning_rate * step / warmup
-    return arguments.learning_rate * (num_steps - step) / max(1, num_steps - warmup)
+        return arguments.peak_rate * step / warmup
+    return arguments.peak_rate * (num_steps - step) / max(1, num_steps - warmup)
 
 
 def decay_until(step: int, num_steps: int, arguments: TrainingArguments) -> float:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
+from tidybert.modeling.architectures import encoder_of
 from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
@@ -120,6 +121,7 @@ class Trainer:
             raise TrainingError("there are no examples to train on")
         self.model = model
         self.features = features
+        arguments = arguments.for_width(encoder_of(model).config.hidden_size)
         self.loss = loss
         self.arguments = arguments
         self.evaluate = evaluate
@@ -138,7 +140,7 @@ class Trainer:
         self.frozen_states = frozen_states(model, arguments.freeze_layers, features, note)
         self.optimizer = build_optimizer(
             model,
-            learning_rate=arguments.learning_rate,
+            learning_rate=arguments.peak_rate,
             betas=(arguments.adam_beta1, arguments.adam_beta2),
             epsilon=arguments.adam_epsilon,
             weight_decay=arguments.weight_decay,
@@ -170,10 +172,10 @@ class Trainer:
         self.record.resume(self._load)
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        with self._whole_model():
+        with self.whole_model():
             check_fits(self.model, checkpoint)
         load_optimizer(self.model, self.optimizer, checkpoint.moments)
-        with self._whole_model():
+        with self.whole_model():
             self.model.load_state_dict(checkpoint.weights)
 
     def train(self) -> TrainingResult:
@@ -322,7 +324,7 @@ class Trainer:
     def _evaluate_and_keep_best(self, evaluate: Evaluate) -> None:
         self.model.eval()
         try:
-            with self._whole_model():
+            with self.whole_model():
                 metrics = evaluate(self.model)
         except WeightsError as error:
             raise DivergedError(
@@ -333,7 +335,7 @@ class Trainer:
         self.callbacks.metrics(self.state.step, metrics)
         best = self.state.best_metrics
         if best is None or metrics[self.metric] > best[self.metric]:
-            with self._whole_model():
+            with self.whole_model():
                 self.record.keep_best(metrics, self.model.state_dict())
         else:
             self.state.evaluations_since_best += 1
@@ -346,10 +348,10 @@ class Trainer:
     def _save(self) -> None:
         self._count_seconds()
         moments = optimizer_tensors(self.model, self.optimizer)
-        with self._whole_model():
+        with self.whole_model():
             self.record.save(self.model.state_dict(), moments)
 
-    def _whole_model(self) -> AbstractContextManager[None]:
+    def whole_model(self) -> AbstractContextManager[None]:
         """Within the block the model has its whole vocabulary."""
         if self.vocabulary is None:
             return nullcontext()

@@ -4,11 +4,14 @@ The defaults follow appendix A.3 of the paper and run_classifier.py, with Adam's
 which the original left out and which makes small data sets stable (Mosbach et al. 2020).
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Self
 
 from tidybert.training.argument_checks import check_arguments
 
+SMALL_WIDTH: Final = 512
+"""Encoders that are narrower take a higher learning rate than the paper's."""
+HEAD_STARTS: Final = ("probe", "random")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 
 
@@ -31,10 +34,14 @@ class TrainingArguments:
     tokens_per_batch: int = 4096
     """Split a step into parts of at most this many tokens and sum their gradients, to bound
     memory."""
-    learning_rate: float = 5e-5
-    """Highest learning rate of the schedule."""
+    learning_rate: float | None = None
+    """Highest learning rate of the schedule. If not set: it follows the width of the encoder, 5e-5
+    from 512 on and 1e-4 below."""
     warmup_proportion: float = 0.1
     """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
+    head_start: str | None = None
+    """Begin a new head as a fit to the encoder's states (probe), or at random. If not set: probe,
+    but random for answer."""
     weight_decay: float = 0.01
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
     adam_beta1: float = 0.9
@@ -64,6 +71,18 @@ class TrainingArguments:
     logging_steps: int = 10
     """Write a line of metrics.jsonl after every N steps."""
 
+    @property
+    def peak_rate(self) -> float:
+        """``learning_rate`` once it is known."""
+        assert self.learning_rate is not None, "for_width has not chosen the rate"
+        return self.learning_rate
+
+    def for_width(self, hidden_size: int) -> Self:
+        """The same with the rate for encoders of this width, where no rate is given."""
+        if self.learning_rate is not None:
+            return self
+        return replace(self, learning_rate=5e-5 if hidden_size >= SMALL_WIDTH else 1e-4)
+
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
         check_arguments(
@@ -75,5 +94,5 @@ class TrainingArguments:
             ),
             at_least_0=("weight_decay", "freeze_layers"),
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
-            choices={"precision": PRECISIONS},
+            choices={"precision": PRECISIONS, "head_start": HEAD_STARTS},
         )  # fmt: skip

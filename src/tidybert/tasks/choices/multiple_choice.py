@@ -110,6 +110,7 @@ class MultipleChoice(Task[ChoiceExample]):
     architecture = "BertForMultipleChoice"
     read = read_choices
     unit = "sequence"
+    head = "classifier"
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
@@ -209,6 +210,7 @@ class MultipleChoice(Task[ChoiceExample]):
         counts = [len(one.lengths) for one in batch.features]
         starts = np.cumsum([0, *counts[:-1]])
         right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
+        outputs = outputs.reshape(-1)  # a probe's are (S, 1)
         chosen = outputs[to_device(torch.tensor(right), outputs.device)]
         return segment_logsumexp(outputs, counts) - chosen
 

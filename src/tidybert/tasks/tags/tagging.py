@@ -164,6 +164,7 @@ class Tagging(Task[TaggedExample]):
     read = read_tagged
     options_class = WindowOptions
     unit = "token"
+    head = "classifier"
     meanings: ClassVar[Mapping[str, str]] = {
         "f1": "F1 of entities: type, first and last word are right",
         "precision": "share of the entities found that are right",
@@ -285,29 +286,43 @@ class Tagging(Task[TaggedExample]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """A sum over words, each with an equal part of its feature's weight: they count alike."""
-        device = batch.rows.input_ids.device
-        starts = np.cumsum([0, *batch.rows.lengths[:-1]])
-        places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
+        # Only the rows of first pieces are worked out.
+        logits = model(
+            batch.rows, output_rows=_first_pieces(batch), lower_states=batch.lower_states
+        )
+        return self.summed_loss(logits.float(), batch)
+
+    def head_inputs(self, model: Any, batch: Batch) -> Tensor:
+        states: Tensor = model.head_inputs(
+            batch.rows, output_rows=_first_pieces(batch), lower_states=batch.lower_states
+        )
+        return states
+
+    def num_head_rows(self, one: Features) -> int:
+        return len(one.label)
+
+    def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The same from the logits (W, L) of the W words of all features."""
         labels = torch.tensor(
             [label for one in batch.features for label in one.label], dtype=torch.int64
         )
         weights = torch.tensor(
             [one.weight / len(one.label) for one in batch.features for _ in one.label]
         )
-        # Only the rows of first pieces are worked out.
-        logits = model(
-            batch.rows,
-            output_rows=to_device(torch.from_numpy(np.concatenate(places)), device),
-            lower_states=batch.lower_states,
-        )
-        losses = functional.cross_entropy(
-            logits.float(), to_device(labels, device), reduction="none"
-        )
+        device = outputs.device
+        losses = functional.cross_entropy(outputs, to_device(labels, device), reduction="none")
         return (losses * to_device(weights, device)).sum()
 
     def calibrated(self, answers: TagAnswers) -> Self:
         temperature = fit_temperature(answers.logits, answers.label_ids)
         return type(self)(self.names, temperature, self.doc_stride)
+
+
+def _first_pieces(batch: Batch) -> Tensor:
+    """(W,) the row of each word's first piece, for the words that the batch answers for."""
+    starts = np.cumsum([0, *batch.rows.lengths[:-1]])
+    places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
+    return to_device(torch.from_numpy(np.concatenate(places)), batch.rows.input_ids.device)
 
 
 def shown_entities(

@@ -1,0 +1,131 @@
+"""The first weights of a new head: a linear probe of the encoder, fitted before any training.
+
+A head drawn at random spends its first epoch learning what a regression finds in seconds, and
+disturbs the encoder meanwhile.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tidybert.data.batching import Batch
+from tidybert.data.features import Features
+from tidybert.errors import UsageError, param
+from tidybert.files.wording import count_of
+from tidybert.inference.forward import run_batches
+from tidybert.modeling.architectures import encoder_of
+from tidybert.tasks.task import AnyTask
+from tidybert.training.frozen_states import FrozenStates
+from tidybert.training.linear_probe import LinearProbe, fit_probe
+from tidybert.training.trainer import Trainer
+from tidybert.training.training_arguments import TrainingArguments
+
+MOST_ROWS: Final = 32_768
+"""Rows of states that a probe is fitted to: 48 MiB at a width of 384."""
+
+
+@dataclass
+class ProbeMemory:
+    """The probe of one encoder and its training data, for several runs on both.
+
+    Not for an encoder of random weights: these follow from the seed, and a probe of them with it.
+    """
+
+    probe: LinearProbe | None = None
+
+
+def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArguments:
+    """The arguments with the task's default where they name no start.
+
+    Raises UsageError for a probe where the task has no linear layer to fit.
+    """
+    if arguments.head_start == "probe" and task.head is None:
+        raise UsageError(
+            f"{param('head_start', 'probe')}: the head of {task.name} can only begin at random; "
+            f"leave {param('head_start')} out"
+        )
+    default = "random" if task.head is None else "probe"
+    return replace(arguments, head_start=arguments.head_start or default)
+
+
+def start_with_probe(task: AnyTask, trainer: Trainer, memory: ProbeMemory | None) -> None:
+    """Set the head to a probe of the encoder, and note how good it is and how long it took.
+
+    A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
+    Where the probe is not better than chance, head and pooler stay as they are.
+    """
+    begin = time.perf_counter()
+    trainer.model.eval()
+    with trainer.whole_model():
+        note = _start(task, trainer, memory or ProbeMemory())
+    trainer.callbacks.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
+
+
+def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
+    """Set the weights, and return what happened."""
+    model, features = trainer.model, trainer.features
+    assert task.head is not None
+    head = model.get_submodule(task.head)
+    pooler = encoder_of(model).pooler
+    before = None if pooler is None else {k: v.clone() for k, v in pooler.state_dict().items()}
+    if pooler is not None:
+        pooler.pass_through()
+    chosen = _sample(task, features)
+    if memory.probe is None:
+        states = _states(task, model, features, chosen, trainer.frozen_states)
+        memory.probe = fit_probe(
+            states,
+            [features[number] for number in chosen],
+            len(head.get_parameter("bias")),
+            task.summed_loss,
+        )
+    probe = memory.probe
+    losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
+    if len(chosen) < len(features):
+        losses += f"; fitted to {count_of(len(chosen), 'example')} of {len(features):,}"
+    if not probe.beats_chance:
+        if pooler is not None and before is not None:
+            pooler.load_state_dict(before)
+        return f"the new head begins at random, because a probe of the encoder is no help: {losses}"
+    with torch.no_grad():
+        head.get_parameter("weight").copy_(probe.weight)
+        head.get_parameter("bias").copy_(probe.bias)
+    return f"the new head begins as a probe of the encoder: {losses}"
+
+
+def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:
+    """Numbers of features with at most MOST_ROWS rows, in their order; the same for any seed."""
+    counts = np.array([task.num_head_rows(one) for one in features])
+    order = np.random.default_rng(0).permutation(len(features))
+    fitting = order[np.cumsum(counts[order]) <= max(MOST_ROWS, counts[order[0]])]
+    return sorted(number for number in fitting.tolist() if counts[number])
+
+
+def _states(
+    task: AnyTask,
+    model: nn.Module,
+    features: Sequence[Features],
+    chosen: Sequence[int],
+    frozen_states: FrozenStates | None,
+) -> list[npt.NDArray[np.float32]]:
+    """The rows (r, H) that the head reads of each chosen one of the features."""
+    number_of = {id(features[number]): number for number in chosen}
+
+    def read(batch: Batch) -> Tensor:
+        if frozen_states is not None:
+            numbers = [number_of[id(one)] for one in batch.features]
+            batch = frozen_states.attach(batch, np.array(numbers))
+        return task.head_inputs(model, batch)
+
+    return run_batches(
+        read,
+        [features[number] for number in chosen],
+        [task.num_head_rows(features[number]) for number in chosen],
+        next(model.parameters()).device,
+    )
