@@ -183,7 +183,8 @@ def run(step: Step, seconds_left: float) -> Outcome:
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, *step.command],
+            # Without -P this file would be the package "cuda" that PyTorch looks for.
+            [sys.executable, "-P", *step.command],
             stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
         )  # fmt: skip
         try:
@@ -216,14 +217,10 @@ def page(outcomes: Sequence[Outcome], where: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def described(device: str) -> str:
-    """The machine and the versions, in a line."""
+def described() -> str:
+    """The processor and the versions, in a line; the first step tells the GPU's name."""
     cpu, found = machine(), versions("tidybert", "torch", "transformers")
     names = [f"{cpu['cpu']}, {cpu['cores']} cores"]
-    if device != "cpu":
-        import torch
-
-        names.append(torch.cuda.get_device_name(torch.device(device)))
     return "; ".join([*names, *(f"{name} {number}" for name, number in found.items())])
 
 
@@ -240,7 +237,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     begin, outcomes = time.monotonic(), []
-    where = described(given.device)
+    where = described()
     with tempfile.TemporaryDirectory() as folder:
         steps = plan(given.device, given.tiny, Path(folder), given.data)
         if given.only:

@@ -69,10 +69,16 @@ def prepare(given: argparse.Namespace) -> str:
         source, lines = "words at random", random_lines(tokens, 600 if given.tiny else 60_000)
     folder: Path = given.folder
     text = folder / "text.txt"
-    parts = ["\n".join(lines[start : start + 30]) for start in range(0, len(lines), 30)]
+    parts = ["\n".join(lines[start : start + 10]) for start in range(0, len(lines), 10)]
     text.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     workers = 0 if given.tiny else min(8, os.cpu_count() or 1)
-    build_corpus([text], tokenizer, folder / "corpus", held_out=0.02, num_workers=workers)
+    build_corpus(
+        [text],
+        tokenizer,
+        folder / "corpus",
+        held_out=0.1 if given.tiny else 0.02,
+        num_workers=workers,
+    )
     texts = lines[: 100 if given.tiny else 2_000]
     (folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     torch.manual_seed(0)
@@ -85,9 +91,10 @@ def prepare(given: argparse.Namespace) -> str:
         metadata=ModelMetadata(task="pretrain"),
         architecture="BertForPreTraining",
     )
-    return (
-        f"{text.stat().st_size / 1e6:.1f} MB of {source}, {len(tokens):,} tokens in the vocabulary"
-    )
+    device = torch.device(given.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    megabytes = text.stat().st_size / 1e6
+    return f"{name}; {megabytes:.1f} MB of {source}, a vocabulary of {len(tokens):,}"
 
 
 def random_lines(tokens: Sequence[str], number: int) -> list[str]:

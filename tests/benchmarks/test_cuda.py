@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,8 +13,10 @@ import torch
 
 
 @pytest.fixture
-def cuda(script: Callable[[str], ModuleType]) -> Any:
-    return script("cuda")
+def cuda(script: Callable[[str], ModuleType]) -> Iterator[Any]:
+    yield script("cuda")
+    # PyTorch looks for a package of this name.
+    del sys.modules["cuda"]
 
 
 @pytest.fixture
