@@ -163,7 +163,7 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
         Step(
             "the fast recipe, SIGTERM and --resume",
             check("resume", "--steps", 6 if tiny else 60, *(("--tokens", per_step))),
-            120, "no recompilation after the first batches, finite losses", last_line,
+            150, "no recompilation after the first batches, finite losses", last_line,
         ),
         *finetuning,
         Step(

@@ -36,13 +36,12 @@ from tidybert.inference.predictor import Predictor
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.tasks.classification import Classification
 from tidybert.timing.measuring import answer, in_turn, run_apart, summarize
-from tidybert.timing.setting import SIDES
+from tidybert.timing.setting import LOADER_WORKERS, SIDES
 from tidybert.timing.step_clock import are_close, profile_once, with_shares
 
 BATCH_SIZE: Final = 32
 """transformers' batches; ours are cut by tokens."""
 LOGITS_TOLERANCE: Final = 1e-4
-_LOADER_WORKERS: Final = 4
 _MOST_WARM_UP_RUNS: Final = 10
 
 Logits = npt.NDArray[np.float32]
@@ -234,7 +233,7 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
             given[number],  # type: ignore[arg-type]
             batch_size=BATCH_SIZE,
             collate_fn=encode,
-            num_workers=_LOADER_WORKERS if on_gpu else 0,
+            num_workers=LOADER_WORKERS if on_gpu else 0,
             persistent_workers=on_gpu,
             pin_memory=on_gpu,
         )

@@ -20,6 +20,8 @@ from tidybert.inference.loading import fitting_length
 from tidybert.model_files import CONFIG_FILE
 
 SIDES: Final = ("ours", "transformers")
+LOADER_WORKERS: Final = 4
+"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 FLASH_SIDE: Final = "transformers-flash"
 TICKETS: Final = "bundled tickets"
 

@@ -16,14 +16,13 @@ import transformers
 
 from tidybert.catalog import find_model
 from tidybert.data.features import Features
+from tidybert.timing.setting import LOADER_WORKERS
 from tidybert.timing.step_clock import StepClock
 from tidybert.timing.work import FinetuningWork, PretrainingWork
 from tidybert.training.precision import is_mixed
 
 Encode = Callable[[Sequence[Any]], list[dict[str, Any]]]
 """From examples to the items of a data set."""
-LOADER_WORKERS: Final = 4
-"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 # Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
 _MICRO_BATCH_ROWS: Final = 32_768
 
