@@ -232,10 +232,13 @@ TASKS = ("classify", "classify --multi-label", "regress", "choose", "answer", "t
 
 def count_steps() -> dict[str, Any]:
     """The counts of each step, by its name."""
+    from counting_answers import count_predictions
+
     pretend_ampere()
     return {
         "what waits": count_what_waits(),
         **{f"pretrain {dropout}": count_pretraining(dropout) for dropout in (0.0, 0.1)},
         "pretrain float32": count_pretraining(0.1, mixed=False),
         **{f"finetune {name}": count_finetuning(name) for name in TASKS},
+        **count_predictions(),
     }

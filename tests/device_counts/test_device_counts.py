@@ -50,6 +50,17 @@ def test_a_part_of_a_step_of_fine_tuning_waits_for_nothing(
     holds(counts[f"finetune {task}"], operations=270, gigabytes=12.5, layers=3)
 
 
+@pytest.mark.parametrize("name", ["classify", "answer", "mean", "cls", "max", "fill-mask"])
+def test_predictions_wait_for_nothing(name: str, counts: dict[str, Any]) -> None:
+    """Batches through three layers of base: three of a task, one of vectors or [MASK]s."""
+    found = counts[f"predict {name}"]
+
+    assert found["blocking_copies"] == 0
+    assert found["waits"] == {}
+    batches = 3 if name in ("classify", "answer") else 1
+    assert found["attention"] == {"_flash_attention_forward": 3 * batches}
+
+
 def test_float32_takes_few_groups(counts: dict[str, Any]) -> None:
     """The flash kernel takes half precision alone; 305 sequences of 84 lengths are two groups."""
     found = counts["pretrain float32"]

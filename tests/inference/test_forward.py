@@ -10,6 +10,7 @@ from torch import Tensor
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError
+from tidybert.inference import forward
 from tidybert.inference.forward import run_batches
 
 
@@ -85,3 +86,37 @@ def test_several_threads_answer_each_of_the_features_once(
     assert sum(tried) == lengths.sum()
     assert max(tried) <= 1024
     assert len(tried) >= threads
+
+
+def test_a_gpu_has_its_next_batch_before_an_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the meta device, which computes nothing; in order, and the halves of a batch too."""
+    seen: list[str] = []
+
+    class Fetched:
+        def __init__(self, tensor: Tensor) -> None:
+            self.num_rows = len(tensor)
+            seen.append(f"launch {self.num_rows}")
+
+        def numpy(self) -> np.ndarray:
+            seen.append(f"fetch {self.num_rows}")
+            return np.zeros((self.num_rows, 1), np.float32)
+
+    def outputs(batch: Batch) -> Tensor:
+        if batch.rows.num_sequences > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return torch.zeros(batch.rows.num_sequences, 1, device="meta")
+
+    monkeypatch.setattr(forward, "Fetched", Fetched)
+    features = [Features(np.ones(9, np.int32), np.zeros(9, np.uint8), 9)] * 4 + [
+        Features(np.ones(8, np.int32), np.zeros(8, np.uint8), 8)
+    ]
+
+    found = run_batches(outputs, features, [1] * 5, torch.device("meta"), 18)
+    assert [len(each) for each in found] == [1] * 5
+    assert seen == ["launch 2", "launch 2", "fetch 2", "launch 1", "fetch 2", "fetch 1"]
+
+    seen.clear()
+    run_batches(outputs, features[:4], [1] * 4, torch.device("meta"), 36)
+    assert seen == ["launch 2", "launch 2", "fetch 2", "fetch 2"]

@@ -15,6 +15,7 @@ from torch.nn import functional
 from tidybert.data.batching import Batch, collate, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, UsageError
+from tidybert.training import precision as precision_module
 from tidybert.training.precision import is_mixed
 from tidybert.training.trainer import StepReport, Trainer
 from tidybert.training.training_arguments import TrainingArguments
@@ -518,15 +519,15 @@ def test_mixed_precision_learns_alike_with_weights_in_float32(
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_bfloat16_on_a_processor_without_it_is_noted(
+def test_bfloat16_that_loses_its_trial_is_noted_in_training(
     precision: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    monkeypatch.setattr(precision_module, "_trial", lambda: 1.6)
     notes: list[str] = []
 
     make_trainer(precision=precision, note=notes.append)
 
-    assert any("no instructions" in each for each in notes) == (precision == "bfloat16")
+    assert any("1.6 times as long" in each for each in notes) == (precision == "bfloat16")
 
 
 @pytest.mark.parametrize(

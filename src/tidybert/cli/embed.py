@@ -26,7 +26,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedFlags(flags.LongestLengthFlag, flags.ExamplesFlags):
+class EmbedFlags(flags.LongestLengthFlag, flags.AnswerFlags):
     pooling: str = "mean"
     """``mean`` or max over the token vectors with [CLS] and [SEP], cls for the vector of [CLS], or
     token for all vectors."""
@@ -84,6 +84,7 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
         normalize=given.normalize,
         max_seq_length=given.max_seq_length,
         device=given.device,
+        precision=given.precision,
         allow_pickle=given.allow_pickle,
     )
     layout = Layout(embedder.dimension, given.pooling == "token", given.dtype)

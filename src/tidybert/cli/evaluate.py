@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
+class EvaluateFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
     report: Path | None = None
     """``--report DIR``: Write a page to look at, and its figures, into DIR."""
     resamples: int = field(default=1000, metadata={"min": 100})
@@ -57,6 +57,7 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
     predictor = Predictor(
         run,
         device=given.device,
+        precision=given.precision,
         max_seq_length=given.max_seq_length,
         allow_pickle=given.allow_pickle,
     )
@@ -67,7 +68,8 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
             answers = predictor.examine(examples, advance)
     except DataError as error:
         raise DataError(f"{file}: {error.message}") from error
-    metrics = {**answers.metrics(), **answers.counts(), **_trained_on(run, file, task, examples)}
+    metrics = {**answers.metrics(), **answers.counts(), "computed_in": predictor.precision}
+    metrics |= _trained_on(run, file, task, examples)
     total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
         note(f"{metrics['num_truncated']:,} {total} {task.truncation}")

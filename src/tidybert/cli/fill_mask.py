@@ -21,7 +21,7 @@ _CONTEXT: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMaskFlags(flags.ExamplesFlags):
+class FillMaskFlags(flags.AnswerFlags):
     file: str | None = None
     """``--file FILE``: Texts instead of TEXT, each answered by a JSON line; - reads stdin."""
     top_k: int | None = None
@@ -52,7 +52,12 @@ def fill_mask(
     if given.file is not None:
         read_examples.formats.check(given.file, read.format)
     words = None if given.among is None else [word.strip() for word in given.among.split(",")]
-    filler = MaskFiller(model, device=given.device, allow_pickle=given.allow_pickle)
+    filler = MaskFiller(
+        model,
+        device=given.device,
+        precision=given.precision,
+        allow_pickle=given.allow_pickle,
+    )
     if given.file is not None:
         _fill_file(filler, given.file, given, read, words)
         return

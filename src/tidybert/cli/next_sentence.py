@@ -14,7 +14,7 @@ from tidybert.files.read_options import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(flags.LongestLengthFlag, flags.ExamplesFlags, flags.JsonFlag):
+class NextSentenceFlags(flags.LongestLengthFlag, flags.AnswerFlags, flags.JsonFlag):
     file: str | None = None
     """``--file FILE``: Pairs instead of A and B, each answered by a JSON line; - reads stdin."""
 
@@ -49,6 +49,7 @@ def next_sentence(
         model,
         max_seq_length=given.max_seq_length,
         device=given.device,
+        precision=given.precision,
         allow_pickle=given.allow_pickle,
     )
     report = ReadReport()

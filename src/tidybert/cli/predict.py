@@ -44,7 +44,7 @@ _INPUTS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(flags.TrainedLengthFlag, flags.ExamplesFlags):
+class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None
@@ -96,6 +96,7 @@ def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> Non
     predictor = Predictor(
         run,
         device=given.device,
+        precision=given.precision,
         max_seq_length=given.max_seq_length,
         allow_pickle=given.allow_pickle,
     )

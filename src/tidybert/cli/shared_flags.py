@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from tidybert.cli.config_file import take_config
-from tidybert.cli.output import choose_notes
+from tidybert.cli.output import choose_notes, note
 from tidybert.cores import use_threads
 from tidybert.errors import UsageError
 
@@ -114,6 +114,23 @@ class ExamplesFlags(PickleFlag, DeviceFlag):
 
     skip_bad_rows: bool = False
     """``--skip-bad-rows``: Skip rows that cannot be read, and report which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerFlags(ExamplesFlags):
+    PANELS: ClassVar = {"Device": ("precision",)}
+
+    precision: str = "auto"
+    """Compute in float32, bfloat16, or float16 on CUDA; auto is bfloat16 on CUDA if training was
+    in it, and float32 elsewhere."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.precision == "bfloat16":
+            from tidybert.inference.loading import choose_device
+            from tidybert.training.precision import note_slow_bfloat16
+
+            note_slow_bfloat16(choose_device(self.device), True, note)
 
 
 @dataclass(frozen=True, kw_only=True)

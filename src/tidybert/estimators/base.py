@@ -35,6 +35,7 @@ from tidybert.errors import (
 )
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
+from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.json_objects import plain_json, read_json_object
@@ -200,10 +201,11 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _run(self, examples: Sequence[Any]) -> Answers[Any, Any]:
         """The model's answers to examples without labels."""
-        to_device(self.model_, self.device)
+        device = to_device(self.model_, self.device)
         with as_in_python():
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
-        outputs = run_features(self.task_, self.model_, features)
+        precision = as_trained(self.precision, device)
+        outputs = run_features(self.task_, self.model_, features, precision=precision)
         return self.task_.answers(outputs, features, examples)
 
     def _arguments(self) -> TrainingArguments:

@@ -17,12 +17,12 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
-from tidybert.data.features import Features
 from tidybert.data.text_hashes import text_hashes
 from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
+from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, read_finished, to_device
 from tidybert.model_files import RECORD
@@ -131,12 +131,13 @@ def finetune(
         _weigh(data, example_weights)
     if not has_head:
         task.start(network, train_features)
+    measure = _measured(data, as_trained(arguments.precision, chosen))
     trainer = Trainer(
         network,
         train_features,
         task.loss,
         arguments,
-        evaluate=(lambda each: _answers(task, each, dev_features, dev).metrics()) if dev else None,
+        evaluate=(lambda each: measure(task, each).metrics()) if dev else None,
         metric=task.metric,
         run=run,
         course=_course(task, network, data, arguments),
@@ -154,7 +155,7 @@ def finetune(
     if not has_head and arguments.head_start == "probe" and trainer.state.step == 0:
         start_with_probe(task, trainer, None if origin is None else probe)
     result = trainer.train()
-    answers = _calibrated(task, network, data)
+    answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
     collapsed = None if answers is None else collapsed_to(answers)
@@ -201,13 +202,13 @@ def _with_defaults(
 
 
 def _calibrated(
-    task: AnyTask, model: nn.Module, data: TrainingData[Any]
-) -> Answers[Any, Any] | None:
-    """The answers to dev of the task that is calibrated on them; None without dev."""
-    if not data.held_out:
-        return None
+    task: AnyTask,
+    model: nn.Module,
+    measure: Callable[[AnyTask, nn.Module], Answers[Any, Any]],
+) -> Answers[Any, Any]:
+    """The answers to dev of the task that is calibrated on them."""
     # Temperature and thresholds change what is measured, so it is measured once more.
-    answers = _answers(task, model, data.dev_features, data.held_out)
+    answers = measure(task, model)
     return task.calibrated(answers).answers(answers.outputs, answers.features, answers.examples)
 
 
@@ -297,10 +298,16 @@ def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) ->
     task.add_labels(data.dev_features, data.held_out)
 
 
-def _answers(
-    task: AnyTask, model: nn.Module, features: Sequence[Features], examples: Sequence[Any]
-) -> Answers[Any, Any]:
-    return task.answers(run_features(task, model, features), features, examples)
+def _measured(
+    data: TrainingData[Any], precision: str
+) -> Callable[[AnyTask, nn.Module], Answers[Any, Any]]:
+    """The function that has a model answer dev, in the precision that it will answer in later."""
+
+    def measure(task: AnyTask, model: nn.Module) -> Answers[Any, Any]:
+        outputs = run_features(task, model, data.dev_features, precision=precision)
+        return task.answers(outputs, data.dev_features, data.held_out)
+
+    return measure
 
 
 def collapsed_to(answers: Answers[Any, Any]) -> str | None:

@@ -84,6 +84,7 @@ def write_answers(
         "model": predictor.fingerprint,
         "max_seq_length": predictor.max_seq_length,
         "device": predictor.device.type,
+        "precision": predictor.precision,
         "form": form.name,
     }
     left = iter(examples)

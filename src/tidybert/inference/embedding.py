@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
+from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -29,6 +30,7 @@ from tidybert.inference.loading import (
     to_device,
 )
 from tidybert.inference.notebooks import html_table, one_line
+from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.modeling.rows import Rows
 from tidybert.tokenization.encoding import Encoding, Span
 
@@ -69,6 +71,8 @@ class Embedder:
         max_seq_length: longest text in tokens, longer ones are cut; None: all the model's
             positions.
         device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
+            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
@@ -82,6 +86,7 @@ class Embedder:
         normalize: bool = False,
         max_seq_length: int | None = None,
         device: str = "auto",
+        precision: str = "auto",
         allow_pickle: bool = False,
     ) -> None:
         _check_choice(param("pooling"), pooling, POOLINGS)
@@ -92,6 +97,8 @@ class Embedder:
         self.layers = find_layers(layers, config.num_hidden_layers)
         self.max_seq_length = fitting_length(config, max_seq_length)
         self.device = to_device(self.encoder, device)
+        #: float32, bfloat16 or float16.
+        self.precision = choose_precision(precision, model, self.device)
         self._has_warned = False
         self._model = str(model)
         #: d, the number of values in a vector.
@@ -113,6 +120,7 @@ class Embedder:
             "dimension": self.dimension,
             "max_seq_length": self.max_seq_length,
             "device": str(self.device),
+            "precision": self.precision,
         }
 
     def embed(
@@ -166,20 +174,25 @@ class Embedder:
     ) -> npt.NDArray[np.float32]:
         """The vectors of all features one after another, ``counts`` of each."""
         found = run_batches(
-            lambda batch: self._vectors(batch.rows, pooling), features, counts, self.device
+            lambda batch: self._vectors(batch.rows, pooling),
+            features,
+            counts,
+            self.device,
+            precision=self.precision,
         )
         return np.concatenate([np.empty((0, self.dimension), dtype=np.float32), *found])
 
     def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
         """(B, d) pooled, or (T, d) without pooling."""
-        states = self._states(rows, only_first=pooling == "cls")
+        states = [each.float() for each in self._states(rows, only_first=pooling == "cls")]
         combined = self.combine == "concat"
         vectors = torch.cat(states, dim=1) if combined else torch.stack(states).sum(0)
         if self.combine == "mean":
             vectors = vectors / len(states)
         if pooling in ("mean", "max"):
-            lengths = torch.tensor(rows.lengths, device=vectors.device)
-            vectors = torch.segment_reduce(vectors, pooling, lengths=lengths)
+            sizes = copied_to(torch.tensor(rows.lengths), vectors.device)
+            # A check of the sizes would wait for the device.
+            vectors = torch.segment_reduce(vectors, pooling, lengths=sizes, unsafe=True)
         return functional.normalize(vectors) if self.normalize else vectors
 
     def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:

@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
+from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import encoding_features, in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForMaskedLM
+from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
 
@@ -28,18 +31,26 @@ class MaskFiller:
     Args:
         model: a MODEL with a masked-LM head.
         device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
+            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
 
     def __init__(
-        self, model: str | Path, *, device: str = "auto", allow_pickle: bool = False
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        allow_pickle: bool = False,
     ) -> None:
         self.model, self.tokenizer = load_with_head(
             BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
         )
         self.device = to_device(self.model, device)
+        self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
 
     def fill(
@@ -164,13 +175,17 @@ class MaskFiller:
         """(M, V) for each text: its [MASK]s, and the words that the tokenizer knows."""
 
         def outputs(batch: Batch) -> Tensor:
-            masked = (batch.rows.input_ids == self.tokenizer.mask_token_id).nonzero().squeeze(1)
-            logits: Tensor = self.model(batch.rows, masked_lm_positions=masked)
+            ids = np.concatenate([one.input_ids for one in batch.features])
+            # The device would make the program wait to know how many there are.
+            masked = torch.from_numpy(np.flatnonzero(ids == self.tokenizer.mask_token_id))
+            positions = copied_to(masked, batch.rows.input_ids.device)
+            logits: Tensor = self.model(batch.rows, masked_lm_positions=positions)
             return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
 
         for chunk in in_chunks(encodings, first=_CHUNK, largest=_CHUNK):
             counts = [len(self._spans(one)) for one in chunk]
-            yield from run_batches(outputs, encoding_features(chunk), counts, self.device)
+            features = encoding_features(chunk)
+            yield from run_batches(outputs, features, counts, self.device, precision=self.precision)
 
     def _answer(
         self,

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError, param
+from tidybert.inference.answer_precision import answering_in
 from tidybert.inference.arrivals import Arrivals
 from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.encoding import Encoding
 
@@ -36,11 +38,14 @@ def run_features(
     features: Sequence[Features],
     tokens_per_batch: int | None = None,
     advance: Callable[[int], None] = lambda num_done: None,
+    *,
+    precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
     """The task's outputs of each of the features, float32, a row for each of its units.
 
-    ``tokens_per_batch`` bounds memory; without it the device decides.  The model must be in
-    evaluation mode.  Calls ``advance`` with the number of features done.
+    ``tokens_per_batch`` bounds memory; without it the device decides.  ``precision`` is what
+    ``choose_precision`` gives.  The model must be in evaluation mode.  Calls ``advance`` with the
+    number of features done.
     """
     return run_batches(
         lambda batch: task.outputs(model, batch),
@@ -49,6 +54,7 @@ def run_features(
         next(model.parameters()).device,
         tokens_per_batch,
         advance,
+        precision=precision,
     )
 
 
@@ -59,20 +65,23 @@ def run_batches(
     device: torch.device,
     tokens_per_batch: int | None = None,
     advance: Callable[[int], None] = lambda num_done: None,
+    *,
+    precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
     """The rows of ``outputs`` that belong to each of the features, ``num_rows`` of them.
 
-    On a CPU several threads call ``outputs``, each with its own batch.  Halves a batch that does
+    On a CPU several threads call ``outputs``, each with its own batch.  A GPU has its next batch
+    before the program waits for the answers to the one before.  Halves a batch that does
     not fit into the device's memory.  Raises DeviceMemoryError if one of the features alone does
     not fit, and WeightsError for outputs that are not finite.  Calls ``advance`` with the number of
     features done.
     """
 
-    def answer(chosen: Indices) -> list[tuple[Indices, npt.NDArray[np.float32]]]:
+    def launch(chosen: Indices) -> list[tuple[Indices, Fetched]]:
         batch = collate([features[index] for index in chosen])
         try:
-            with torch.inference_mode():
-                return [(chosen, outputs(batch.to(device)).float().cpu().numpy())]
+            with answering_in(precision, device):
+                return [(chosen, Fetched(outputs(batch.to(device)).float()))]
         except torch.OutOfMemoryError as error:
             if len(chosen) == 1:
                 raise DeviceMemoryError(
@@ -82,19 +91,25 @@ def run_batches(
                 ) from error
         # Here the error is gone, and with it the tensors that it held.
         half = len(chosen) // 2
-        return answer(chosen[:half]) + answer(chosen[half:])
+        return launch(chosen[:half]) + launch(chosen[half:])
 
     most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
     lengths = [len(one.input_ids) for one in features]
     if device.type == "cpu":
         batches = cut_by_tokens(lengths, min(most, _share_of_a_thread(lengths, most)))
-        answered = map_on_threads(answer, batches)
+        launched = map_on_threads(launch, batches)
     else:
-        answered = map(answer, cut_by_tokens(lengths, most))
+        launched = _one_ahead(map(launch, cut_by_tokens(lengths, most)))
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
     num_done = 0
-    for chosen, found in chain.from_iterable(answered):
+    for chosen, fetched in chain.from_iterable(launched):
+        found = fetched.numpy()
         if not np.isfinite(found).all():
+            if precision == "float16":
+                raise WeightsError(
+                    "the model's outputs are not finite in float16, which ends at 65,504: use "
+                    f"{param('precision', 'bfloat16')} or {param('precision', 'float32')}"
+                )
             raise WeightsError(
                 "the model's outputs are not finite: its weights are too large, or not finite "
                 "themselves; take earlier ones, or train again at a lower "
@@ -106,6 +121,15 @@ def run_batches(
         num_done += len(chosen)
         advance(num_done)
     return results
+
+
+def _one_ahead(pieces: Iterator[T]) -> Iterator[T]:
+    """The same pieces, each one after the next one has been made."""
+    for before in islice(pieces, 1):
+        for piece in pieces:
+            yield before
+            before = piece
+        yield before
 
 
 def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:

@@ -10,6 +10,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
+from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForNextSentencePrediction
@@ -23,6 +24,8 @@ class NextSentencePredictor:
         max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
             positions.
         device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
+            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
@@ -34,6 +37,7 @@ class NextSentencePredictor:
         *,
         max_seq_length: int | None = None,
         device: str = "auto",
+        precision: str = "auto",
         allow_pickle: bool = False,
     ) -> None:
         self.model, self.tokenizer = load_with_head(
@@ -43,6 +47,7 @@ class NextSentencePredictor:
             allow_pickle=allow_pickle,
         )
         self.device = to_device(self.model, device)
+        self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -58,7 +63,9 @@ class NextSentencePredictor:
 
         check_texts(texts, next_texts)
         features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
-        found = run_batches(outputs, features, [1] * len(features), self.device)
+        found = run_batches(
+            outputs, features, [1] * len(features), self.device, precision=self.precision
+        )
         return [
             {"follows": float(each[0, 0]), "num_tokens": one.num_tokens, "truncated": one.truncated}
             for one, each in zip(features, found, strict=True)

@@ -9,6 +9,7 @@ from typing import Any
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.files.reading import Reading
+from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import (
     check_texts,
@@ -29,6 +30,8 @@ class Predictor:
     Args:
         run: a RUN, or a directory that transformers saved with a head of the same kind.
         device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
+            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         max_seq_length: tokens a text is cut to; None for the length of the training.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
@@ -40,6 +43,7 @@ class Predictor:
         run: str | Path,
         *,
         device: str = "auto",
+        precision: str = "auto",
         max_seq_length: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
@@ -48,6 +52,8 @@ class Predictor:
             run, allow_pickle=allow_pickle
         )
         self.device = to_device(self.model, device)
+        #: float32, bfloat16 or float16.
+        self.precision = choose_precision(precision, run, self.device)
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)
@@ -75,6 +81,7 @@ class Predictor:
         names, metrics = self.task.names, self.metadata.metrics
         facts: dict[str, object] = {"run": self._run, "task": self.task.name}
         facts["device"] = str(next(self.model.parameters()).device)
+        facts["precision"] = self.precision
         if self.metadata.inputs is not None:
             facts["inputs"] = self.metadata.inputs
         if names:
@@ -121,10 +128,12 @@ class Predictor:
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with the counts of ``Answers.counts``.
 
+        "computed_in" is the precision.
+
         Raises DataError for a label that the model does not know, or no examples.
         """
         answers = self.examine(examples)
-        return {**answers.metrics(), **answers.counts()}
+        return {**answers.metrics(), **answers.counts(), "computed_in": self.precision}
 
     def examine(
         self, examples: Sequence[Any], advance: Callable[[int], None] = lambda num_done: None
@@ -149,7 +158,9 @@ class Predictor:
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         if labelled:
             self.task.add_labels(features, examples)
-        outputs = run_features(self.task, self.model, features, advance=advance)
+        outputs = run_features(
+            self.task, self.model, features, advance=advance, precision=self.precision
+        )
         return self.task.answers(outputs, features, examples)
 
     def _predictions(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:

@@ -242,6 +242,7 @@ def write_vectors(
         "max_seq_length": embedder.max_seq_length,
         "dtype": layout.dtype,
         "device": embedder.device.type,
+        "precision": embedder.precision,
         "chunk_size": size,
     }
     texts = iter(examples)
