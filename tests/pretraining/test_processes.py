@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,6 +108,39 @@ def test_two_processes_have_the_losses_of_one(corpus: Path, tmp_path: Path) -> N
     assert done.stderr.count("start from the corpus") == 1
     assert losses_of(two) == pytest.approx(losses_of(alone), abs=2e-5)
     assert done.stderr.count("step 12 of 12") == 1
+
+
+def test_one_process_that_torchrun_started_takes_the_path_of_several(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = tmp_path / "alone"
+    given = {"dropout": 0.0, "max_steps": 3, "eval_steps": 3}
+    assert shell(command(Path("tiny"), corpus, alone, **given)).returncode == 0
+    reduced = []
+    all_reduce = torch.distributed.all_reduce
+    monkeypatch.setattr(
+        torch.distributed,
+        "all_reduce",
+        lambda *given, **named: (reduced.append(given), all_reduce(*given, **named))[1],
+    )
+    # What torchrun --nproc-per-node 1 sets.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    for sharding in ("none", "full"):
+        one = tmp_path / sharding
+        reduced.clear()
+        done = shell(command(Path("tiny"), corpus, one, **given, sharding=sharding))
+
+        assert done.returncode == 0, done.stderr
+        assert reduced
+        assert not torch.distributed.is_initialized()
+        assert losses_of(one) == pytest.approx(losses_of(alone), abs=2e-5)
 
 
 def test_another_number_of_processes_goes_on_with_the_same_instances(

@@ -15,12 +15,16 @@ from tidybert.training.sharding import shard, sync_gradients
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's number, the number of processes, and both on its host."""
+    """This process's number, the number of processes, and both on its host.
+
+    ``is_group``: torchrun started them.  One that it started alone takes the path of several.
+    """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
+    is_group: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -29,37 +33,37 @@ class Processes:
 
     def own_device(self, device: str) -> str:
         """This process's device: on CUDA each of several processes has one of its own."""
-        return f"cuda:{self.local_rank}" if self.size > 1 and _on_cuda(device) else device
+        return f"cuda:{self.local_rank}" if self.is_group and _on_cuda(device) else device
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
-        if self.size > 1:
+        if self.is_group:
             distributed.all_reduce(values)
         return values
 
     def totals(self, counts: Mapping[str, int], device: torch.device) -> dict[str, int]:
         """Each count's sum over all processes."""
-        if self.size == 1:
+        if not self.is_group:
             return dict(counts)  # without waiting for the device
         summed = self.sum(torch.tensor(list(counts.values()), device=device))
         return dict(zip(counts, map(int, summed.tolist()), strict=True))
 
     def any(self, flag: bool, device: torch.device) -> bool:
         """Whether the flag is set in any process."""
-        if self.size == 1:
+        if not self.is_group:
             return flag
         return bool(self.sum(torch.tensor(float(flag), device=device)).item())
 
     def least(self, value: int, device: torch.device) -> int:
         """The smallest of all processes' values."""
         found = torch.tensor(value, device=device)
-        if self.size > 1:
+        if self.is_group:
             distributed.all_reduce(found, distributed.ReduceOp.MIN)
         return int(found.item())
 
     def from_first(self, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The first process's tensors, on every one; all have the same names and shapes."""
-        if self.size == 1:
+        if not self.is_group:
             return dict(tensors)
         sent = {name: each.to(device) for name, each in tensors.items()}
         for each in sent.values():
@@ -71,7 +75,7 @@ class Processes:
 
         ``sharding`` full cuts its parameters among them, in place; an optimizer comes after this.
         """
-        if self.size == 1:
+        if not self.is_group:
             return model
         if sharding == "full":
             return shard(model, self.size, mixed)
@@ -96,7 +100,7 @@ class Processes:
 
     def wait(self) -> None:
         """Wait until every process gets here."""
-        if self.size > 1:
+        if self.is_group:
             distributed.barrier()
 
 
@@ -107,7 +111,7 @@ def processes(device: str) -> Iterator[Processes]:
     Raises UsageError for more processes on a host than it has CUDA devices.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+    if size == 1 and not distributed.is_torchelastic_launched():
         yield Processes()
         return
     local_rank = int(os.environ["LOCAL_RANK"])
@@ -122,7 +126,7 @@ def processes(device: str) -> Iterator[Processes]:
     distributed.init_process_group("nccl" if on_cuda else "gloo")
     try:
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        yield Processes(distributed.get_rank(), size, local_rank, local_size)
+        yield Processes(distributed.get_rank(), size, local_rank, local_size, is_group=True)
     finally:
         distributed.destroy_process_group()
 

@@ -223,7 +223,7 @@ class RunRecord:
 
     def stop_requests(self) -> AbstractContextManager[StopRequest]:
         """Within the block a signal asks for a stop after the step at hand, and notes so."""
-        return stop_requests(self._say_signal, forwarded=self.processes.size > 1)
+        return stop_requests(self._say_signal, forwarded=self.processes.is_group)
 
     def _say_signal(self, number: int, count: int) -> None:
         if count == 1:
