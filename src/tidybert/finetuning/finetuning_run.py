@@ -127,8 +127,7 @@ def finetune(
     dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
     data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
     _check_data(data, task, callbacks)
-    if example_weights is not None:
-        _weigh(data, example_weights)
+    _weigh(data, example_weights)
     if not has_head:
         task.start(network, train_features)
     measure = _measured(data, as_trained(arguments.precision, chosen))
@@ -212,8 +211,10 @@ def _calibrated(
     return task.calibrated(answers).answers(answers.outputs, answers.features, answers.examples)
 
 
-def _weigh(data: TrainingData[Any], weights: Sequence[float]) -> None:
-    """Multiply each training example's share in the loss by its weight."""
+def _weigh(data: TrainingData[Any], weights: Sequence[float] | None) -> None:
+    """Multiply each training example's share in the loss by its weight, if there are any."""
+    if weights is None:
+        return
     if len(weights) != len(data.train):
         raise ValueError(f"{len(weights)} weights for {len(data.train)} examples")
     for one in data.train_features:
