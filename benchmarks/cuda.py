@@ -87,7 +87,7 @@ def of_bench(quantity: str, unit: str) -> Callable[[str], str]:
 def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]:
     """All steps, in the order of what must be right first."""
     size = "tiny" if tiny else "base"
-    tokens = 1_024 if tiny else 32_768
+    tokens = 512 if tiny else 32_768
     corpus, model = data or folder / "corpus", str(folder / "model")
     on = ("--device", device, *(("--threads", "1") if device == "cpu" else ()))
 
@@ -98,7 +98,7 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
     def bench(what: str, *flags: object) -> tuple[str, ...]:
         return tuple(map(str, (*_BENCH, what, *on, "--rounds", 1, "--json", "--profile", *flags)))
 
-    per_step, micro = (2_048, 1_024) if tiny else (131_072, 65_536)
+    per_step, micro = (512, 256) if tiny else (131_072, 65_536)
     steps = 4 if tiny else 20
     common = ["--size", size, "--data", corpus, "--tokens-per-step", per_step]
     common += ["--micro-batch", micro, "--steps", steps]
