@@ -3,6 +3,7 @@
 #   make test         style, types and tests
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 #   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
+#   make test-cuda    the tests that need a CUDA device, alone
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
 
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test fuzz test-faults clean
+.PHONY: help quickstart test fuzz test-faults test-cuda clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -39,6 +40,9 @@ FAULTS ?= all
 
 test-faults: $(VENV)/.dev
 	TIDYBERT_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
+
+test-cuda: $(VENV)/.dev
+	$(BIN)/python -m pytest -m cuda
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

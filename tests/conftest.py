@@ -225,6 +225,17 @@ def tiny_score_run(
     return run
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Each device that tidybert computes on; skips CUDA where there is none."""
+    import torch
+
+    name: str = request.param
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    return name
+
+
 @pytest.fixture
 def set_threads() -> Iterator[Callable[[int], None]]:
     """Sets how many threads PyTorch has, until the test is over."""

@@ -104,3 +104,24 @@ def test_metrics_say_it(tiny_run: Path, toy_examples) -> None:
     for precision in ("float32", "bfloat16"):
         predictor = Predictor(tiny_run, device="cpu", precision=precision)
         assert predictor.evaluate(toy_examples(4))["computed_in"] == precision
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [("auto", 5e-3), ("float32", 5e-3), ("bfloat16", 0.03), ("float16", 5e-3)],
+)
+def test_cuda_answers_as_a_cpu_does(
+    precision: str, tolerance: float, tiny_run: Path, toy_examples
+) -> None:
+    texts = [one.text for one in toy_examples(50)]
+    here, there = (
+        np.array([list(each["scores"].values()) for each in predictor.predict(texts)])
+        for predictor in (
+            Predictor(tiny_run, device="cpu"),
+            Predictor(tiny_run, device="cuda", precision=precision),
+        )
+    )
+
+    assert np.abs(here - there).max() < tolerance

@@ -19,11 +19,10 @@ from tidybert.training.training_arguments import TrainingArguments
 
 def weighted_loss(model: nn.Module, batch: Batch) -> Tensor:
     """The sum of each example's cross-entropy times its weight."""
-    labels = torch.tensor([one.label for one in batch.features])
-    weights = torch.tensor([one.weight for one in batch.features])
-    losses = functional.cross_entropy(
-        model(batch.rows, lower_states=batch.lower_states), labels, reduction="none"
-    )
+    logits = model(batch.rows, lower_states=batch.lower_states)
+    labels = torch.tensor([one.label for one in batch.features], device=logits.device)
+    weights = torch.tensor([one.weight for one in batch.features], device=logits.device)
+    losses = functional.cross_entropy(logits, labels, reduction="none")
     return (losses * weights).sum()
 
 

@@ -463,6 +463,24 @@ def test_frozen_parts_stay_bit_for_bit_and_run_without_dropout(
         assert torch.equal(weight, begin[name]) == name.startswith(frozen), name
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("freeze_layers", [0, 1, 2])
+def test_cuda_trains_the_weights_that_a_cpu_trains(
+    freeze_layers: int, make_trainer: Callable[..., Trainer], make_model: Callable[..., nn.Module]
+) -> None:
+    """Without dropout and in float32: losses, clipping, AdamW, and the states of frozen layers."""
+    trained = []
+    for device in ("cpu", "cuda"):
+        model = make_model(dropout=0.0).to(device)
+        given = {"freeze_layers": freeze_layers, "precision": "float32"}
+        make_trainer(model=model, **given).train()
+        trained.append(model.cpu())
+
+    assert largest_difference(*trained) < 1e-4
+    assert largest_difference(trained[1], make_model(dropout=0.0)) > 1e-4
+
+
 def test_more_layers_than_there_are_cannot_be_frozen(make_trainer: Callable[..., Trainer]) -> None:
     with pytest.raises(UsageError, match="freeze_layers is 3, but the model has 2 layers"):
         make_trainer(freeze_layers=3)

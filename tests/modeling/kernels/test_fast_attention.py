@@ -41,12 +41,13 @@ def plain_context(
 @pytest.mark.parametrize("lengths", BATCHES)
 @pytest.mark.parametrize("body", [attention, grouped_attention])
 def test_each_body_is_the_plain_one(
-    body: Callable[..., Tensor], lengths: tuple[int, ...], causal: bool
+    body: Callable[..., Tensor], lengths: tuple[int, ...], causal: bool, device: str
 ) -> None:
     ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
     upstream = torch.randn(sum(lengths), WIDTH)
 
-    context = body(ours, make_rows(lengths), HEADS, 0.0, causal)
+    rows = make_rows(lengths).to(device)
+    context = body(ours.to(device), rows, HEADS, 0.0, causal).cpu()
     expected = plain_context(theirs, make_rows(lengths), HEADS, 0.0, causal)
     context.backward(upstream)
     expected.backward(upstream)

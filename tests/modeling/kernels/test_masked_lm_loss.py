@@ -11,7 +11,7 @@ from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss, masked
 
 @pytest.fixture(params=[1, 20, 2**20], ids=["a row", "some rows", "all rows"])
 def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PART", {"cpu": 11 * request.param})
+    monkeypatch.setattr(module, "_PART", dict.fromkeys(("cpu", "cuda"), 11 * request.param))
     monkeypatch.setattr(module, "_LEAST_ROWS", 1)
 
 
@@ -33,12 +33,13 @@ def whole(hidden: Tensor, embeddings: Tensor, bias: Tensor, labels: Tensor) -> S
 
 
 @pytest.mark.usefixtures("at_once")
-def test_loss_and_gradients_are_those_of_all_logits() -> None:
+def test_loss_and_gradients_are_those_of_all_logits(device: str) -> None:
     *tensors, labels = given()
-    expected, found = whole(*tensors, labels), masked_lm_loss(*tensors, labels)
+    expected = whole(*tensors, labels)
+    found = masked_lm_loss(*(each.to(device) for each in (*tensors, labels)))
 
-    torch.testing.assert_close(found.total, expected.total)
-    assert found.correct == expected.correct
+    torch.testing.assert_close(found.total.cpu(), expected.total)
+    assert found.correct.item() == expected.correct
     # As a part of a step: divided by a count.
     for one, other in zip(
         torch.autograd.grad(found.total / 7, tensors),

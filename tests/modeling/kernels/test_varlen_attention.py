@@ -28,6 +28,7 @@ def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.fl
     return values.requires_grad_()
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("causal", [False, True])
 def test_variable_length_flash_attention_is_the_plain_body_in_half_precision(causal: bool) -> None:
@@ -44,6 +45,7 @@ def test_variable_length_flash_attention_is_the_plain_body_in_half_precision(cau
     torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_dropout_on_cuda_has_its_rate_and_follows_from_the_seed() -> None:
     lengths, heads, width = (128,) * 64, 12, 768
