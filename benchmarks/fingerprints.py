@@ -57,6 +57,7 @@ def fine_tuned(folder: Path, task: str, train: str, dev: str, *flags: object) ->
     metrics = json.loads(tidybert(folder, "evaluate", "run", dev, "--json"))
     # A count of texts, which is not a score.
     metrics.pop("num_trained_on", None)
+    metrics.pop("computed_in", None)
     return {
         "weights": weights_sha256(folder / "run"),
         "metrics": text_sha256(json.dumps(metrics, sort_keys=True)),
