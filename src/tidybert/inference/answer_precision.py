@@ -40,7 +40,8 @@ def choose_precision(precision: str, model: str | Path, device: torch.device) ->
         return precision
     was_mixed = _was_trained_in_bfloat16(find_model(model))
     found = as_trained("auto" if was_mixed else "float32", device)
-    why = f"training was in {'bfloat16' if was_mixed else 'float32'} and the device is {device}"
+    known = "" if was_mixed else " not known to be"
+    why = f"the device is {device} and training was{known} in bfloat16"
     _LOGGER.info(f"precision of answers: {found}, because {why}")
     return found
 
