@@ -41,13 +41,6 @@ JOBS: Final = {
     "CoNLL-2003": Job(
         "tag", "ner/conll2003/train.txt", "ner/conll2003/test.txt", ReadOptions(), ("f1",)
     ),
-    "SQuADShifts": Job(
-        "answer",
-        "squad/new_wiki_v1.0.json",
-        "squad/amazon_v1.0.json",
-        ReadOptions(),
-        ("f1",),
-    ),
 }
 
 

@@ -205,8 +205,10 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     path.write_text(json.dumps(config), encoding="utf-8")
     task, train, _ = replace(work, dev=None).read()
-    # One step that moves no weight writes the head of this seed for both sides.
-    arguments = TrainingArguments(max_steps=1, learning_rate=1e-30, seed=work.seed)
+    # One step that moves no weight writes the head of this seed, drawn at random, for both sides.
+    arguments = TrainingArguments(
+        max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
+    )
     finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
     return replace(work, model=str(start))
 
