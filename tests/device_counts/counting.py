@@ -1,12 +1,15 @@
 """Counts of a step on a CUDA device that does not exist; count_on_stub.py loads it first."""
 
+import contextlib
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -25,6 +28,10 @@ class CountingMode(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin at 0."""
         self.launches: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.waits: Counter[str] = Counter()
@@ -37,8 +44,9 @@ class CountingMode(TorchDispatchMode):
         on_device = any(each.is_cuda for each in given)
         if name in WAITS and on_device:
             self.waits[name] += 1
-            if name == "_local_scalar_dense":
-                return 1.0
+        if name == "_local_scalar_dense" and isinstance(given[0], FakeTensor):
+            # It has no value to give.
+            return 1.0
         found = func(*args, **kwargs)
         made = [each for each in tree_leaves(found) if isinstance(each, torch.Tensor)]
         if name in ("_to_copy", "copy_") and given[-1].is_cuda != made[0].is_cuda:
@@ -91,6 +99,7 @@ def moved(name: str, given: list[torch.Tensor], made: list[torch.Tensor]) -> int
 def pretend_ampere() -> None:
     """Answer what a build without CUDA cannot ask a device."""
     torch.cuda.get_device_capability = lambda _device=None: (9, 0)
+    torch.cuda.device = lambda _device: contextlib.nullcontext()
     torch.cuda.is_bf16_supported = lambda *_given, **_named: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.Tensor.pin_memory = lambda tensor: tensor
@@ -227,6 +236,104 @@ def count_what_waits() -> dict[str, Any]:
     return counting.summary()
 
 
+class Enough(Exception):
+    """Ends a run of training once its steps are counted."""
+
+
+def count_steps_of(trainer: Any, run: Callable[[], Any]) -> dict[str, Any]:
+    """Count whole steps of a training, from its second step on; ``run`` starts it.
+
+    The summary also has the steps that had been launched when each step was reported.
+    """
+    counting = CountingMode()
+    launched: list[int] = []
+    steps: list[int] = []
+
+    def report(done: Any) -> None:
+        steps.append(done.step)
+        launched.append(trainer.state.step)
+        if done.step == 1:
+            # Moments begin with the first step.
+            counting.forget()
+        if done.step == 3:
+            raise Enough
+
+    object.__setattr__(trainer.callbacks, "step", report)
+    with counting, contextlib.suppress(Enough):
+        run()
+    return {**counting.summary(), "reported": steps, "launched": launched}
+
+
+@contextlib.contextmanager
+def trained_on_the_stub() -> Iterator[torch.device]:
+    """FakeTensorMode, and the kernels that CUDA would choose."""
+    from tidybert.modeling.kernels import grouped_attention
+
+    grouped_attention.functional = type(
+        "functional", (), {"scaled_dot_product_attention": staticmethod(fused_attention)}
+    )
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield torch.device("cuda")
+
+
+def count_pretraining_steps(optimizer: str) -> dict[str, Any]:
+    """Two steps of two micro-batches of pre-training two layers of base, with their updates."""
+    from tidybert.pretraining.loop import Pretrainer
+    from tidybert.pretraining.masked_rows import longest_batch
+    from tidybert.pretraining.objectives import build_pretraining_model
+    from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+    from tidybert.pretraining.stream import StepBatches
+    from tidybert.training.course import Course
+
+    tokens = NUM_TOKENS // 4
+    # Made here: a thread that makes batches knows of no FakeTensorMode.
+    batches = [longest_batch(tokens, 128, 19, True) for _ in range(2)]
+    counts = {"mlm": 2 * tokens // 128 * 19, "nsp": 2 * tokens // 128}
+
+    def take(step: int, _position: Any) -> StepBatches:
+        return StepBatches(batches, counts, 2 * tokens, 2 * tokens, 2 * tokens // 128, [0, 0, 0, 0])
+
+    with tempfile.TemporaryDirectory() as folder, trained_on_the_stub() as device:
+        with device:
+            model = build_pretraining_model("mlm+nsp")(base_config(0.1, num_layers=2))
+        trainer = Pretrainer(
+            model,
+            take,
+            PretrainingArguments(optimizer=optimizer),
+            evaluate=lambda _model: {"loss": 1.0},
+            run=Path(folder),
+            first_position=(0, 0, 0, 0),
+            course=Course({}, {}),
+        )
+        return count_steps_of(trainer, trainer.train)
+
+
+def count_finetuning_steps() -> dict[str, Any]:
+    """Two steps of two parts of fine-tuning two layers of base, with their updates."""
+    from tidybert.data.features import Features
+    from tidybert.tasks.classification import Classification
+    from tidybert.training.trainer import Trainer
+    from tidybert.training.training_arguments import TrainingArguments
+
+    task = Classification(["no", "yes"])
+    features = []
+    for length in [100] * 320:
+        ids = np.zeros(length, np.int32)
+        one = Features(ids, ids.astype(np.uint8), length)
+        one.label = 1
+        features.append(one)
+    with trained_on_the_stub() as device:
+        with device:
+            model = task.build_model(base_config(0.1, num_layers=2))
+        trainer = Trainer(
+            model,
+            features,
+            task.loss,
+            TrainingArguments(train_batch_size=64),
+        )
+        return count_steps_of(trainer, trainer.train)
+
+
 TASKS = ("classify", "classify --multi-label", "regress", "choose", "answer", "tag")
 
 
@@ -238,6 +345,9 @@ def count_steps() -> dict[str, Any]:
     return {
         "what waits": count_what_waits(),
         **{f"pretrain {dropout}": count_pretraining(dropout) for dropout in (0.0, 0.1)},
+        "pretrain steps adamw": count_pretraining_steps("adamw"),
+        "pretrain steps muon": count_pretraining_steps("muon"),
+        "finetune steps": count_finetuning_steps(),
         "pretrain float32": count_pretraining(0.1, mixed=False),
         **{f"finetune {name}": count_finetuning(name) for name in TASKS},
         **count_predictions(),

@@ -61,6 +61,24 @@ def test_predictions_wait_for_nothing(name: str, counts: dict[str, Any]) -> None
     assert found["attention"] == {"_flash_attention_forward": 3 * batches}
 
 
+@pytest.mark.parametrize(
+    ("steps", "operations"),
+    [("pretrain steps adamw", 1250), ("pretrain steps muon", 1520), ("finetune steps", 1000)],
+)
+def test_whole_steps_of_a_training_wait_for_nothing(
+    steps: str, operations: int, counts: dict[str, Any]
+) -> None:
+    """Two layers of base, two steps with their updates, of two micro-batches each."""
+    found = counts[steps]
+
+    assert operations * 0.7 < found["operations"] <= operations
+    assert found["blocking_copies"] == 0
+    assert found["waits"] == {}
+    # A step is read when the next one is launched.
+    assert found["reported"] == [1, 2, 3]
+    assert found["launched"] == [2, 3, 4]
+
+
 def test_float32_takes_few_groups(counts: dict[str, Any]) -> None:
     """The flash kernel takes half precision alone; 305 sequences of 84 lengths are two groups."""
     found = counts["pretrain float32"]

@@ -437,6 +437,37 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
     assert len(noted[0]["position"]) == 4
 
 
+def test_steps_read_late_are_the_same_steps(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On CUDA a step is reported when the next one is launched."""
+    runs = tmp_path / "at once", tmp_path / "late"
+    for late, run in enumerate(runs):
+        monkeypatch.setattr("tidybert.pretraining.loop.steps_late", lambda _device, late=late: late)
+        # A loss sees the step that was reported last.
+        bad = BadLoss({5 - late, 8 - late})
+        monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
+        result = small(
+            run,
+            callbacks=PretrainingCallbacks(step=bad.report),
+            eval_steps=99,
+            save_steps=99,
+            logging_steps=1,
+        )
+        assert result.num_bad_steps == 2
+
+    at_once, late_ones = (
+        [
+            {name: each for name, each in line.items() if name != "tokens_per_second"}
+            for line in lines_of(run / "metrics.jsonl")
+        ]
+        for run in runs
+    )
+    assert at_once == late_ones
+    noted = lines_of(runs[1] / "bad_steps.jsonl")
+    assert [line["step"] for line in noted] == [5, 8]
+
+
 def test_a_bad_step_that_is_done_again_is_noted_once(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

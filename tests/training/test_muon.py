@@ -1,6 +1,7 @@
 """Muon: PyTorch's own as the oracle, singular values, and one optimizer over both kinds."""
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
 from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
-from tidybert.training.optimization import build_optimizer
+from tidybert.training.optimization import build_optimizer, update
 from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
 
 SETTINGS = {"learning_rate": 0.01, "betas": (0.9, 0.98), "epsilon": 1e-6, "weight_decay": 0.1}
@@ -81,6 +82,26 @@ def test_its_steps_are_pytorchs() -> None:
     for mine, other in zip(ours, theirs, strict=True):
         # Theirs iterates in bfloat16.
         torch.testing.assert_close(mine, other, atol=2e-3, rtol=1e-2)
+
+
+def test_a_step_that_is_not_finite_changes_no_weight_and_no_moment(
+    make_model: Callable[..., nn.Module],
+) -> None:
+    torch.manual_seed(0)
+    model = make_model()
+    optimizer = build_optimizer(model, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
+
+    def step(factor: float) -> dict[str, Tensor]:
+        for each in model.parameters():
+            each.grad = factor * torch.randn_like(each)
+        update(optimizer, ~torch.tensor(factor).isfinite())
+        found = {**model.state_dict(), **optimizer_tensors(model, optimizer)}
+        return {name: each.clone() for name, each in found.items()}
+
+    first, bad, third = step(1.0), step(math.nan), step(1.0)
+
+    assert all(torch.equal(bad[name], first[name]) for name in first)
+    assert not any(torch.equal(third[name], first[name]) for name in first)
 
 
 def test_queries_keys_and_values_move_as_if_they_were_apart() -> None:

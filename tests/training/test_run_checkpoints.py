@@ -187,7 +187,8 @@ def test_a_damaged_checkpoint_does_not_push_out_a_good_one(
     truncate(tmp_path / "checkpoints" / "step-6")
     resumed = make_trainer(run=tmp_path, save_steps=2, save_total_limit=1)
     resumed.resume()
-    resumed._step()
+    resumed._launch()
+    resumed._read()
 
     resumed._save()  # as a signal asks it to, at a step of its own
 

@@ -3,11 +3,15 @@
 A step's micro-batches add up to the mean over all that the step predicts, on all processes
 together.  Random numbers follow from (seed, step, process), and each checkpoint has the stream's
 position, so a run that was killed goes on with the same bits.
+
+The program never waits for a GPU that has nothing else to do: it reads a step's figures after it
+has launched the next step, and the device itself skips an update that is not finite.
 """
 
 import math
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -17,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tidybert.errors import TrainingError, param
 from tidybert.model_files import BAD_STEPS_FILE
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
+from tidybert.modeling.kernels.transfer import Fetch, steps_late
 from tidybert.pretraining.masked_rows import MaskedRows
 from tidybert.pretraining.micro_batch import memory_advice
 from tidybert.pretraining.objectives import loss_parts
@@ -31,7 +36,7 @@ from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.course import Course
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest
-from tidybert.training.optimization import begin_step, build_optimizer
+from tidybert.training.optimization import begin_step, build_optimizer, update
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
     Checkpoint,
@@ -69,6 +74,24 @@ class PretrainingReport:
     updated: bool
     mfu: float | None = None
     padding_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A step whose figures may be on their way: two for each objective, then the gradient norm.
+
+    step: its number, from 1.  before: its position in the data.  num_tokens: of the run, with it.
+    counts: the predictions of all processes, by objective.
+    """
+
+    step: int
+    begin: float
+    taken: StepBatches
+    before: Any
+    num_tokens: int
+    learning_rate: float
+    counts: dict[str, int]
+    figures: Fetch
 
 
 @dataclass(frozen=True)
@@ -140,6 +163,7 @@ class Pretrainer:
             epsilon=arguments.adam_epsilon,
             weight_decay=arguments.weight_decay,
             with_muon=arguments.optimizer == "muon",
+            processes=self.processes,
         )
         self.trained = [each for each in model.parameters() if each.requires_grad]
         self.writer = BackgroundWriter()
@@ -158,7 +182,9 @@ class Pretrainer:
         log_of = run if self.processes.is_first else None
         self.bad_steps = MetricsLog(log_of, BAD_STEPS_FILE, self.callbacks.tell)
         self._bad_in_a_row = 0
-        self._saved_at = time.perf_counter()
+        self._launched: deque[_Launched] = deque()
+        self._steps_late = steps_late(self.device)
+        self._saved_at = self._read_at = time.perf_counter()
 
     @property
     def state(self) -> TrainingState:
@@ -220,54 +246,51 @@ class Pretrainer:
                     # A GPU would wait for the next instances; a CPU has no core to spare for them.
                     following = ahead.submit(self.take, step + 1, taken.position)
                 with memory_advice(taken.batches, self.arguments):
-                    done = self._step(taken, begin)
-            self.callbacks.step(done)
-            stopping = self.processes.any(bool(request.signal_number), self.device)
-            if self.record.is_due(self.arguments.eval_steps):
+                    self._launch(taken, begin)
+                done = self._read(self._steps_late)
+            self._report(done)
+            # All processes must agree, because each has to stop here for the same step.
+            stopping, is_late = self.processes.any(bool(request.signal_number), self._is_late())
+            is_save_due = self.record.is_due(self.arguments.save_steps) or stopping or is_late
+            is_evaluation_due = self.record.is_due(self.arguments.eval_steps)
+            if is_save_due or is_evaluation_due or self.record.is_over:
+                self._report(self._read())
+            if is_evaluation_due:
                 with memory_advice(taken.batches, self.arguments):
                     self._evaluate()
-            if self.record.is_due(self.arguments.save_steps) or stopping or self._is_late():
+            if is_save_due:
                 self._save()
             if stopping and not self.record.is_over:
                 self.writer.wait()
                 # The signal may have come to another process alone.
                 raise self.record.interrupted(request.signal_number or signal.SIGTERM)
 
-    def _step(self, taken: StepBatches, begin: float) -> PretrainingReport:
-        """One update, or none where the loss or the gradient is not finite."""
+    def _launch(self, taken: StepBatches, begin: float) -> None:
+        """One update, or none where the loss or the gradient is not finite; counts the step."""
         step, arguments = self.state.step, self.arguments
         rate = rate_at(step, arguments)
         begin_step(self.model, self.optimizer, rate, arguments.seed, step, self.processes.rank)
-        losses, accuracies = self._add_gradients(taken)
-        loss = sum(losses.values())
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm)).item()
-        is_finite = math.isfinite(loss) and math.isfinite(norm)
-        if is_finite:
-            self.optimizer.step()
-        self.optimizer.zero_grad()
-        seconds = time.perf_counter() - begin
-        done = PretrainingReport(
-            step=step + 1,
-            num_steps=self.num_steps,
-            loss=loss,
-            losses=losses,
-            accuracies=accuracies,
-            learning_rate=rate,
-            gradient_norm=norm,
-            num_tokens=taken.num_tokens,
-            seconds=seconds,
-            updated=is_finite,
-            mfu=self.mfu(step, taken.num_tokens / seconds) if self.mfu else None,
-            padding_share=1 - taken.num_tokens / taken.num_rows,
+        counts = self.processes.totals(taken.counts)
+        sums = self._add_gradients(taken, counts)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained, arguments.max_grad_norm))
+        figures = torch.cat([sums.flatten(), norm.reshape(1)])
+        update(self.optimizer, ~figures.isfinite().all())
+        progress = self.state.progress
+        before = progress["position"]
+        self.state.step += 1
+        progress["position"] = taken.position
+        progress["num_tokens"] += taken.num_tokens
+        tokens = progress["num_tokens"]
+        fetch = Fetch(figures)
+        self._launched.append(
+            _Launched(step + 1, begin, taken, before, tokens, rate, counts, fetch)
         )
-        self._count(done, taken)
-        if self.record.is_due(arguments.logging_steps):
-            self._log_step(done)
-        return done
 
-    def _add_gradients(self, taken: StepBatches) -> tuple[dict[str, float], dict[str, float]]:
-        """Add the gradient of the step's loss; return losses and accuracies by objective."""
-        counts = self.processes.totals(taken.counts, self.device)
+    def _add_gradients(self, taken: StepBatches, counts: dict[str, int]) -> Tensor:
+        """Add the gradient of the step's loss.
+
+        Returns (P, 2), the sum of the losses and the correct predictions of each objective.
+        """
         sums = {name: torch.zeros(2, device=self.device) for name in counts}
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
@@ -275,13 +298,7 @@ class Pretrainer:
                 parts = self._forward_backward(batch, counts)
             for name, each in parts.items():
                 sums[name] += torch.stack([each.total.detach(), each.correct])
-        figures = self.processes.sum(torch.stack([*sums.values()])).tolist()
-        means = {
-            name: [each / counts[name] for each in pair]
-            for name, pair in zip(counts, figures, strict=True)
-        }
-        losses = {name: loss for name, (loss, _) in means.items()}
-        return losses, {name: accuracy for name, (_, accuracy) in means.items()}
+        return self.processes.sum(torch.stack([*sums.values()]))
 
     def _forward_backward(self, batch: MaskedRows, counts: dict[str, int]) -> dict[str, SummedLoss]:
         """Add the gradient of one batch."""
@@ -292,24 +309,56 @@ class Pretrainer:
         torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
         return parts
 
-    def _count(self, done: PretrainingReport, taken: StepBatches) -> None:
-        """Advance the run's state by a step; write down a bad one."""
-        progress = self.state.progress
-        before = progress["position"]
-        self.state.step = done.step
-        progress["position"] = taken.position
-        progress["num_tokens"] += taken.num_tokens
-        progress["seconds"] += done.seconds
-        self._bad_in_a_row = 0 if done.updated else self._bad_in_a_row + 1
-        if not done.updated:
-            progress["num_bad_steps"] += 1
-            self._note_bad_step(done, before, taken)
+    def _read(self, most: int = 0) -> list[PretrainingReport]:
+        """Read the figures of launched steps until at most this many are left; note bad steps."""
+        found = []
+        while len(self._launched) > most:
+            launched = self._launched.popleft()
+            done = self._figures(launched)
+            self.state.progress["seconds"] += done.seconds
+            self._bad_in_a_row = 0 if done.updated else self._bad_in_a_row + 1
+            if not done.updated:
+                self.state.progress["num_bad_steps"] += 1
+                self._note_bad_step(done, launched)
+            if self.record.is_due(self.arguments.logging_steps, done.step):
+                self._log_step(done, launched.num_tokens)
+            found.append(done)
+        return found
+
+    def _figures(self, launched: _Launched) -> PretrainingReport:
+        """Wait for a step's figures."""
+        *sums, norm = launched.figures.read()
+        now = time.perf_counter()
+        # A step that was launched while another ran begins when that one ends.
+        seconds = now - max(launched.begin, self._read_at)
+        self._read_at = now
+        taken, counts = launched.taken, launched.counts
+        losses = {name: each / counts[name] for name, each in zip(counts, sums[::2], strict=True)}
+        right = zip(counts, sums[1::2], strict=True)
+        loss = sum(losses.values())
+        tokens_per_second = taken.num_tokens / seconds
+        return PretrainingReport(
+            step=launched.step,
+            num_steps=self.num_steps,
+            loss=loss,
+            losses=losses,
+            accuracies={name: each / counts[name] for name, each in right},
+            learning_rate=launched.learning_rate,
+            gradient_norm=norm,
+            num_tokens=taken.num_tokens,
+            seconds=seconds,
+            updated=math.isfinite(loss) and math.isfinite(norm),
+            mfu=self.mfu(launched.step - 1, tokens_per_second) if self.mfu else None,
+            padding_share=1 - taken.num_tokens / taken.num_rows,
+        )
+
+    def _report(self, done: Sequence[PretrainingReport]) -> None:
+        for each in done:
+            self.callbacks.step(each)
 
     def _is_late(self) -> bool:
         """Whether ``save_minutes`` have passed since the last checkpoint."""
-        late = time.perf_counter() - self._saved_at > 60 * self.arguments.save_minutes
-        # All processes must agree, because each has to stop here for the same step.
-        return self.processes.any(late, self.device)
+        return time.perf_counter() - self._saved_at > 60 * self.arguments.save_minutes
 
     def _save(self) -> None:
         self._saved_at = time.perf_counter()
@@ -329,10 +378,10 @@ class Pretrainer:
         self.callbacks.metrics(step, metrics)
         is_best = best is None or metrics["loss"] < best["loss"]
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
-        if self.processes.any(is_best and is_first, self.device):
+        if self.processes.any(is_best and is_first)[0]:
             self.record.keep_best(metrics, snapshot(self.model.state_dict(), is_first))
 
-    def _log_step(self, done: PretrainingReport) -> None:
+    def _log_step(self, done: PretrainingReport, num_tokens: int) -> None:
         figures = {
             "loss": done.loss,
             **{f"{name}_loss": each for name, each in done.losses.items()},
@@ -346,20 +395,18 @@ class Pretrainer:
         if self.arguments.compile:
             figures["padding_share"] = round(done.padding_share, 4)
         finite = {name: each for name, each in figures.items() if math.isfinite(each)}
-        self.record.log.write(
-            {"step": done.step, "num_tokens": self.state.progress["num_tokens"], **finite}
-        )
+        self.record.log.write({"step": done.step, "num_tokens": num_tokens, **finite})
         self.callbacks.plot("train", finite, done.step)
 
-    def _note_bad_step(self, done: PretrainingReport, before: Any, taken: StepBatches) -> None:
+    def _note_bad_step(self, done: PretrainingReport, launched: _Launched) -> None:
         """Write down where the batch was, and stop where too many were bad."""
         where = {
             **asdict(done),
             "loss": str(done.loss),
             "losses": {name: str(each) for name, each in done.losses.items()},
             "gradient_norm": str(done.gradient_norm),
-            "position": before,
-            "num_sequences": taken.num_sequences,
+            "position": launched.before,
+            "num_sequences": launched.taken.num_sequences,
         }
         self.bad_steps.write(where)
         if self._bad_in_a_row >= self.arguments.max_bad_steps:

@@ -103,7 +103,7 @@ def largest_micro_batch(
         return True
 
     model.train()
-    found = processes.least(_largest(fits, start, least, most), device)
+    found = processes.least(_largest(fits, start, least, most))
     torch.cuda.empty_cache()
     if not found:
         raise TrainingError(

@@ -1,7 +1,7 @@
 """The processes of a run: those that torchrun started, or a single one."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -41,25 +41,43 @@ class Processes:
             distributed.all_reduce(values)
         return values
 
-    def totals(self, counts: Mapping[str, int], device: torch.device) -> dict[str, int]:
+    # Numbers of the program go over gloo, from CPU to CPU: no device waits for them.
+
+    def totals(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Each count's sum over all processes."""
         if not self.is_group:
-            return dict(counts)  # without waiting for the device
-        summed = self.sum(torch.tensor(list(counts.values()), device=device))
+            return dict(counts)
+        summed = self.sum(torch.tensor(list(counts.values())))
         return dict(zip(counts, map(int, summed.tolist()), strict=True))
 
-    def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether the flag is set in any process."""
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether each flag is set in any process."""
         if not self.is_group:
-            return flag
-        return bool(self.sum(torch.tensor(float(flag), device=device)).item())
+            return list(flags)
+        return self.sum(torch.tensor(flags, dtype=torch.int64)).bool().tolist()
 
-    def least(self, value: int, device: torch.device) -> int:
+    def least(self, value: int) -> int:
         """The smallest of all processes' values."""
-        found = torch.tensor(value, device=device)
+        found = torch.tensor(value)
         if self.is_group:
             distributed.all_reduce(found, distributed.ReduceOp.MIN)
         return int(found.item())
+
+    def in_shares(self, work: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+        """``work`` of (K, …), item by item: each process does its share of the K, and gets all.
+
+        ``items`` are the same on all processes.
+        """
+        if not self.is_group:
+            return work(items)
+        count = -(-len(items) // self.size)
+        own = items[self.rank * count : (self.rank + 1) * count]
+        # Shares have one size; the last ones may be filled up.
+        own = torch.cat([own, items.new_zeros(count - len(own), *items.shape[1:])])
+        found = work(own)
+        gathered = found.new_empty(self.size * count, *found.shape[1:])
+        distributed.all_gather_into_tensor(gathered, found)
+        return gathered[: len(items)]
 
     def from_first(self, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The first process's tensors, on every one; all have the same names and shapes."""
@@ -81,7 +99,10 @@ class Processes:
             return shard(model, self.size, mixed)
         device = next(model.parameters()).device
         return DistributedDataParallel(
-            model, device_ids=[self.local_rank] if device.type == "cuda" else None
+            model,
+            device_ids=[self.local_rank] if device.type == "cuda" else None,
+            # A gradient then lies in the memory from which it travels, and is not copied there.
+            gradient_as_bucket_view=True,
         )
 
     @contextmanager
@@ -106,7 +127,7 @@ class Processes:
 
 @contextmanager
 def processes(device: str) -> Iterator[Processes]:
-    """The group that torchrun's environment describes: NCCL on CUDA, gloo on CPUs.
+    """The group that torchrun's environment describes: NCCL for CUDA's tensors, gloo for a CPU's.
 
     Raises UsageError for more processes on a host than it has CUDA devices.
     """
@@ -123,7 +144,7 @@ def processes(device: str) -> Iterator[Processes]:
                 "here"
             )
         torch.cuda.set_device(local_rank)
-    distributed.init_process_group("nccl" if on_cuda else "gloo")
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
     try:
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         yield Processes(distributed.get_rank(), size, local_rank, local_size, is_group=True)

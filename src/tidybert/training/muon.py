@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.modeling.kernels.linear import Linear
-from tidybert.training.sharding import placed_like, whole
+from tidybert.training.distributed import Processes
+from tidybert.training.sharding import own_part, placed_like, whole
 
 # Coefficients of the quintic that brings singular values near 1 in five rounds.
 _COEFFICIENTS: Final = (3.4445, -4.7750, 2.0315)
@@ -31,6 +32,7 @@ class MuonAdamW(torch.optim.Optimizer):
         adamw: an optimizer over all other parameters.
         learning_rate: the rate of the first step; the groups hold it, as in any optimizer.
         weight_decay: decoupled decay of the matrices.
+        processes: those that share the work; all have the same gradients.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class MuonAdamW(torch.optim.Optimizer):
         *,
         learning_rate: float,
         weight_decay: float,
+        processes: Processes | None = None,
     ) -> None:
         settings = {"lr": learning_rate, "weight_decay": weight_decay}
         matrices = [
@@ -50,12 +53,17 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__init__([*matrices, *adamw.param_groups], {})
         self._matrices = self.param_groups[: len(matrices)]
         self._adamw = adamw
+        self._processes = processes or Processes()
         adamw.state = self.state
+
+    found_inf: Tensor | None = None
+    """() float32, 1 where nothing may change; fused AdamW has the same attribute."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
+        """Update every parameter that has a gradient, unless ``found_inf`` is 1."""
         assert closure is None
+        self._adamw.found_inf = self.found_inf  # type: ignore[attr-defined]
         self._adamw.step()
         for group in self._matrices:
             by_shape: dict[torch.Size, list[Tensor]] = {}
@@ -67,23 +75,48 @@ class MuonAdamW(torch.optim.Optimizer):
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """One step of matrices of one shape; their products run together."""
-        directions = []
+        gradients, momenta = [], []
         for parameter in parameters:
-            gradient = parameter.grad
-            assert gradient is not None
+            assert parameter.grad is not None
             state = self.state[parameter]
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(parameter)
-            momentum = state["momentum"].mul_(_MOMENTUM).add_(gradient)
-            # Nesterov's look ahead; the product needs whole matrices, not shards.
-            directions.append(whole(gradient.add(momentum, alpha=_MOMENTUM)))
+            gradients.append(parameter.grad)
+            momenta.append(state["momentum"])
+        is_bad = self._is_bad(parameters[0].device)
+        for gradient in gradients:
+            own_part(gradient).masked_fill_(is_bad, 0.0)
+        torch._foreach_mul_(own_parts(momenta), unless(is_bad, _MOMENTUM))
+        torch._foreach_add_(own_parts(momenta), own_parts(gradients))
+        # Nesterov's look ahead; the product needs whole matrices, not shards.
+        directions = [
+            whole(each) for each in torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)
+        ]
         rows, columns = parameters[0].shape
         blocks = torch.stack(directions).view(-1, rows // group["num_blocks"], columns)
-        updates = orthogonalized(blocks).view(-1, rows, columns)
+        updates = self._processes.in_shares(orthogonalized, blocks).view(-1, rows, columns)
+        # Not even by a rounding where nothing may change.
+        updates = updates.masked_fill(is_bad, 0.0)
         scale = 0.2 * math.sqrt(max(blocks.shape[1:]))
-        for parameter, update in zip(parameters, updates, strict=True):
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(placed_like(update, parameter), alpha=-group["lr"] * scale)
+        placed = [placed_like(*each) for each in zip(updates, parameters, strict=True)]
+        own = own_parts(parameters)
+        torch._foreach_mul_(own, unless(is_bad, 1 - group["lr"] * group["weight_decay"]))
+        torch._foreach_add_(own, own_parts(placed), alpha=-group["lr"] * scale)
+
+    def _is_bad(self, device: torch.device) -> Tensor:
+        if self.found_inf is None:
+            return torch.zeros((), dtype=torch.bool, device=device)
+        return self.found_inf.bool()
+
+
+def unless(is_bad: Tensor, factor: float) -> Tensor:
+    """() float32 on its device: the factor, or 1 where ``is_bad``."""
+    return torch.full((), factor, device=is_bad.device).masked_fill_(is_bad, 1.0)
+
+
+def own_parts(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """See own_part."""
+    return [own_part(each) for each in tensors]
 
 
 def muon_matrices(layers: nn.Module) -> list[tuple[list[Tensor], int]]:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
+from tidybert.training.distributed import Processes
 from tidybert.training.muon import MuonAdamW, muon_matrices
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -17,11 +18,13 @@ def build_optimizer(
     epsilon: float,
     weight_decay: float,
     with_muon: bool = False,
+    processes: Processes | None = None,
 ) -> torch.optim.Optimizer:
     """AdamW over the parameters that require gradients, in two groups: decayed and not.
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
-    ``with_muon``: Muon updates the matrices of the encoder's layers, and AdamW the rest.
+    ``with_muon``: Muon updates the matrices of the encoder's layers, and AdamW the rest;
+    ``processes`` share its products.
     """
     stacked = muon_matrices(encoder_of(model).layers) if with_muon else []
     others = {id(matrix) for matrices, _ in stacked for matrix in matrices}
@@ -38,7 +41,13 @@ def build_optimizer(
     )
     if not with_muon:
         return adamw
-    return MuonAdamW(stacked, adamw, learning_rate=learning_rate, weight_decay=weight_decay)
+    return MuonAdamW(
+        stacked,
+        adamw,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        processes=processes,
+    )
 
 
 def begin_step(
@@ -53,6 +62,17 @@ def begin_step(
         group["lr"] = learning_rate
     torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
     model.train()
+
+
+def update(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:
+    """Step, but leave weights and moments as they are where ``is_bad``, () bool, is true.
+
+    The device decides, so the program does not wait for it.  Gradients are given up either way.
+    """
+    # PyTorch's fused AdamW reads this attribute; its own GradScaler skips steps so.
+    optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) -> float:

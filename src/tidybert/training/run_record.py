@@ -166,9 +166,13 @@ class RunRecord:
         """Whether the last step is done."""
         return self.state.step >= self.num_steps
 
-    def is_due(self, every: int) -> bool:
-        """Whether work of every ``every`` steps, and of the last one, is due now."""
-        return self.is_over or self.state.step % every == 0
+    def is_due(self, every: int, step: int | None = None) -> bool:
+        """Whether work of every ``every`` steps, and of the last one, is due after a step.
+
+        ``step``: its number, from 1; the last one that was launched if it is None.
+        """
+        step = self.state.step if step is None else step
+        return step >= self.num_steps or step % every == 0
 
     def resume(self, load: Callable[[Checkpoint], None]) -> None:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.

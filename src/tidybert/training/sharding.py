@@ -64,6 +64,16 @@ def whole(value: Tensor) -> Tensor:
     return gathered
 
 
+def own_part(value: Tensor) -> Tensor:
+    """This process's shard, with the memory of the tensor, or all of one that is not sharded."""
+    local = getattr(value, "to_local", None)
+    if local is None:
+        return value
+    part = local()
+    assert isinstance(part, Tensor)
+    return part
+
+
 def placed_like(value: Tensor, target: Tensor) -> Tensor:
     """A whole tensor, equal on all processes, moved and cut to match ``target``."""
     mesh = getattr(target, "device_mesh", None)

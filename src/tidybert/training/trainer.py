@@ -7,6 +7,7 @@ tokens bound memory while the batch size keeps the paper's meaning.  Everything 
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.kernels.transfer import Fetch, steps_late
 from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
@@ -30,6 +32,7 @@ from tidybert.training.optimization import (
     build_optimizer,
     decay_until,
     learning_rate_at,
+    update,
 )
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.run_checkpoints import (
@@ -68,6 +71,20 @@ class StepReport:
     num_examples: int
     num_tokens: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A step whose figures may be on their way: the losses of its parts, then the gradient norm.
+
+    step: its number, from 1.
+    """
+
+    step: int
+    begin: float
+    chosen: npt.NDArray[np.int64]
+    learning_rate: float
+    figures: Fetch
 
 
 @dataclass
@@ -157,7 +174,11 @@ class Trainer:
             note=note,
         )
         self._lengths = np.array([len(one.input_ids) for one in features])
-        self._begin = self._seconds_before = 0.0
+        self._begin = self._seconds_before = self._read_at = 0.0
+        self._launched: deque[_Launched] = deque()
+        self._steps_late = steps_late(self.device)
+        # On a CUDA device, whether a step so far was not finite.
+        self._has_diverged: Tensor | None = None
         self._has_threads = self.device.type == "cpu"
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
@@ -213,29 +234,40 @@ class Trainer:
 
     def _train_steps(self) -> tuple[int, int]:
         """The steps that are left; returns how many examples and tokens they saw."""
-        examples = tokens = 0
+        seen = [0, 0]
         with self.record.stop_requests() as request, self.record.watchdog() as watchdog:
             while not (self.record.is_over or self._has_patience_ended()):
                 try:
                     with watchdog.step(self.state.step + 1, self._place):
-                        done = self._step()
+                        self._launch()
+                        done = self._read(self._steps_late)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
                         raise
                     raise TrainingError(self._out_of_memory()) from error
-                examples += done.num_examples
-                tokens += done.num_tokens
-                self.callbacks.step(done)
-                if self._is_due(self.arguments.eval_steps) and self.evaluate is not None:
+                self._report(done, seen)
+                is_evaluation_due = self._is_due(self.arguments.eval_steps)
+                is_save_due = self._is_due(self.arguments.save_steps)
+                signal_number = request.signal_number
+                if is_evaluation_due or is_save_due or signal_number or self.record.is_over:
+                    self._report(self._read(), seen)
+                if is_evaluation_due and self.evaluate is not None:
                     self._evaluate_and_keep_best(self.evaluate)
-                if self._is_due(self.arguments.save_steps) or request.signal_number:
+                if is_save_due or request.signal_number:
                     self._save()
                 if request.signal_number and not self.record.is_over:
                     raise self.record.interrupted(request.signal_number)
-        return examples, tokens
+        return seen[0], seen[1]
 
-    def _step(self) -> StepReport:
-        """One update from the next batch of examples."""
+    def _report(self, done: Sequence[StepReport], seen: list[int]) -> None:
+        """Show steps, and add their examples and tokens to ``seen``."""
+        for each in done:
+            seen[0] += each.num_examples
+            seen[1] += each.num_tokens
+            self.callbacks.step(each)
+
+    def _launch(self) -> None:
+        """One update from the next batch of examples, or none if something is not finite."""
         begin = time.perf_counter()
         step = self.state.step
         learning_rate = learning_rate_at(step, self.num_steps, self.arguments)
@@ -244,36 +276,60 @@ class Trainer:
             module.eval()
         chosen = self._examples_of(step)
         total_weight = sum(self.features[index].weight for index in chosen)
-        loss = 0.0
-        for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch):
-            loss += self._add_gradient(chosen[part], total_weight)
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm).item()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self.optimizer.zero_grad()
-            raise DivergedError(
-                f"at step {step + 1} of {self.num_steps} the loss is {loss} and the gradient norm "
-                f"{norm}; nothing was updated. The batch's examples are {self._place()}. {_ADVICE}"
-            )
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        losses = [
+            self._add_gradient(chosen[part], total_weight)
+            for part in cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch)
+        ]
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.arguments.max_grad_norm)
+        figures = torch.stack([each.double() for each in (*losses, norm)])
+        is_bad = ~figures.isfinite().all()
+        # Nothing may change after a bad step, though later ones are launched before it is read.
+        if self._has_diverged is not None:
+            is_bad |= self._has_diverged
+        self._has_diverged = is_bad
+        update(self.optimizer, is_bad)
         self.state.step += 1
-        done = StepReport(
-            step=self.state.step,
-            num_steps=self.num_steps,
-            epoch=self.state.step / self.steps_per_epoch,
-            loss=loss,
-            learning_rate=learning_rate,
-            gradient_norm=norm,
-            num_examples=len(chosen),
-            num_tokens=int(self._lengths[chosen].sum()),
-            seconds=time.perf_counter() - begin,
-        )
-        if self.record.is_due(self.arguments.logging_steps):
-            self._log_step(done)
-        return done
+        self._launched.append(_Launched(step + 1, begin, chosen, learning_rate, Fetch(figures)))
 
-    def _add_gradient(self, chosen: npt.NDArray[np.int64], total_weight: float) -> float:
-        """Add the gradient of these examples' share of the step's loss, and return that share."""
+    def _read(self, most: int = 0) -> list[StepReport]:
+        """Read the figures of launched steps until at most this many are left."""
+        found = []
+        while len(self._launched) > most:
+            done = self._figures(self._launched.popleft())
+            if self.record.is_due(self.arguments.logging_steps, done.step):
+                self._log_step(done)
+            found.append(done)
+        return found
+
+    def _figures(self, launched: _Launched) -> StepReport:
+        """Wait for a step's figures.  Raises DivergedError where one is not finite."""
+        *parts, norm = launched.figures.read()
+        loss = sum(parts)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.state.step = launched.step - 1
+            raise DivergedError(
+                f"at step {launched.step} of {self.num_steps} the loss is {loss} and the gradient "
+                f"norm {norm}; nothing was updated. The batch's examples are {self._place()}. "
+                f"{_ADVICE}"
+            )
+        now = time.perf_counter()
+        # A step that was launched while another ran begins when that one ends.
+        seconds = now - max(launched.begin, self._read_at)
+        self._read_at = now
+        return StepReport(
+            step=launched.step,
+            num_steps=self.num_steps,
+            epoch=launched.step / self.steps_per_epoch,
+            loss=loss,
+            learning_rate=launched.learning_rate,
+            gradient_norm=norm,
+            num_examples=len(launched.chosen),
+            num_tokens=int(self._lengths[launched.chosen].sum()),
+            seconds=seconds,
+        )
+
+    def _add_gradient(self, chosen: npt.NDArray[np.int64], total_weight: float) -> Tensor:
+        """Add the gradient of these examples' share of the step's loss; () that share."""
 
         def loss(batch: Batch) -> Tensor:
             with autocast(self.device, self.is_mixed):
@@ -285,7 +341,7 @@ class Trainer:
                 batches = [self._batch(piece) for piece in pieces]
                 found = add_gradients_on_threads(loss, batches, self.trained)
                 if found is not None:
-                    return found
+                    return torch.tensor(found, dtype=torch.float64)
                 self._has_threads = False
                 self.callbacks.tell(
                     "the loss draws random numbers from PyTorch's own generator, so threads do not "
@@ -293,7 +349,7 @@ class Trainer:
                 )
         part_loss = loss(self._batch(chosen))
         part_loss.backward()  # type: ignore[no-untyped-call]
-        return part_loss.item()
+        return part_loss.detach()
 
     def _batch(self, chosen: npt.NDArray[np.int64]) -> Batch:
         batch = collate([self.features[index] for index in chosen]).to(self.device)

@@ -32,3 +32,15 @@ class Fetched:
             self._arrived.synchronize()
         found: npt.NDArray[np.float32] = self._tensor.numpy()
         return found
+
+    def values(self) -> list[float]:
+        """The same of a tensor (N,), as Python's numbers."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        found: list[float] = self._tensor.tolist()
+        return found
+
+
+def steps_late(device: torch.device) -> int:
+    """After how many later steps a step's figures are read: on CUDA the next one runs by then."""
+    return 1 if device.type == "cuda" else 0
