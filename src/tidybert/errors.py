@@ -23,7 +23,11 @@ _VALUE: Final = "\ue001"
 _END: Final = "\ue002"
 _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
 
-_NO_MEMORY: Final = re.compile("(?i)out of memory|allocate memory|not enough memory")
+_NO_MEMORY: Final = re.compile(
+    "(?i)out of memory|allocate memory|not enough memory"
+    # cuBLAS has no memory left for its workspace.
+    "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"
+)
 
 
 def param(name: str, value: object = None) -> str:

@@ -29,6 +29,7 @@ class Device:
         self.in_backward = in_backward
         self.tried: list[int] = []
         self.model = nn.Linear(3, 2)
+        self.error: Exception = torch.cuda.OutOfMemoryError("out of memory")
 
     def make_batch(self, tokens: int) -> Tensor:
         self.tried.append(tokens)
@@ -36,7 +37,7 @@ class Device:
 
     def check(self, tokens: int) -> None:
         if tokens > self.limit:
-            raise torch.cuda.OutOfMemoryError("out of memory")
+            raise self.error
 
     def loss(self, model: nn.Module, batch: Tensor) -> dict[str, SummedLoss]:
         if not self.in_backward:
@@ -68,6 +69,24 @@ def test_the_largest_of_halves_and_doubles_that_fits(
     assert all(each.grad is None for each in device.model.parameters())
 
 
+@pytest.mark.parametrize("status", ["ALLOC_FAILED", "NOT_INITIALIZED"])
+def test_cublas_without_memory_is_a_batch_that_does_not_fit(status: str) -> None:
+    device = Device(1250)
+    device.error = RuntimeError(
+        f"CUDA error: CUBLAS_STATUS_{status} when calling `cublasCreate(handle)`"
+    )
+
+    assert device.search() == 1000
+
+
+def test_another_error_is_not_taken_for_too_little_memory() -> None:
+    device = Device(1250)
+    device.error = RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal"):
+        device.search()
+
+
 def test_no_more_is_tried_than_a_step_has() -> None:
     device = Device(10**9)
 
@@ -90,7 +109,7 @@ def test_too_little_for_anything_is_said() -> None:
 class OfTwo(Processes):
     """This process beside another one, which found 500."""
 
-    def least(self, value: int, device: torch.device) -> int:
+    def least(self, value: int) -> int:
         return min(value, 500)
 
 

@@ -96,7 +96,9 @@ def largest_micro_batch(
     def fits(tokens: int) -> bool:
         try:
             attempt(int(_MARGIN * tokens))
-        except torch.cuda.OutOfMemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             return False
         finally:
             model.zero_grad(set_to_none=True)

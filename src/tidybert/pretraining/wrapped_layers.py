@@ -14,6 +14,8 @@ def compile_rows(layers: nn.ModuleList, backend: str | Callable[..., object] = "
 
     Attention stays as it is: its kernels are fused already, and its shapes follow the sequences.
     """
+    # DDP would cut graphs between its buckets of gradients; these are one layer each already.
+    torch._dynamo.config.optimize_ddp = False
     for layer in layers:
         row_by_row: Any = layer.after_attention
         row_by_row = torch.compile(row_by_row, dynamic=False, backend=backend)
