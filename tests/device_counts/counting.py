@@ -96,10 +96,19 @@ def moved(name: str, given: list[torch.Tensor], made: list[torch.Tensor]) -> int
     return size + sum(each.nbytes for each in given)
 
 
+class Idle:
+    """An event of a device that is always done."""
+
+    def synchronize(self) -> None:
+        pass
+
+
 def pretend_ampere() -> None:
     """Answer what a build without CUDA cannot ask a device."""
     torch.cuda.get_device_capability = lambda _device=None: (9, 0)
     torch.cuda.device = lambda _device: contextlib.nullcontext()
+    stream = type("Stream", (), {"record_event": lambda _stream: Idle()})()
+    torch.cuda.current_stream = lambda _device: stream
     torch.cuda.is_bf16_supported = lambda *_given, **_named: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.Tensor.pin_memory = lambda tensor: tensor

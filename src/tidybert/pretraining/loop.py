@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from tidybert.errors import TrainingError, param
 from tidybert.model_files import BAD_STEPS_FILE
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.modeling.kernels.transfer import Fetch, steps_late
+from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.pretraining.masked_rows import MaskedRows
 from tidybert.pretraining.micro_batch import memory_advice
 from tidybert.pretraining.objectives import loss_parts
@@ -91,7 +91,7 @@ class _Launched:
     num_tokens: int
     learning_rate: float
     counts: dict[str, int]
-    figures: Fetch
+    figures: Fetched
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class Pretrainer:
         progress["position"] = taken.position
         progress["num_tokens"] += taken.num_tokens
         tokens = progress["num_tokens"]
-        fetch = Fetch(figures)
+        fetch = Fetched(figures)
         self._launched.append(
             _Launched(step + 1, begin, taken, before, tokens, rate, counts, fetch)
         )
@@ -327,7 +327,7 @@ class Pretrainer:
 
     def _figures(self, launched: _Launched) -> PretrainingReport:
         """Wait for a step's figures."""
-        *sums, norm = launched.figures.read()
+        *sums, norm = launched.figures.values()
         now = time.perf_counter()
         # A step that was launched while another ran begins when that one ends.
         seconds = now - max(launched.begin, self._read_at)

@@ -23,7 +23,7 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
 from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.kernels.transfer import Fetch, steps_late
+from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
@@ -84,7 +84,7 @@ class _Launched:
     begin: float
     chosen: npt.NDArray[np.int64]
     learning_rate: float
-    figures: Fetch
+    figures: Fetched
 
 
 @dataclass
@@ -289,7 +289,7 @@ class Trainer:
         self._has_diverged = is_bad
         update(self.optimizer, is_bad)
         self.state.step += 1
-        self._launched.append(_Launched(step + 1, begin, chosen, learning_rate, Fetch(figures)))
+        self._launched.append(_Launched(step + 1, begin, chosen, learning_rate, Fetched(figures)))
 
     def _read(self, most: int = 0) -> list[StepReport]:
         """Read the figures of launched steps until at most this many are left."""
@@ -303,7 +303,7 @@ class Trainer:
 
     def _figures(self, launched: _Launched) -> StepReport:
         """Wait for a step's figures.  Raises DivergedError where one is not finite."""
-        *parts, norm = launched.figures.read()
+        *parts, norm = launched.figures.values()
         loss = sum(parts)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.state.step = launched.step - 1
