@@ -83,7 +83,7 @@ def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, di
     numbers = {
         name: value
         for name, value in evaluation.metrics.items()
-        if isinstance(value, int | float) and name not in _COUNTS
+        if isinstance(value, int | float) and not name.startswith("num_")
     }
     classes = evaluation.label_names or ()
     positive = classes[1] if len(classes) == 2 else ""
