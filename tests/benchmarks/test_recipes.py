@@ -61,7 +61,7 @@ def test_variants_are_trained_once_and_measured_alike(
     assert [each["whole_word"] for each in trained] == [False, True, False]
     assert [each["objective"] for each in trained] == ["mlm+nsp", "mlm+nsp", "mlm"]
     # Whatever a variant was trained with, it is measured as the others are.
-    different = ("model", "data")
+    different = ("model", "data", "record")
     same = [{k: v for k, v in each.items() if k not in different} for each in measured]
     assert same[0] == same[1] == same[2]
     assert same[0]["masked_lm_prob"] == 0.15

@@ -236,7 +236,8 @@ def test_new_weights_are_drawn_only_where_the_file_has_none(
     }
     for module in (model.bert.pooler.dense, model.classifier):
         assert (module.bias == 0).all()
-        assert 0 < module.weight.abs().max() <= 2 * tiny_config().initializer_range
+        # A normal that nobody cuts: of a hundred numbers none is this far out.
+        assert 0 < module.weight.abs().max() <= 5 * tiny_config().initializer_range
     ours = model.bert.embeddings.word_embeddings.weight
     assert torch.equal(ours, theirs.bert.embeddings.word_embeddings.weight)
 
