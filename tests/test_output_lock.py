@@ -267,3 +267,14 @@ def test_a_full_disk_leaves_no_half_lock(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
     with output_lock(target):
         assert not target.exists()
+
+
+def test_the_journal_of_a_part_needs_no_lock_of_its_own(tmp_path: Path) -> None:
+    """A kill while it was written would leave one that nobody removes."""
+    with output_lock(tmp_path / "answers.jsonl") as lock:
+        journal = journal_of(lock.new_part(tmp_path / "answers.jsonl"))
+        assert covering_lock(journal) is lock
+        before = {path.name for path in tmp_path.iterdir()}
+        with atomic_file(journal) as partial:
+            partial.write_text("{}")
+            assert {path.name for path in tmp_path.iterdir()} - before == {partial.name}

@@ -75,8 +75,14 @@ def resolved(target: str | Path) -> Path:
 
 
 def covering_lock(target: Path) -> "OutputLock | None":
-    """The lock that this process has on ``target`` (resolved) or on a directory above it."""
-    return next((_HELD[each] for each in (target, *target.parents) if each in _HELD), None)
+    """The lock that this process has on ``target`` (resolved) or on a directory above it.
+
+    The lock of an output is that of its part's journal too: a kill would leave a lock of its own.
+    """
+    covering = (_HELD[each] for each in (target, *target.parents) if each in _HELD)
+    return next(covering, None) or next(
+        (each for each in list(_HELD.values()) if target in each.journals()), None
+    )
 
 
 def is_lock(path: Path) -> bool:
@@ -153,6 +159,10 @@ class OutputLock:
         self.owner.parts[key] = self.temporary(resolved(target), PART).name
         self.write()
         return self._part(key)
+
+    def journals(self) -> list[Path]:
+        """The journals of the parts that wait or grow."""
+        return [journal_of(self._part(key)) for key in self.owner.parts]
 
     def drop_part(self, target: Path) -> None:
         """Remove the part of ``target`` and its journal, if they are there."""
