@@ -18,7 +18,7 @@ from tidybert.opening import present
 
 FORMAT_VERSION = 1
 INPUTS: Final = ("text", "pair", "choices", "question", "words")
-"""What one example of a task can hold."""
+"""The kinds of input that one example of a task can hold."""
 
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 

@@ -1,7 +1,7 @@
 """README.md of a RUN: the model card, with the metadata at its head that model hubs read.
 
-A card holds what the run itself knows.  What nobody told tidybert, such as a licence or a language,
-is left out.
+A card holds what the run itself knows.  It leaves out facts that a run cannot know, such as a
+licence or a language.
 """
 
 import json
@@ -19,7 +19,7 @@ MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the fi
 
 
 def is_own_card(path: Path) -> bool:
-    """Whether tidybert wrote this README.md, so that it may be replaced."""
+    """Whether tidybert wrote this README.md and may replace it."""
     try:
         with open_regular(path) as file:
             return MARK.encode() in file.read(8192)

@@ -48,7 +48,7 @@ class Unfinished:
         return f"tidybert {name} --config {config} --out {shlex.quote(str(self.run))} --resume"
 
     def message(self) -> str:
-        """What a command says that needs the model."""
+        """The message of a command that needs the finished model."""
         return (
             f"{self.run} is a RUN whose training has not ended: {self.place()}. Go on with: "
             f"{self.command()}"
@@ -56,7 +56,7 @@ class Unfinished:
 
 
 def find_unfinished(run: Path) -> Unfinished | None:
-    """What is known of an unfinished RUN; None for a directory that is none."""
+    """The step and the command of an unfinished RUN; None for any other directory."""
     if (run / CONFIG_FILE).exists():
         return None
     begun = (ARGUMENTS_FILE, CHECKPOINTS_FOLDER, TRIALS_FOLDER)

@@ -31,7 +31,7 @@ class AnswerTable:
 
 
 def asked(example: Any) -> str:
-    """What an example asks, as a person would read it."""
+    """The text, pair or question of an example, as a person would read it."""
     from tidybert.files.text_examples import TextExample
     from tidybert.tasks.choices.choice_files import ChoiceExample
     from tidybert.tasks.questions.question_files import QuestionExample

@@ -51,7 +51,7 @@ class BenchDeviceFlag(flags.ThreadsFlag):
     """Device to compute on: cpu, cuda or cuda:N."""
 
     def named_device(self) -> str:
-        """The device's name; UsageError where there is no such device."""
+        """The device's name; raises UsageError if this machine does not have it."""
         from tidybert.inference.loading import choose_device
 
         return str(choose_device(self.device))

@@ -1,4 +1,4 @@
-"""What tidybert decides by itself and why, as notes for --verbose.
+"""Notes for --verbose: the settings that tidybert chooses by itself, and why.
 
 A module says it to its logger: ``logging.getLogger(__name__).info("device: cpu, …")``.  A program
 that uses tidybert as a library sees the same lines through Python's logging.

@@ -141,7 +141,7 @@ def _of_texts(
 
 
 def _predictions(tokenizer: "BertTokenizer", ids: Any, rows: Any, labels: Any) -> list[Any]:
-    """What becomes of each token to predict."""
+    """How masking changes each token to predict: [MASK], a random token, or no change."""
     predictions = []
     for row, label in zip(rows, labels, strict=True):
         if ids[row] == label:

@@ -36,7 +36,7 @@ def choose_notes(*, quiet: bool, verbose: bool) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether --quiet asks for results and errors alone."""
+    """Whether the user gave --quiet: only results and errors are shown."""
     return _is_quiet
 
 
