@@ -1,15 +1,22 @@
 """Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
+import contextlib
 import json
+import multiprocessing
+import operator
 import os
+import runpy
+import subprocess
+import threading
 
 # Small models gain nothing from threads, and tests that run side by side lose by them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -244,6 +251,151 @@ def set_threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+class Descriptor:
+    """A file's number, which is that of the same file in the process that it is sent to."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        return operator.methodcaller("detach"), (DupFd(self.number),)
+
+
+class Command:
+    """A command in a process of its own, with the face of subprocess.Popen.
+
+    multiprocessing's fork server, which has loaded torch, begins it in a tenth of a second.
+    """
+
+    def __init__(
+        self,
+        *words: str,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        cwd: Path | None = None,
+        **environment: str,
+    ) -> None:
+        self.args = words
+        self._reading: dict[int, IO[str]] = {}
+        self.stdin: IO[str] | None = None
+        theirs, opened = [], []
+        for number, given in enumerate((stdin, stdout, stderr)):
+            if given == subprocess.PIPE:
+                ends = os.pipe()
+                theirs.append(ends[number > 0])
+                opened.append(ends[number > 0])
+                if number:
+                    self._reading[number] = os.fdopen(ends[0])
+                else:
+                    self.stdin = os.fdopen(ends[1], "w")
+            else:
+                theirs.append(number if given is None else given)
+        given_to_it = {
+            "words": list(words),
+            "files": [Descriptor(number) for number in theirs],
+            "environment": {**os.environ, **environment},
+            "folder": str(cwd or Path.cwd()),
+        }
+        program = str(Path(__file__).with_name("forked_command.py"))
+        context = multiprocessing.get_context("forkserver")
+        self._process = context.Process(
+            target=runpy.run_path, args=(program, {"given": given_to_it})
+        )
+        self._process.start()
+        for number in opened:
+            os.close(number)
+
+    @property
+    def stdout(self) -> IO[str]:
+        return self._reading[1]
+
+    @property
+    def stderr(self) -> IO[str]:
+        return self._reading[2]
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    poll = returncode.fget
+
+    def wait(self, timeout: float = 120) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            self.kill()
+            raise TimeoutError(f"{' '.join(self.args)} did not end in {timeout} s")
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+        """Close its input, and read its output and messages to their end."""
+        found = {1: "", 2: ""}
+
+        def read(number: int) -> None:
+            found[number] = self._reading[number].read()
+
+        threads = [threading.Thread(target=read, args=[number]) for number in self._reading]
+        for thread in threads:
+            thread.start()
+        if self.stdin is not None:
+            self.stdin.close()
+        self.wait(timeout)
+        for thread in threads:
+            thread.join()
+        return found[1], found[2]
+
+    def close(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        for file in (self.stdin, *self._reading.values()):
+            if file is not None:
+                # What nobody read is lost.
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()
+
+
+# All that the commands load, so that no forked process has to.
+LOADED_BY_COMMANDS = (
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "tidybert.cli.main",
+    "tidybert.corpus.building",
+    "tidybert.finetuning",
+    "tidybert.inference.predictor",
+    "tidybert.inference.vector_files",
+    "tidybert.pretraining.pretraining_run",
+    "tidybert.reporting.evaluation",
+    "tidybert.reporting.writing",
+)
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., Command]]:
+    """Begins commands, each in a process of its own, and ends what is left of them."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(LOADED_BY_COMMANDS))
+    begun: list[Command] = []
+
+    def start(*words: object, **given: Any) -> Command:
+        begun.append(Command(*map(str, words), **given))
+        return begun[-1]
+
+    yield start
+    for command in begun:
+        command.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 import contextlib
 import io
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,57 @@ def command(model: Path, corpus: Path, run: Path, *more: str, **changes: Any) ->
     return ["pretrain", str(model), "--data", str(corpus), "--out", str(run), *words, *more]
 
 
-def shell(arguments: list[str], *, torchrun: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command under torchrun, or alone in this process, which has loaded torch already."""
-    if not torchrun:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = run_here(arguments)
-        return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
-    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(torchrun)]
-    start += ["--master-port", str(20_000 + os.getpid() % 20_000), "-m", "tidybert"]
+def shell(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which has loaded torch already."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = run_here(arguments)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def torchrun(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in two processes that torchrun begins."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    start += ["--master-port", str(free_port()), "-m", "tidybert"]
     return subprocess.run(
         [*start, *arguments], capture_output=True, text=True, check=False, timeout=200
     )
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def as_rank(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """The environment that torchrun gives a process of ``world_size``."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "none",
+    }
+
+
+@pytest.fixture
+def two_processes(begin: Callable[..., Any]) -> Callable[[list[str]], str]:
+    """Runs a command in two processes, as torchrun would; gives their messages."""
+
+    def run(arguments: list[str]) -> str:
+        port = free_port()
+        both = [
+            begin(*arguments, stderr=subprocess.PIPE, **as_rank(rank, 2, port)) for rank in (0, 1)
+        ]
+        messages = [each.communicate()[1] for each in both]
+        assert [each.returncode for each in both] == [0, 0], messages
+        return "".join(messages)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +109,12 @@ def losses_of(run: Path) -> list[float]:
 
 
 def test_a_killed_run_ends_with_the_same_bits(
-    tiny_model: Path, corpus: Path, tmp_path: Path
+    begin: Callable[..., Any], tiny_model: Path, corpus: Path, tmp_path: Path
 ) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert shell(command(tiny_model, corpus, whole, dropout=0.1)).returncode == 0
     arguments = command(tiny_model, corpus, run, dropout=0.1)
-    process = subprocess.Popen([sys.executable, "-m", "tidybert", *arguments])
+    process = begin(*arguments)
     deadline = time.monotonic() + 100
     while not (run / "checkpoints" / "step-4").exists():
         assert process.poll() is None
@@ -102,7 +141,7 @@ def test_two_processes_have_the_losses_of_one(corpus: Path, tmp_path: Path) -> N
     assert shell(command(Path("tiny"), corpus, alone, **given)).returncode == 0
 
     # The first process counts the corpus, and the other takes its start from there.
-    done = shell(command(Path("tiny"), corpus, two, **given), torchrun=2)
+    done = torchrun(command(Path("tiny"), corpus, two, **given))
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("start from the corpus") == 1
@@ -123,13 +162,7 @@ def test_one_process_that_torchrun_started_takes_the_path_of_several(
         "all_reduce",
         lambda *given, **named: (reduced.append(given), all_reduce(*given, **named))[1],
     )
-    # What torchrun --nproc-per-node 1 sets.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}
-    for name, value in environment.items():
+    for name, value in as_rank(0, 1, free_port()).items():
         monkeypatch.setenv(name, value)
 
     for sharding in ("none", "full"):
@@ -144,20 +177,24 @@ def test_one_process_that_torchrun_started_takes_the_path_of_several(
 
 
 def test_another_number_of_processes_goes_on_with_the_same_instances(
-    one: Path, tiny_model: Path, corpus: Path, tmp_path: Path
+    begin: Callable[..., Any],
+    two_processes: Callable[[list[str]], str],
+    one: Path,
+    tiny_model: Path,
+    corpus: Path,
+    tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
     arguments = command(tiny_model, corpus, run, dropout=0.0)
-    process = subprocess.Popen([sys.executable, "-m", "tidybert", *arguments])
+    process = begin(*arguments)
     while not (run / "checkpoints" / "step-2").exists():
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 128 + signal.SIGTERM
 
-    done = shell([*arguments, "--resume"], torchrun=2)
+    two_processes([*arguments, "--resume"])
 
-    assert done.returncode == 0, done.stderr
     assert losses_of(run) == pytest.approx(losses_of(one), abs=2e-5)
 
 
@@ -172,16 +209,17 @@ def begun_at(step: int, other: Path, run: Path) -> Path:
 
 
 def test_shards_have_the_losses_of_one_process_and_one_goes_on_from_them(
-    one: Path, tiny_model: Path, corpus: Path, tmp_path: Path
+    two_processes: Callable[[list[str]], str],
+    one: Path,
+    tiny_model: Path,
+    corpus: Path,
+    tmp_path: Path,
 ) -> None:
     given = {"dropout": 0.0, "save_total_limit": 9}
     two, again = tmp_path / "two", tmp_path / "again"
 
-    done = shell(
-        command(tiny_model, corpus, two, "--keep-checkpoints", **given, sharding="full"), torchrun=2
-    )
+    two_processes(command(tiny_model, corpus, two, "--keep-checkpoints", **given, sharding="full"))
 
-    assert done.returncode == 0, done.stderr
     assert losses_of(two) == pytest.approx(losses_of(one), abs=2e-5)
     assert json.loads((two / "config.json").read_text())["architectures"] == ["BertForPreTraining"]
     expected, found = read_tensors(one), read_tensors(two)
@@ -196,14 +234,13 @@ def test_shards_have_the_losses_of_one_process_and_one_goes_on_from_them(
 
 
 def test_shards_go_on_from_one_process_with_adamw(
-    tiny_model: Path, corpus: Path, tmp_path: Path
+    two_processes: Callable[[list[str]], str], tiny_model: Path, corpus: Path, tmp_path: Path
 ) -> None:
     given = {"dropout": 0.0, "save_total_limit": 9, "optimizer": "adamw"}
     alone, two = tmp_path / "alone", tmp_path / "two"
     assert shell(command(tiny_model, corpus, alone, "--keep-checkpoints", **given)).returncode == 0
     begun_at(6, alone, two)
 
-    done = shell(command(tiny_model, corpus, two, "--resume", **given, sharding="full"), torchrun=2)
+    two_processes(command(tiny_model, corpus, two, "--resume", **given, sharding="full"))
 
-    assert done.returncode == 0, done.stderr
     assert losses_of(two) == pytest.approx(losses_of(alone)[6:], abs=2e-5)
