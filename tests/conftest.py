@@ -340,8 +340,8 @@ class Command:
     def kill(self) -> None:
         self._process.kill()
 
-    def communicate(self, timeout: float = 120) -> tuple[str, str]:
-        """Close its input, and read its output and messages to their end."""
+    def communicate(self, text: str = "", timeout: float = 120) -> tuple[str, str]:
+        """Give it the rest of its input, and read its output and messages to their end."""
         found = {1: "", 2: ""}
 
         def read(number: int) -> None:
@@ -351,6 +351,7 @@ class Command:
         for thread in threads:
             thread.start()
         if self.stdin is not None:
+            self.stdin.write(text)
             self.stdin.close()
         self.wait(timeout)
         for thread in threads:

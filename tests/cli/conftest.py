@@ -3,9 +3,7 @@
 import csv
 import json
 import os
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,43 +41,27 @@ def masked_model(
 
 
 @pytest.fixture
-def conversation() -> Iterator[Callable[..., tuple[subprocess.Popen[str], Callable[[str], Any]]]]:
+def conversation(begin: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, Any]]]:
     """Begins a command that reads standard input; gives its process, and what asks it one line."""
-    begun: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+    timers: list[threading.Timer] = []
 
-    def begin(*words: str) -> tuple[subprocess.Popen[str], Callable[[str], Any]]:
-        # A shell's background processes begin with a SIGINT that is ignored, and hand that on.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tidybert", *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def begin_to_talk(*words: str) -> tuple[Any, Callable[[str], Any]]:
+        pipe = subprocess.PIPE
+        process = begin(*words, stdin=pipe, stdout=pipe, stderr=pipe)
         # A line that is never answered ends the process, and with it the test.
-        impatience = threading.Timer(120, process.kill)
-        impatience.start()
-        begun.append((process, impatience))
+        timers.append(threading.Timer(120, process.kill))
+        timers[-1].start()
 
         def ask(line: str) -> Any:
-            assert process.stdin is not None
-            assert process.stdout is not None
             process.stdin.write(f"{line}\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
 
         return process, ask
 
-    yield begin
-    for process, impatience in begun:
-        impatience.cancel()
-        process.kill()
-        with process:
-            pass
+    yield begin_to_talk
+    for timer in timers:
+        timer.cancel()
 
 
 @pytest.fixture(autouse=True)

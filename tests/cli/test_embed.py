@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -151,18 +150,20 @@ def test_wrong_usage(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
-def test_a_run_that_was_killed_goes_on(tiny_model: Path, tmp_path: Path, capsys) -> None:
+def test_a_run_that_was_killed_goes_on(
+    begin: Callable[..., Any], tiny_model: Path, tmp_path: Path, capsys
+) -> None:
     lines = [TEXTS[number % 4] + "\n" for number in range(2500)]
     file, whole, out = tmp_path / "texts.txt", tmp_path / "whole.npy", tmp_path / "out.npy"
     file.write_text("".join(lines))
     assert shell(["embed", str(tiny_model), str(file), "--out", str(whole)]) == 0
     command = ["embed", str(tiny_model), "-", "--out", str(out)]
-    process = subprocess.Popen([sys.executable, "-m", "tidybert", *command], stdin=subprocess.PIPE)
+    process = begin(*command, stdin=subprocess.PIPE)
     assert process.stdin is not None
     wait_for(tmp_path, ".out.npy.*.part")
     # By then the first chunk is saved when it ends; the third never does.
     time.sleep(1.1)
-    process.stdin.write("".join(lines[:2300]).encode())
+    process.stdin.write("".join(lines[:2300]))
     process.stdin.flush()
     wait_for(tmp_path, ".out.npy.*.part.json")
     process.send_signal(signal.SIGKILL)

@@ -3,9 +3,9 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,30 +48,27 @@ def test_a_report_of_scores(
 def test_a_reader_who_leaves_early_does_not_take_the_report_along(
     flags: list[str],
     is_told: bool,
+    begin: Callable[..., Any],
     tiny_run: Path,
     toy_file: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
     """As head does, once it has its lines; with 2>&1 notes have no reader either."""
     file, report = str(toy_file("dev.csv", 64, seed=1)), tmp_path / "report"
-    command = [sys.executable, "-m", "tidybert", "evaluate", str(tiny_run), file, *flags]
+    command = ["evaluate", tiny_run, file, *flags, "--report", report]
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = subprocess.run(
-            [*command, "--report", str(report)],
-            stdout=writing,
-            stderr=subprocess.PIPE if is_told else writing,
-            text=True,
-        )
+        process = begin(*command, stdout=writing, stderr=subprocess.PIPE if is_told else writing)
+        err = process.communicate()[1]
     finally:
         os.close(writing)
 
-    assert done.returncode == 1
+    assert process.returncode == 1
     assert "accuracy" in json.loads((report / "report.json").read_text())["metrics"]
     if is_told:
-        assert f"report: {report / 'report.html'}" in done.stderr
-        assert "Traceback" not in done.stderr
+        assert f"report: {report / 'report.html'}" in err
+        assert "Traceback" not in err
 
 
 def test_foreign_files_are_refused_before_the_model_is_read(

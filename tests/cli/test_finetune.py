@@ -1,13 +1,12 @@
 """``tidybert finetune``: from a file to a RUN, what is refused, and what a signal leaves."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,19 +125,16 @@ def test_a_model_that_is_not_installed_says_how_to_get_it(
 def test_a_signal_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(
     number: int,
     status: int,
+    begin: Callable[..., Any],
     tiny_model: Path,
     toy_file: Callable[..., Path],
     tmp_path: Path,
     capsys,
 ) -> None:
     train, whole, cut = toy_file("a.csv", 192), tmp_path / "whole", tmp_path / "cut"
-    flags = ["--num-train-epochs", "16", "--save-steps", "20", "--eval-steps", "10000"]
+    flags = ["--num-train-epochs", "8", "--save-steps", "20", "--eval-steps", "10000"]
     flags += ["--logging-steps", "100"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidybert", *command("classify", tiny_model, train, cut, *flags)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begin(*command("classify", tiny_model, train, cut, *flags), stderr=subprocess.PIPE)
     while process.poll() is None and not list(cut.glob("checkpoints/step-*")):
         time.sleep(0.005)
 
@@ -157,20 +153,16 @@ def test_a_signal_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(
 
 
 def test_progress_is_silent_where_stderr_is_no_terminal(
-    tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path
+    begin: Callable[..., Any], tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     arguments = command("classify", tiny_model, toy_file("a.csv", 40), tmp_path / "run")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "tidybert", *arguments, "--max-steps", "2"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "TERM": "xterm"},
-    )
+    process = begin(*arguments, "--max-steps", "2", stderr=subprocess.PIPE, TERM="xterm")
+    err = process.communicate()[1]
 
-    assert "\x1b" not in done.stderr
-    assert "training" not in done.stderr.split("examples to train")[1].split("step 2")[0]
+    assert process.returncode == 0
+    assert "\x1b" not in err
+    assert "training" not in err.split("examples to train")[1].split("step 2")[0]
 
 
 @pytest.mark.parametrize(

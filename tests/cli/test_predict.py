@@ -4,7 +4,6 @@ import io
 import json
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from tidybert.cli.main import run as shell
 from tidybert.inference.predictor import Predictor
 
-Converse = Callable[..., tuple[subprocess.Popen[str], Callable[[str], Any]]]
+Converse = Callable[..., tuple[Any, Callable[[str], Any]]]
 
 
 def lines_of(text: str) -> list[dict[str, object]]:
