@@ -6,7 +6,8 @@
 first piece, DataCollatorForTokenClassification, Trainer.  It takes our batches in our order.
 ``frozen`` is the paper's feature-based approach with a linear model on top.  Its features are the
 last four layers' states of a word's first piece, end to end, for scikit-learn's LogisticRegression.
-All are scored with their last weights, by entity F1 on a part that chose nothing.  --same-start and
+``defaults`` is tidybert with its own defaults, its head begun as a probe, for as many epochs.  All
+are scored with their last weights, by entity F1 on a part that chose nothing.  --same-start and
 --precision are as in side_by_side.py, for the two sides that fine-tune.
 
 Each measurement is a process of its own and a line of --out; a stopped run continues from there.
@@ -37,7 +38,7 @@ DATA: Final = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 CONLL: Final = "ner/conll2003/{}.txt"
 WIKIGOLD: Final = "ner/wikigold/wikigold.conll.txt"
 WIKIGOLD_TRAIN_ARTICLES: Final = 116  # of 145
-SIDES: Final = ("ours", "transformers", "frozen")
+SIDES: Final = ("ours", "transformers", "frozen", "defaults")
 DATA_SETS: Final = ("CoNLL-2003", "wikigold")
 SCORES: Final = ("f1", "precision", "recall")
 
@@ -65,8 +66,8 @@ def work_of(name: str, model: str, seed: int, num_examples: int | None, folder: 
 
 def measured(side: str, work: FinetuningWork) -> Any:
     """One side's scores, seconds and memory."""
-    if side == "ours":
-        return measure(side, work)
+    if side in ("ours", "defaults"):
+        return measure("ours", replace(work, at_defaults=side == "defaults"))
     return run_apart("benchmarks.ner", side, asdict(work), work.threads)
 
 

@@ -7,7 +7,8 @@ weights: none chooses its best step on the data that measures it.
 
 --same-start gives tidybert and transformers the same first head and no dropout, so that only
 rounding can make their scores differ.  --precision bfloat16 trains both sides in mixed precision;
-scores are still computed in float32.
+scores are still computed in float32.  --defaults adds a third side: tidybert with its own defaults
+for as many epochs, its head begun as a probe.  Its scores alone are in the table.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from tidybert.timing.finetuning_speed import measure
 from tidybert.timing.setting import SIDES
 from tidybert.timing.work import FinetuningWork
 
+DEFAULTS = "defaults"
 DATA = Path(os.environ.get("TIDYBERT_DATA", "../shared/data"))
 
 
@@ -60,14 +62,16 @@ class Job:
 
 
 def table(jobs: Mapping[str, Job], results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Markdown rows: metric (mean and standard deviation over seeds), seconds, ratio, memory."""
-    lines = [
-        (
-            "| task | metric | tidybert | transformers | seeds | s, tidybert | s, transformers | "
-            "times as fast | MiB, tidybert | MiB, transformers |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    """Markdown rows: metric (mean and standard deviation over seeds), seconds, ratio, memory.
+
+    A column before them has tidybert at its defaults, where a result is of that side.
+    """
+    scored = ["tidybert", "transformers"]
+    if any(each["side"] == DEFAULTS for each in results):
+        scored = ["tidybert at its defaults", "tidybert at transformers' settings", "transformers"]
+    columns = ["task", "metric", *scored, "seeds", "s, tidybert", "s, transformers"]
+    columns += ["times as fast", "MiB, tidybert", "MiB, transformers"]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for name, job in jobs.items():
         by_side = {
             side: {
@@ -75,11 +79,12 @@ def table(jobs: Mapping[str, Job], results: Sequence[Mapping[str, Any]]) -> list
                 for each in results
                 if (each["task"], each["side"]) == (name, side)
             }
-            for side in SIDES
+            for side in (DEFAULTS, *SIDES)
         }
         seeds = sorted(set(by_side["ours"]) & set(by_side["transformers"]))
         if seeds:
-            lines += _rows(name, job.metrics, by_side, seeds)
+            shown = (DEFAULTS, *SIDES)[-len(scored) :]
+            lines += _rows(name, job.metrics, by_side, seeds, shown)
     return lines
 
 
@@ -88,6 +93,7 @@ def _rows(
     metrics: Iterable[str],
     by_side: Mapping[str, Mapping[int, Mapping[str, Any]]],
     seeds: Sequence[int],
+    shown: Sequence[str],
 ) -> Iterable[str]:
     def median(side: str, key: str) -> str:
         return f"{statistics.median(by_side[side][seed][key] for seed in seeds):.0f}"
@@ -100,8 +106,12 @@ def _rows(
     first = [name, str(len(seeds)), *seconds, f"{ratio:.2f}", *memory]
     for metric in metrics:
         cells = []
-        for side in SIDES:
-            cells.append(percent([by_side[side][seed]["metrics"][metric] for seed in seeds]))
+        for side in shown:
+            found = [
+                by_side[side][seed]["metrics"][metric] for seed in seeds if seed in by_side[side]
+            ]
+            fewer = f" ({len(found)} of {len(seeds)} seeds)" if len(found) < len(seeds) else ""
+            cells.append(f"{percent(found)}{fewer}" if found else "")
         yield "| " + " | ".join([first[0], metric, *cells, *first[1:]]) + " |"
         first = [""] * len(first)
 
@@ -161,6 +171,7 @@ def run(
     """
     parser = flags(description, jobs, mark)
     add_variants(parser)
+    parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
     parser.set_defaults(out=None)
     arguments = parser.parse_args()
 
@@ -170,7 +181,14 @@ def run(
 
     mark = variant(mark, arguments)
     arguments.out = arguments.out or Path(f"{mark}.jsonl")
-    results = measured_in_turn(arguments, jobs, SIDES, prepared, measure)
+
+    def measured(side: str, work: FinetuningWork) -> Mapping[str, Any]:
+        if side == DEFAULTS:
+            return measure("ours", replace(work, at_defaults=True))
+        return measure(side, work)
+
+    sides = (*SIDES, DEFAULTS) if arguments.defaults else SIDES
+    results = measured_in_turn(arguments, jobs, sides, prepared, measured)
     show(table(jobs, results), arguments.write, mark)
 
 

@@ -6,7 +6,7 @@ It travels as JSON to the process that measures.
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
@@ -59,6 +59,8 @@ class FinetuningWork:
     seed: int = 1
     threads: int | None = None
     """Threads of each process; None: PyTorch's choice."""
+    at_defaults: bool = False
+    """Our side takes its default head start, batch size and learning rate."""
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -76,16 +78,21 @@ class FinetuningWork:
 
     def arguments(self) -> TrainingArguments:
         """The training arguments of our side."""
-        return TrainingArguments(
+        arguments = TrainingArguments(
             num_train_epochs=self.num_train_epochs,
             max_steps=self.max_steps,
+            freeze_layers=self.freeze_layers,
+            precision=self.precision,
+            seed=self.seed,
+        )
+        if self.at_defaults:
+            return arguments
+        return replace(
+            arguments,
             train_batch_size=self.train_batch_size,
             learning_rate=self.learning_rate,
             # The other side has no other start.
             head_start="random",
-            freeze_layers=self.freeze_layers,
-            precision=self.precision,
-            seed=self.seed,
         )
 
     def batches(self, num_examples: int) -> Iterator[list[int]]:
