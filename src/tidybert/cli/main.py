@@ -27,6 +27,7 @@ from tidybert.cli import (
     predict,
     pretrain,
     quickstart,
+    serve,
     tokenize,
     vocabularies,
 )
@@ -49,6 +50,7 @@ app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
+app.command("serve", cls=PanelCommand)(serve.serve)
 app.command("train-vocab")(vocabularies.train_vocab)
 app.command("extend-vocab")(vocabularies.extend_vocab)
 app.command("tokenize")(tokenize.tokenize)

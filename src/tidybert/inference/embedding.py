@@ -190,9 +190,7 @@ class Embedder:
         if self.combine == "mean":
             vectors = vectors / len(states)
         if pooling in ("mean", "max"):
-            sizes = copied_to(torch.tensor(rows.lengths), vectors.device)
-            # A check of the sizes would wait for the device.
-            vectors = torch.segment_reduce(vectors, pooling, lengths=sizes, unsafe=True)
+            vectors = pooled(vectors, rows, pooling)
         return functional.normalize(vectors) if self.normalize else vectors
 
     def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:
@@ -227,6 +225,13 @@ def vectors_of_each(
     for one in encodings:
         end += len(one)
         yield vectors[end - len(one) : end]
+
+
+def pooled(vectors: Tensor, rows: Rows, pooling: str) -> Tensor:
+    """(B, d): the mean or the max of each sequence's vectors (T, d)."""
+    sizes = copied_to(torch.tensor(rows.lengths), vectors.device)
+    # A check of the sizes would wait for the device.
+    return torch.segment_reduce(vectors, pooling, lengths=sizes, unsafe=True)
 
 
 def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int, ...]:

@@ -71,9 +71,9 @@ class MaskFiller:
         for; UsageError for a word that is not one piece of the vocabulary.
         """
         check_texts(texts)
-        ids, top_k = self._words(top_k, among)
+        ids, top_k = self.words(top_k, among)
         encodings = [
-            self._encoded(text, f"text {number}") for number, text in enumerate(texts, start=1)
+            self.encoded(text, f"text {number}") for number, text in enumerate(texts, start=1)
         ]
         return self._fill(texts, encodings, ids, top_k)
 
@@ -88,7 +88,7 @@ class MaskFiller:
 
         Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
         """
-        ids, top_k = self._words(top_k, among)
+        ids, top_k = self.words(top_k, among)
         for chunk in in_chunks(examples, largest=_CHUNK):
             for one in chunk:
                 if one.text_pair is not None:
@@ -97,13 +97,14 @@ class MaskFiller:
                         f"their column with {param('text')}"
                     )
             texts = [one.text for one in chunk]
-            encodings = [self._encoded(one.text, f"{LINE} {one.row}") for one in chunk]
+            encodings = [self.encoded(one.text, f"{LINE} {one.row}") for one in chunk]
             yield from self._fill(texts, encodings, ids, top_k)
 
-    def _words(
-        self, top_k: int | None, among: Sequence[str] | None
-    ) -> tuple[list[int] | None, int]:
-        """The ids to choose from, None for all, and how many to show."""
+    def words(self, top_k: int | None, among: Sequence[str] | None) -> tuple[list[int] | None, int]:
+        """The ids to choose from, None for all, and how many to show.
+
+        Raises UsageError as ``fill``.
+        """
         ids = None if among is None else self._ids_of(among)
         limit = self.tokenizer.vocab_size if ids is None else len(ids)
         if top_k is None:
@@ -123,7 +124,7 @@ class MaskFiller:
     ) -> list[dict[str, Any]]:
         probabilities = self._probabilities(encodings)
         return [
-            self._answer(text, self._spans(encoding), each, ids, top_k)
+            self.answer(text, encoding, each, ids, top_k)
             for text, encoding, each in zip(texts, encodings, probabilities, strict=True)
         ]
 
@@ -148,7 +149,8 @@ class MaskFiller:
             found[index] = word
         return list(found)
 
-    def _encoded(self, text: str, where: str) -> Encoding:
+    def encoded(self, text: str, where: str) -> Encoding:
+        """The tokens of a text; raises DataError as ``fill``, and ``where`` begins its message."""
         encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
         if self.tokenizer.mask_token_id not in encoding.input_ids:
             raise DataError(
@@ -163,7 +165,7 @@ class MaskFiller:
             )
         return encoding
 
-    def _spans(self, encoding: Encoding) -> list[Span]:
+    def spans(self, encoding: Encoding) -> list[Span]:
         """Where each [MASK] is in its text."""
         return [
             span
@@ -173,28 +175,32 @@ class MaskFiller:
 
     def _probabilities(self, encodings: Sequence[Encoding]) -> Iterator[npt.NDArray[np.float32]]:
         """(M, V) for each text: its [MASK]s, and the words that the tokenizer knows."""
-
-        def outputs(batch: Batch) -> Tensor:
-            ids = np.concatenate([one.input_ids for one in batch.features])
-            # The device would make the program wait to know how many there are.
-            masked = torch.from_numpy(np.flatnonzero(ids == self.tokenizer.mask_token_id))
-            positions = copied_to(masked, batch.rows.input_ids.device)
-            logits: Tensor = self.model(batch.rows, masked_lm_positions=positions)
-            return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
-
         for chunk in in_chunks(encodings, first=_CHUNK, largest=_CHUNK):
-            counts = [len(self._spans(one)) for one in chunk]
+            counts = [len(self.spans(one)) for one in chunk]
             features = encoding_features(chunk)
-            yield from run_batches(outputs, features, counts, self.device, precision=self.precision)
+            yield from run_batches(
+                self.outputs, features, counts, self.device, precision=self.precision
+            )
 
-    def _answer(
+    def outputs(self, batch: Batch) -> Tensor:
+        """(M, V): the probabilities of the words that the tokenizer knows, for each [MASK]."""
+        ids = np.concatenate([one.input_ids for one in batch.features])
+        # The device would make the program wait to know how many there are.
+        masked = torch.from_numpy(np.flatnonzero(ids == self.tokenizer.mask_token_id))
+        positions = copied_to(masked, batch.rows.input_ids.device)
+        logits: Tensor = self.model(batch.rows, masked_lm_positions=positions)
+        return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
+
+    def answer(
         self,
         text: str,
-        spans: Sequence[Span],
+        encoding: Encoding,
         probabilities: npt.NDArray[np.float32],
         ids: Sequence[int] | None,
         top_k: int,
     ) -> dict[str, Any]:
+        """What ``fill`` gives for a text, from its rows of ``outputs`` and from ``words``."""
+        spans = self.spans(encoding)
         known = np.arange(probabilities.shape[1]) if ids is None else np.array(ids)
         masks: list[dict[str, Any]] = []
         for span, each in zip(spans, probabilities[:, known], strict=True):

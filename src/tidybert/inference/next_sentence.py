@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from tidybert.data.batching import Batch
-from tidybert.data.features import text_features
+from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.answer_precision import choose_precision
@@ -56,20 +58,22 @@ class NextSentencePredictor:
         "follows" is the probability that the second text follows the first (next_sentence_label 0);
         "num_tokens" counts the pair's tokens before truncation.
         """
-
-        def outputs(batch: Batch) -> Tensor:
-            logits: Tensor = self.model(batch.rows)
-            return logits.float().softmax(-1)
-
         check_texts(texts, next_texts)
         features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
         found = run_batches(
-            outputs, features, [1] * len(features), self.device, precision=self.precision
+            self.outputs, features, [1] * len(features), self.device, precision=self.precision
         )
-        return [
-            {"follows": float(each[0, 0]), "num_tokens": one.num_tokens, "truncated": one.truncated}
-            for one, each in zip(features, found, strict=True)
-        ]
+        return [self.answer(one, each) for one, each in zip(features, found, strict=True)]
+
+    def outputs(self, batch: Batch) -> Tensor:
+        """(B, 2): the probabilities that the second text follows, and that it does not."""
+        logits: Tensor = self.model(batch.rows)
+        return logits.float().softmax(-1)
+
+    def answer(self, one: Features, row: npt.NDArray[np.float32]) -> dict[str, Any]:
+        """What ``predict`` gives for a pair, from its row (1, 2) of ``outputs``."""
+        follows = float(row[0, 0])
+        return {"follows": follows, "num_tokens": one.num_tokens, "truncated": one.truncated}
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """Answers for pairs, in order and in constant memory; DataError for a single text."""

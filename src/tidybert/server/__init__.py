@@ -1,0 +1,1 @@
+"""Every head over HTTP: a queue that is fair among clients, batches by tokens, and the routes."""

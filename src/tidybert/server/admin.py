@@ -1,0 +1,65 @@
+"""Health, metrics, the list of models, and reloading."""
+
+import logging
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tidybert.errors import TidyBertError
+from tidybert.server.door import engine_of
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.native import described
+
+router = APIRouter(tags=["server"])
+_LOGGER: Final = logging.getLogger(__name__)
+_LOOPBACK: Final = ("127.0.0.1", "::1")
+
+
+@router.get("/v1/models", summary="List the models")
+async def models(request: Request) -> JsonAnswer:
+    """The models by name, in a shape that OpenAI's client reads too."""
+    found = [described(each) for each in engine_of(request).models.values()]
+    return JsonAnswer({"object": "list", "data": found})
+
+
+@router.get("/health/live", summary="Whether the process works")
+async def live() -> JsonAnswer:
+    """200 as long as the process answers."""
+    return JsonAnswer({"status": "live"})
+
+
+@router.get("/health/ready", summary="Whether the models are warm")
+async def ready(request: Request) -> JsonAnswer:
+    """200 once all models are loaded and warm; 503 before, and while the server ends."""
+    if not engine_of(request).is_ready:
+        raise Refusal(503, "the server is not ready", retry_after=1)
+    return JsonAnswer({"status": "ready"})
+
+
+@router.get("/metrics", summary="Figures for Prometheus")
+async def metrics(request: Request) -> Response:
+    """Requests, errors, the queue, tokens a batch, and seconds by stage."""
+    text = engine_of(request).meters.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.post("/admin/reload", summary="Open all models anew")
+async def reload(request: Request) -> JsonAnswer:
+    """Open the models' directories again; requests in work end with the old ones.
+
+    It needs an API key if the server has keys; else only this machine may ask.
+    """
+    engine = engine_of(request)
+    is_here = request.client is None or request.client.host in _LOOPBACK
+    if not engine.settings.keys and not is_here:
+        raise Refusal(403, "without API keys only this machine may reload")
+    try:
+        await engine.reload()
+    except TidyBertError:
+        _LOGGER.exception("reloading failed; the old models go on")
+        raise Refusal(
+            500, "a model cannot be opened, so the old ones go on; the server's log says why"
+        ) from None
+    return JsonAnswer({"models": list(engine.models)})

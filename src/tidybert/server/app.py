@@ -1,0 +1,82 @@
+"""The app: the routes of all protocols behind one door."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tidybert.server import admin, native
+from tidybert.server.door import Door, Shape, native_shape, refused
+from tidybert.server.engine import Engine
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+
+_PROTOCOLS: Final[tuple[tuple[APIRouter, Shape], ...]] = (
+    (native.router, native_shape),
+    (admin.router, native_shape),
+)
+"""The routes of each protocol, and how it writes a Refusal."""
+
+
+def make_app(engine: Engine) -> FastAPI:
+    """The app of an engine; ``engine.start`` must be called before the first request."""
+    app = FastAPI(
+        title="tidybert",
+        version=_version(),
+        description="Every head of BERT over HTTP.",
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=JsonAnswer,
+    )
+    app.state.engine = engine
+    shapes: dict[str, Shape] = {}
+    for router, shape in _PROTOCOLS:
+        app.include_router(router)
+        shapes |= {route.path: shape for route in router.routes if hasattr(route, "path")}
+
+    def shape_of(path: str) -> Shape:
+        return shapes.get(path, native_shape)
+
+    _add_handlers(app, shape_of)
+    app.add_middleware(Door, engine=engine, shape_of=shape_of)
+    return app
+
+
+def _add_handlers(app: FastAPI, shape_of: Callable[[str], Shape]) -> None:
+    """Write every error in the shape of the route's protocol."""
+
+    def answer(request: Request, refusal: Refusal) -> Response:
+        return refused(refusal, shape_of(request.url.path))
+
+    @app.exception_handler(Refusal)
+    async def of_refusal(request: Request, error: Refusal) -> Response:
+        return answer(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_body(request: Request, error: RequestValidationError) -> Response:
+        return answer(request, body_refusal(error))
+
+    @app.exception_handler(HTTPException)
+    async def of_route(request: Request, error: HTTPException) -> Response:
+        response = answer(request, Refusal(error.status_code, str(error.detail)))
+        response.headers.update(error.headers or {})
+        return response
+
+
+def body_refusal(error: RequestValidationError) -> Refusal:
+    """The first problem of a body, with its field."""
+    first: Any = error.errors()[0]
+    where = [str(each) for each in first["loc"] if each != "body"]
+    message = str(first["msg"])
+    if first["type"] == "json_invalid":
+        return Refusal(400, f"the body is not JSON: {first.get('ctx', {}).get('error', message)}")
+    return Refusal(422, message, ".".join(where) or None)
+
+
+def _version() -> str:
+    from tidybert import __version__
+
+    return __version__

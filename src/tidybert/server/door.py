@@ -1,0 +1,199 @@
+"""What every request passes before its route: its key, its size, its time, and its client.
+
+Plain ASGI, without a framework.  A body is counted as it comes, so one that is too large is
+refused before it is in memory, whatever its length says.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import Request
+
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+
+if TYPE_CHECKING:
+    from tidybert.server.engine import Engine
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Shape = Callable[[Refusal], Any]
+"""A Refusal as the JSON of one protocol."""
+
+_LOGGER: Final = logging.getLogger("tidybert.server.requests")
+# Seconds for a whole body to come.
+_BODY_SECONDS: Final = 30.0
+_REQUEST_ID: Final = "tidybert.request_id"
+_CLIENT: Final = "tidybert.client"
+
+
+def engine_of(request: Request) -> "Engine":
+    """The engine of the app that received a request."""
+    found: Engine = request.app.state.engine
+    return found
+
+
+def client_of(request: Request) -> str:
+    """Who asks: the hash of an API key, or an address."""
+    found: str = request.scope[_CLIENT]
+    return found
+
+
+def native_shape(refusal: Refusal) -> dict[str, Any]:
+    """The native shape of a Refusal."""
+    found = {"type": refusal.kind, "message": refusal.message, "field": refusal.param}
+    return {"error": found}
+
+
+def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
+    """The response for a Refusal."""
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["Retry-After"] = str(refusal.retry_after)
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JsonAnswer(shape(refusal), refusal.status, headers)
+
+
+class Door:
+    """The outermost part of the app.
+
+    Args:
+        app: the routes.
+        engine: for its settings and meters.
+        shape_of: how a path's protocol writes a Refusal.
+    """
+
+    def __init__(self, app: App, engine: "Engine", shape_of: Callable[[str], Shape]) -> None:
+        self._app = app
+        self._engine = engine
+        self._shape_of = shape_of
+        self._max_body = engine.settings.max_body
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in engine.settings.keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the app's life."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = perf_counter()
+        request_id = scope[_REQUEST_ID] = uuid.uuid4().hex
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, answer)
+        except Refusal as refusal:
+            await refused(refusal, self._shape_of(scope["path"]))(scope, receive, answer)
+        except asyncio.CancelledError:
+            status = status or 499
+        except Exception:
+            _LOGGER.exception("request %s failed", request_id)
+            if not status:
+                failed = Refusal(500, f"the server failed; its log has the request {request_id}")
+                await refused(failed, self._shape_of(scope["path"]))(scope, receive, answer)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self._engine.meters.requests.labels(route, status).inc()
+            if _LOGGER.isEnabledFor(logging.INFO):
+                _LOGGER.info(
+                    "request",
+                    extra={
+                        "fields": {
+                            "id": request_id,
+                            "method": scope["method"],
+                            "route": route,
+                            "status": status,
+                            "ms": round(1000 * (perf_counter() - begun), 2),
+                        }
+                    },
+                )
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[_CLIENT] = self._client(scope)
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await self._body(scope, receive)
+        if body is None:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            task.cancel()
+
+        left: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+        async def once() -> Message:
+            nonlocal left
+            message, left = left, None
+            return message or {"type": "http.disconnect"}
+
+        watcher = asyncio.ensure_future(watch())
+        try:
+            await self._app(scope, once, send)
+        finally:
+            watcher.cancel()
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None if the client left.  Raises Refusal 413 and 408."""
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and int(value) > self._max_body:
+                raise self._too_large()
+        parts = []
+        size = 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    part = message.get("body", b"")
+                    parts.append(part)
+                    size += len(part)
+                    if size > self._max_body:
+                        raise self._too_large()
+                    if not message.get("more_body"):
+                        return part if len(parts) == 1 else b"".join(parts)
+        except TimeoutError:
+            raise Refusal(408, f"the body did not come within {_BODY_SECONDS:g} seconds") from None
+
+    def _too_large(self) -> Refusal:
+        return Refusal(
+            413, f"the body has more than {self._max_body:,} bytes; send several requests"
+        )
+
+    def _client(self, scope: Scope) -> str:
+        """Who asks; Refusal 401 for a missing or a wrong key."""
+        address = scope.get("client")
+        if not self._keys or scope["path"].startswith("/health"):
+            return str(address[0]) if address else "socket"
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, key = given.partition(b" ")
+        digest = hashlib.sha256(key.strip()).digest()
+        # Every key is compared, so that the time says nothing.
+        known = [hmac.compare_digest(digest, each) for each in self._keys]
+        if scheme.lower() != b"bearer" or not any(known):
+            raise Refusal(401, "give a known API key: Authorization: Bearer KEY")
+        return digest.hex()

@@ -1,0 +1,46 @@
+"""Refusal: why a request gets no answer; each protocol renders it in its own shape."""
+
+from typing import Final
+
+KINDS: Final = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "too_large",
+    422: "invalid_input",
+    429: "overloaded",
+    500: "internal_error",
+    503: "unavailable",
+    504: "deadline_exceeded",
+}
+"""The kind of a refusal by its status, where nobody gives another."""
+
+
+class Refusal(Exception):
+    """A request that is not answered.
+
+    Args:
+        status: of HTTP.
+        message: for the user: what was given, what was expected; no path, no key, no stack.
+        param: the field of the request that is wrong, such as "inputs.3"; None without one.
+        kind: a word that programs can compare; None for that of KINDS.
+        retry_after: seconds after which it may succeed; None where waiting does not help.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        kind: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.kind = kind or KINDS.get(status, "error")
+        self.retry_after = retry_after

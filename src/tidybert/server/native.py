@@ -1,0 +1,239 @@
+"""The native routes: every head, with the objects that ``tidybert predict`` prints."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from tidybert.inference.answer_files import likeliest
+from tidybert.server.door import client_of, engine_of
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.served_model import ServedModel
+
+router = APIRouter(prefix="/v1/models", tags=["native"])
+
+
+class Body(BaseModel):
+    """A request's JSON object; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TextPair(Body):
+    """Two texts that a model reads as one input."""
+
+    text: str
+    text_pair: str
+
+
+class Question(Body):
+    """A question, and the text that answers it."""
+
+    question: str
+    context: str
+
+
+class Choices(Body):
+    """A context and the texts to choose from."""
+
+    context: str
+    choices: list[str]
+
+
+class Words(Body):
+    """A sentence that is cut into words already."""
+
+    words: list[str]
+
+
+Input = str | TextPair | Question | Choices | Words
+Truncate = Annotated[
+    bool, Field(description="Cut inputs that are too long. If not set: they get 422.")
+]
+TopK = Annotated[int | None, Field(ge=1, description="Give the K likeliest alone.")]
+
+
+class PredictBody(Body):
+    """Inputs of the kind that the model was trained on: one, or a list."""
+
+    inputs: Input | list[Input]
+    truncate: Truncate = False
+    top_k: TopK = None
+
+
+class FillMaskBody(Body):
+    """Texts with [MASK] in place of a word: one, or a list."""
+
+    inputs: str | list[str]
+    top_k: TopK = None
+    among: Annotated[list[str] | None, Field(description="Choose from these words alone.")] = None
+
+
+class NextSentenceBody(Body):
+    """Pairs of sentences: one, or a list."""
+
+    inputs: TextPair | list[TextPair]
+    truncate: Truncate = False
+
+
+class EmbedBody(Body):
+    """Texts, or lists of ids: one, or a list."""
+
+    inputs: str | list[str] | list[list[int]]
+    truncate: Truncate = False
+    normalize: Annotated[bool, Field(description="Scale each vector to length 1.")] = False
+    pooling: Annotated[str, Field(description="mean, max or cls.")] = "mean"
+
+
+class TokenizeBody(Body):
+    """A text, or a list of texts."""
+
+    inputs: str | list[str]
+    add_special_tokens: bool = True
+
+
+# What a model reads, by ``inputs`` of tidybert.json: the class, and how to write it.
+_KINDS: Final[dict[str, tuple[type, str]]] = {
+    "text": (str, "a text"),
+    "pair": (TextPair, '{"text": …, "text_pair": …}'),
+    "question": (Question, '{"question": …, "context": …}'),
+    "choices": (Choices, '{"context": …, "choices": […]}'),
+    "words": (Words, 'a text, or {"words": […]}'),
+}
+
+
+@router.post("/{name}/predict", summary="Answer inputs by a fine-tuned model")
+async def predict(name: str, body: PredictBody, request: Request) -> JsonAnswer:
+    """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
+    engine = engine_of(request)
+    model = engine.model(name)
+    is_one = not isinstance(body.inputs, list)
+    inputs: Any = [body.inputs] if is_one else body.inputs
+    texts, pairs = split_inputs(model, inputs)
+    answers = await engine.predict(
+        model, texts, pairs, client=client_of(request), truncate=body.truncate
+    )
+    if body.top_k is not None:
+        answers = [_top(answer, body.top_k) for answer in answers]
+    return JsonAnswer(answers[0] if is_one else answers)
+
+
+@router.post("/{name}/fill-mask", summary="Fill each [MASK]")
+async def fill_mask(name: str, body: FillMaskBody, request: Request) -> JsonAnswer:
+    """An answer a text, as ``tidybert fill-mask --json`` prints it."""
+    engine = engine_of(request)
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    answers = await engine.fill_mask(
+        engine.model(name),
+        texts,
+        client=client_of(request),
+        top_k=body.top_k,
+        among=body.among,
+    )
+    return JsonAnswer(answers[0] if isinstance(body.inputs, str) else answers)
+
+
+@router.post("/{name}/next-sentence", summary="Say whether a sentence follows another")
+async def next_sentence(name: str, body: NextSentenceBody, request: Request) -> JsonAnswer:
+    """An answer a pair: follows (a probability), num_tokens and truncated."""
+    engine = engine_of(request)
+    pairs = body.inputs if isinstance(body.inputs, list) else [body.inputs]
+    answers = await engine.next_sentence(
+        engine.model(name),
+        [one.text for one in pairs],
+        [one.text_pair for one in pairs],
+        client=client_of(request),
+        truncate=body.truncate,
+    )
+    return JsonAnswer(answers if isinstance(body.inputs, list) else answers[0])
+
+
+@router.post("/{name}/embed", summary="Turn inputs into vectors")
+async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
+    """An object an input: vector, num_tokens and truncated."""
+    engine = engine_of(request)
+    is_one = isinstance(body.inputs, str)
+    inputs: Any = [body.inputs] if is_one else body.inputs
+    found = await engine.embed(
+        engine.model(name),
+        inputs,
+        client=client_of(request),
+        truncate=body.truncate,
+        normalize=body.normalize,
+        pooling=body.pooling,
+    )
+    answers = [
+        {"vector": vector, "num_tokens": num_tokens, "truncated": truncated}
+        for vector, num_tokens, truncated in zip(
+            found.vectors, found.num_tokens, found.truncated, strict=True
+        )
+    ]
+    return JsonAnswer(answers[0] if is_one else answers)
+
+
+@router.post("/{name}/tokenize", summary="Show the tokens of texts")
+async def tokenize(name: str, body: TokenizeBody, request: Request) -> JsonAnswer:
+    """An object a text: tokens, input_ids, token_type_ids and offset_mapping, in characters."""
+    engine = engine_of(request)
+    model = engine.model(name)
+    is_one = isinstance(body.inputs, str)
+    texts: Any = [body.inputs] if is_one else body.inputs
+    found = await engine.tokenized(model, texts, body.add_special_tokens)
+    answers = [
+        {
+            "tokens": one.tokens,
+            "input_ids": one.input_ids,
+            "token_type_ids": one.token_type_ids,
+            "offset_mapping": one.offset_mapping,
+        }
+        for one in found
+    ]
+    return JsonAnswer(answers[0] if is_one else answers)
+
+
+@router.get("/{name}", summary="Describe a model")
+async def model(name: str, request: Request) -> JsonAnswer:
+    """What a model is and can do."""
+    return JsonAnswer(described(engine_of(request).model(name)))
+
+
+def described(model: ServedModel) -> dict[str, Any]:
+    """A model as ``GET /v1/models`` lists it; OpenAI's client reads id, object and created."""
+    task = model.task
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "tidybert",
+        "task": None if task is None else task.name,
+        "inputs": model.inputs,
+        "labels": None if task is None or task.label_names is None else list(task.label_names),
+        "heads": list(model.heads),
+        "max_seq_length": model.max_seq_length,
+    }
+
+
+def split_inputs(model: ServedModel, inputs: Sequence[Any]) -> tuple[list[Any], list[Any] | None]:
+    """Typed inputs as ``Engine.predict`` takes them; Refusal for one of another kind."""
+    kind = model.inputs
+    if kind is None:
+        kind = "text" if inputs and isinstance(inputs[0], str) else "pair"
+    expected, written = _KINDS[kind]
+    for number, one in enumerate(inputs):
+        if not isinstance(one, expected) and not (kind == "words" and isinstance(one, str)):
+            raise Refusal(422, f"{model.name!r} reads {written}", f"inputs.{number}")
+    if kind == "pair":
+        return [one.text for one in inputs], [one.text_pair for one in inputs]
+    if kind == "question":
+        return [one.question for one in inputs], [one.context for one in inputs]
+    if kind == "choices":
+        return [one.context for one in inputs], [one.choices for one in inputs]
+    return [one if isinstance(one, str) else one.words for one in inputs], None
+
+
+def _top(answer: dict[str, Any], top_k: int) -> dict[str, Any]:
+    if not isinstance(answer.get("scores"), dict):
+        raise Refusal(422, "only answers with scores by label have the likeliest", "top_k")
+    return {**answer, "scores": likeliest(answer["scores"], top_k)}

@@ -1,0 +1,227 @@
+"""A MODEL or a RUN that is served: opened once, verified, with a lane for each of its heads."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tidybert.atomic_files import file_sha256
+from tidybert.catalog import PRETRAINED, find_model
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.data.batching import Batch, collate
+from tidybert.data.features import Features, sequence, text_features
+from tidybert.errors import TidyBertError, WeightsError
+from tidybert.inference.embedding import POOLINGS, pooled
+from tidybert.inference.fill_mask import MaskFiller
+from tidybert.inference.forward import run_batches
+from tidybert.inference.loading import load, to_device
+from tidybert.inference.next_sentence import NextSentencePredictor
+from tidybert.inference.predictor import Predictor
+from tidybert.model_files import WEIGHTS_FILE
+from tidybert.modeling.bert import BertModel
+from tidybert.server.work_queue import Rows
+from tidybert.tasks.registry import foreign_metadata
+from tidybert.tasks.task import AnyTask
+
+PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
+# The task of a RUN that pre-training wrote.
+_PRETRAINING = "pretrain"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLane:
+    """A model and one of its heads: inputs of one lane share batches.
+
+    Args:
+        outputs: the rows of a batch.
+        num_rows: how many of them belong to one of the features.
+        device, precision: where and how ``outputs`` computes.
+    """
+
+    outputs: Callable[[Batch], Tensor]
+    num_rows: Callable[[Features], int]
+    device: torch.device
+    precision: str
+
+    def run(self, features: Sequence[Features]) -> list[Rows]:
+        """The rows of each of the features; raises as ``run_batches``."""
+        counts = [self.num_rows(one) for one in features]
+        return run_batches(self.outputs, features, counts, self.device, precision=self.precision)
+
+
+class ServedModel:
+    """A MODEL or a RUN, ready to answer.
+
+    A RUN predicts and embeds.  A MODEL embeds, fills masks and compares sentences, as far as its
+    weights have these heads.
+
+    Args:
+        name: what clients call it.
+        path: the MODEL or RUN.
+        device, precision, allow_pickle: as ``Predictor`` has them.
+
+    Raises what ``Predictor`` raises, and WeightsError for weights that are not those published.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        allow_pickle: bool = False,
+    ) -> None:
+        self.name = name
+        self.path = str(path)
+        #: Seconds since 1970, when it was opened.
+        self.created = int(time.time())
+        _verify(path)
+        given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
+        self.predictor: Predictor | None = None
+        self.mask_filler: MaskFiller | None = None
+        self.next_sentences: NextSentencePredictor | None = None
+        self.lanes: dict[str, ModelLane] = {}
+        if _is_finished(path):
+            self.predictor = Predictor(path, **given)
+            encoder: Any = self.predictor.model.bert
+            self.tokenizer = self.predictor.tokenizer
+            self.device, self.precision = self.predictor.device, self.predictor.precision
+        else:
+            encoder, self.tokenizer = load(path, allow_pickle=allow_pickle)
+            self.device, self.precision = to_device(encoder, device), "float32"
+            self._add_pretraining_heads(path, given, encoder)
+        self.encoder: BertModel = encoder
+        self.config = encoder.config
+        #: Most tokens that a head without a task reads.
+        self.max_positions: int = self.config.max_position_embeddings
+        self._add_lanes()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """What it can do: predict, embed, fill-mask, next-sentence."""
+        return tuple(dict.fromkeys(name.partition(":")[0] for name in self.lanes))
+
+    @property
+    def task(self) -> AnyTask | None:
+        """What a RUN was trained for."""
+        return None if self.predictor is None else self.predictor.task
+
+    @property
+    def inputs(self) -> str | None:
+        """What one input of ``predict`` holds, as tidybert.json says it."""
+        return None if self.predictor is None else self.predictor.metadata.inputs
+
+    @property
+    def max_seq_length(self) -> int:
+        """Most tokens that ``predict`` reads; of a MODEL, that any head reads."""
+        return self.max_positions if self.predictor is None else self.predictor.max_seq_length
+
+    def embedding_features(self, inputs: Sequence[Any]) -> list[Features]:
+        """Features of texts, or of lists of ids, cut to the model's positions.
+
+        Ids that do not begin with [CLS] get the special tokens around them.
+        """
+        if all(isinstance(one, str) for one in inputs):
+            return text_features(self.tokenizer, inputs, None, self.max_positions)
+        return [self._id_features(ids, number) for number, ids in enumerate(inputs)]
+
+    def warm(self) -> None:
+        """Run an input through each head, so that the first request is as fast as the next."""
+        ids = [self.tokenizer.cls_token_id, self.tokenizer.mask_token_id]
+        one = self._id_features([*ids, self.tokenizer.sep_token_id], 0)
+        for lane in self.lanes.values():
+            with torch.inference_mode():
+                lane.outputs(collate([one]).to(self.device))
+        self.tokenizer.encode_batch(["warm"])
+
+    def _id_features(self, ids: Sequence[int], number: int) -> Features:
+        given = np.array(ids, dtype=np.int32)
+        cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+        if len(given) > 1 and given[0] == cls and given[-1] == sep:
+            given = given[1:-1]
+        total = len(given) + 2
+        kept = given[: self.max_positions - 2]
+        made = sequence(self.tokenizer, [kept])
+        return Features(*made, total, len(kept) < len(given), example=number)
+
+    def _add_pretraining_heads(self, path: str | Path, given: Any, encoder: nn.Module) -> None:
+        try:
+            self.mask_filler = MaskFiller(path, **given)
+            _share(self.mask_filler.model, encoder)
+        except WeightsError:
+            pass
+        try:
+            self.next_sentences = NextSentencePredictor(path, **given)
+            _share(self.next_sentences.model, encoder)
+        except WeightsError:
+            pass
+
+    def _add_lanes(self) -> None:
+        def add(
+            name: str,
+            outputs: Callable[[Batch], Tensor],
+            num_rows: Callable[[Features], int] = lambda one: 1,
+        ) -> None:
+            self.lanes[name] = ModelLane(outputs, num_rows, self.device, self.precision)
+
+        predictor, filler = self.predictor, self.mask_filler
+        if predictor is not None:
+            task, model = predictor.task, predictor.model
+            add(PREDICT, lambda batch: task.outputs(model, batch), task.num_rows)
+        for pooling in POOLINGS:
+            add(f"{EMBED}:{pooling}", partial(self._vectors, pooling))
+        if filler is not None:
+            mask = self.tokenizer.mask_token_id
+            add(FILL_MASK, filler.outputs, lambda one: int((one.input_ids == mask).sum()))
+        if self.next_sentences is not None:
+            add(NEXT_SENTENCE, self.next_sentences.outputs)
+
+    def _vectors(self, pooling: str, batch: Batch) -> Tensor:
+        """(B, H): the last layer's states, as ``Embedder`` pools them."""
+        rows = batch.rows
+        if pooling == "cls":
+            first: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
+            return first.float()
+        states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
+        return pooled(states.float(), rows, pooling)
+
+
+def _verify(path: str | Path) -> None:
+    """Raise WeightsError for files that are not those that were saved or published."""
+    ModelDirectory.open(path).verify()
+    package = PRETRAINED.get(str(path))
+    if package is not None:
+        weights = find_model(path) / WEIGHTS_FILE
+        if file_sha256(weights) != package.sha256:
+            raise WeightsError(
+                f"{weights}: not the published weights of {package.name}; install them again with "
+                f"tidybert download {package.name}"
+            )
+
+
+def _is_finished(path: str | Path) -> bool:
+    """Whether a MODEL has a head that predicts."""
+    directory = ModelDirectory.open(path)
+    if directory.metadata is not None:
+        return directory.metadata.task != _PRETRAINING
+    try:
+        return (
+            foreign_metadata(directory.head, directory.config.max_position_embeddings) is not None
+        )
+    except TidyBertError:
+        return False
+
+
+def _share(model: nn.Module, encoder: nn.Module) -> None:
+    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
+    shared = dict(encoder.named_parameters())
+    for prefix, module in model.get_submodule("bert").named_modules():
+        for name, _ in list(module.named_parameters(recurse=False)):
+            setattr(module, name, shared[f"{prefix}.{name}"])

@@ -1,0 +1,48 @@
+"""What the shell gives to the server, and the limits that it keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidybert.errors import UsageError, param
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """The models and the limits of one server.
+
+    Args:
+        models: the MODEL or RUN of each name; the first one serves requests that name none.
+        host, port: where it listens; port 0 takes a free one.
+        unix_socket: a path to listen on instead.
+        device, precision: as ``Predictor`` has them.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
+        deadline: seconds after which a request that has no answer gets 504.
+        max_body: bytes of one request.
+        max_inputs: inputs of one request.
+        queue_tokens, queue_inputs: what may wait before clients get 429.
+        batch_tokens: tokens that a thread computes at once; None for what suits the device.
+        keys: the API keys; none lets everybody in.
+
+    Raises UsageError for a number that is not positive.
+    """
+
+    models: Mapping[str, str]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    unix_socket: Path | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    allow_pickle: bool = False
+    deadline: float = 30.0
+    max_body: int = 2 * 2**20
+    max_inputs: int = 2048
+    queue_tokens: int = 65_536
+    queue_inputs: int = 4096
+    batch_tokens: int | None = None
+    keys: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("deadline", "max_body", "max_inputs", "queue_tokens", "queue_inputs"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{param(name, getattr(self, name))}: expected more than 0")
