@@ -1,4 +1,4 @@
-"""``tidybert bench``: time tokenising, inference and training, alone or beside transformers."""
+"""``tidybert bench``: time tokenising, inference, training and serving, alone or beside others."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +10,7 @@ from tidybert.cli.bench_flags import (
     InferFlags,
     InstancesFlags,
     PretrainFlags,
+    ServeFlags,
     TokenizeFlags,
 )
 from tidybert.cli.bench_output import cells_of, device_remarks, figure, print_bench
@@ -17,13 +18,14 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_line
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
+from tidybert.files.wording import count_of
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Time tokenize, infer, finetune, pretrain or instances, alone or beside transformers."""
+    """Time tokenize, infer, serve, finetune, pretrain or instances, alone or beside others."""
     if context.invoked_subcommand is None:
         print_line(context.get_help())
 
@@ -73,16 +75,11 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
     from tidybert.files.text_files import read_examples
     from tidybert.timing.setting import max_seq_length_for, sides_against
 
-    model, texts = given.model, given.texts
-    if texts is None and read.flags():
-        raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
+    model = given.model
     sides = sides_against(given.against)
     max_seq_length = max_seq_length_for(model, given.max_seq_length)
     device = given.named_device()
-    if texts is None:
-        source, path, read = _sst2_or_tickets("dev")
-    else:
-        source = path = texts
+    source, path, read = _texts_or_sst2(given.texts, read)
     report = ReadReport()
     examples = list(read_examples(path, read, need_label=False, report=report))
     note(*report.lines(str))
@@ -121,6 +118,77 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
         rows=cells_of(result, rows),
         remarks=remarks,
     )
+
+
+@app.command("serve")
+@takes(given=ServeFlags, read=ReadOptions)
+def serve(*, given: ServeFlags, read: ReadOptions) -> None:
+    """Time tidybert serve with 1, 8, 32 and 128 clients that send a text a request.
+
+    The servers classify with random weights on MODEL. The other side is a FastAPI handler around
+    transformers' pipeline as its guide for web servers shows it: a text at a time, or with the
+    guide's dynamic batching. Beside infinity both servers answer with the embeddings of MODEL. A
+    process of its own sends the requests. Without the data folder (TIDYBERT_DATA, or
+    ../shared/data) the texts are the bundled tickets.
+    """
+    from tidybert.files.text_files import read_examples
+    from tidybert.timing.serving_speed import CLIENTS, bench_serving
+    from tidybert.timing.setting import TICKETS, find_lines, max_seq_length_for
+
+    source, path, options = _texts_or_sst2(given.texts, read)
+    texts = [one.text for one in read_examples(path, options, need_label=False)]
+    if given.texts is None and source != TICKETS:
+        source = f"{source} and Wikipedia"
+        _, lines = find_lines(len(texts))
+        texts = [text for pair in zip(texts, lines, strict=False) for text in pair]
+    result = bench_serving(
+        given.model,
+        texts,
+        against=given.against,
+        infinity=given.infinity,
+        rounds=given.rounds,
+        requests=given.requests,
+        max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
+        threads=given.threads,
+        report=note,
+    )
+    rows = {
+        f"{name}, {count_of(number, 'client')}": f"{quantity}_{number}"
+        for number in CLIENTS
+        for name, quantity in {
+            "texts/s": "texts_per_second",
+            "p50 ms": "p50_ms",
+            "p95 ms": "p95_ms",
+            "p99 ms": "p99_ms",
+        }.items()
+    }
+    rows |= {"seconds to the first answer": "seconds_to_first_answer", "peak MiB": "peak_mib"}
+    cut = f"{result['num_cut']:,} of {result['num_texts']:,} texts"
+    remarks = [
+        f"cut to {result['max_seq_length']} tokens before they were sent: {cut}",
+        f"a core's time that sending took: {result['generators_share_of_a_core']:.1%} at most",
+    ]
+    if given.against:
+        difference = result["largest_difference_of_answers"]
+        remarks.append(f"largest difference of answers: {difference:.1e}")
+    print_bench(
+        {"bench": "serve", "model": given.model, "data": source},
+        result,
+        as_json=given.json,
+        title=f"Serving: {source}, {given.model}, float32, a text a request",
+        rows=cells_of(result, rows),
+        sides=("tidybert", given.against or ""),
+        remarks=remarks,
+    )
+
+
+def _texts_or_sst2(texts: str | None, read: ReadOptions) -> tuple[str, str, ReadOptions]:
+    """(name, path, options) of a file of the user's, else of SST-2 dev or the tickets."""
+    if texts is not None:
+        return texts, texts, read
+    if read.flags():
+        raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
+    return _sst2_or_tickets("dev")
 
 
 def _sst2_or_tickets(split: str) -> tuple[str, str, ReadOptions]:

@@ -100,6 +100,19 @@ class InferFlags(ProfileFlag, LengthFlag, TokenizeFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServeFlags(ModelFlag, flags.ThreadsFlag, LengthFlag, AgainstFlag, RoundsFlags):
+    against: str | None = None
+    """``--against SIDE``: ``transformers`` (FastAPI around its pipeline), ``transformers-batching``
+    or ``infinity``: time it too, in turn."""
+    infinity: str = "infinity_emb"
+    """``--infinity COMMAND``: The command of the package infinity-emb, in its own environment."""
+    requests: int = field(default=400, metadata={"min": 1})
+    """``--requests N``: Requests with each number of clients, or 8 a client where that is more."""
+    texts: str | None = None
+    """``--texts FILE``: Send these texts instead of SST-2 dev and Wikipedia in turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinetuneFlags(
     ModelFlag, TrainingAgainstFlag, PrecisionFlag, ProfileFlag, LengthFlag, RoundsFlags
 ):

@@ -160,10 +160,8 @@ def _warm_up(run: Run, orders: Sequence[Sequence[TextExample]], device: str) -> 
             before = seconds
 
 
-def _prepare(
-    model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
-) -> tuple[list[int], int]:
-    """Save MODEL with a new head; give the examples' numbers of tokens, and how many were cut."""
+def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
+    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
     origin = ModelDirectory.open(model)
     fitting_length(origin.config, max_seq_length)
     task = Classification(["0", "1"])
@@ -181,7 +179,15 @@ def _prepare(
         architecture=task.architecture,
         problem_type=task.problem_type,
     )
-    features = task.features(examples, origin.tokenizer, max_seq_length)
+
+
+def _prepare(
+    model: str, directory: Path, examples: Sequence[TextExample], max_seq_length: int
+) -> tuple[list[int], int]:
+    """Save MODEL with a new head; give the examples' numbers of tokens, and how many were cut."""
+    save_classifier(model, directory, max_seq_length)
+    tokenizer = ModelDirectory.open(directory).tokenizer
+    features = Classification(["0", "1"]).features(examples, tokenizer, max_seq_length)
     return [len(one.input_ids) for one in features], sum(one.truncated for one in features)
 
 

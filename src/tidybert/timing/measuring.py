@@ -5,6 +5,7 @@ A process of its own has its own peak memory.  The module that measures ends wit
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -115,14 +116,16 @@ def gpu_peak_mib() -> float | None:
     return float(torch.cuda.max_memory_allocated()) / 2**20
 
 
-def peak_mib() -> float:
-    """The largest resident memory of this process so far, in MiB."""
+def peak_mib(process: int | str = "self") -> float:
+    """The largest resident memory of this process so far, in MiB; of another one on Linux alone."""
     # On Linux ru_maxrss includes the parent's memory at the start; VmHWM does not.
-    status = Path("/proc/self/status")
+    status = Path(f"/proc/{process}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     for line in lines:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
+    if process != "self":
+        return math.nan
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

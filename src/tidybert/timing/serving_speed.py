@@ -1,0 +1,160 @@
+"""Serving timed: ``tidybert serve`` and another server in turn, asked by a process of its own.
+
+Each round starts each server, times its first answer, and asks it with growing numbers of clients.
+A request has one text.  All servers have the same weights: MODEL with a classifier of random
+weights, or MODEL's encoder where the other side answers with embeddings.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tidybert.catalog import find_model
+from tidybert.errors import TidyBertError
+from tidybert.timing.http_load import OK, Load
+from tidybert.timing.inference_speed import save_classifier
+from tidybert.timing.measuring import run_apart, summarize, take_rounds
+from tidybert.timing.serving_sides import INFINITY, Side, other_side, our_side, running
+from tidybert.tokenization import BertTokenizer
+
+CLIENTS: Final = (1, 8, 32, 128)
+ANSWERS_TOLERANCE: Final = 1e-3
+_REQUESTS_A_CLIENT: Final = 8
+"""At least, so that most requests have the company of all clients."""
+_WARM_UP: Final = 32
+"""Requests before the clock; their answers are compared."""
+
+
+def bench_serving(
+    model: str,
+    texts: Sequence[str],
+    *,
+    against: str | None = None,
+    infinity: str = "infinity_emb",
+    rounds: int = 3,
+    requests: int = 400,
+    clients: Sequence[int] = CLIENTS,
+    max_seq_length: int = 128,
+    threads: int | None = None,
+    report: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Texts a second and the times of requests, with each number of clients.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of
+    texts_per_second_N, p50_ms_N, p95_ms_N and p99_ms_N with N clients, seconds_to_first_answer
+    (from the start of the process) and peak_mib.  Texts are cut at a word to ``max_seq_length``
+    tokens before they are sent; ``num_cut`` counts them.
+
+    Args:
+        against: a side of OTHERS; None times tidybert alone.
+        infinity: the command of the package infinity-emb.
+        requests: with each number of clients, or 8 a client where that is more.
+        threads: OMP_NUM_THREADS of the servers; None leaves their choice.
+
+    Raises TidyBertError where a server fails or refuses a request, or where the sides' answers
+    differ by more than ANSWERS_TOLERANCE, because they have not done the same work.
+    """
+    tokenizer = BertTokenizer.from_pretrained(model)
+    sent = [_cut(text, tokenizer, max_seq_length) for text in texts]
+    with tempfile.TemporaryDirectory() as folder:
+        directory = str(find_model(model))
+        if against != INFINITY:
+            directory = str(Path(folder) / "model")
+            save_classifier(model, Path(directory), max_seq_length)
+        sides = {"ours": our_side(directory, embeds=against == INFINITY)}
+        if against is not None:
+            sides[against] = other_side(against, directory, infinity)
+        for name, side in sides.items():
+            lines = "".join(f"{json.dumps(side.body(text))}\n" for text in sent)
+            (Path(folder) / name).write_text(lines)
+        answers: dict[str, list[list[float]]] = {}
+        shares = []
+
+        def measure(name: str) -> tuple[dict[str, float], str]:
+            values, answers[name], share = _measure(
+                sides[name], str(Path(folder) / name), sent[0], requests, clients, threads
+            )
+            shares.append(share)
+            rates = (values[f"texts_per_second_{number}"] for number in clients)
+            return values, f"{', '.join(f'{rate:,.0f}' for rate in rates)} texts/s"
+
+        samples = take_rounds(list(sides), rounds, measure, report)
+    return {
+        "rounds": rounds,
+        "num_texts": len(texts),
+        "num_cut": sum(one != text for one, text in zip(sent, texts, strict=True)),
+        "max_seq_length": max_seq_length,
+        "requests": requests,
+        "clients": list(clients),
+        "threads": threads,
+        "largest_difference_of_answers": _difference(list(answers.values())),
+        "generators_share_of_a_core": max(shares),
+        **summarize(samples),
+    }
+
+
+def _cut(text: str, tokenizer: BertTokenizer, max_seq_length: int) -> str:
+    """The text's first words that fit."""
+    encoding = tokenizer.encode(text, max_seq_length=max_seq_length)
+    if not encoding.truncated:
+        return text
+    # The last token kept may be the beginning of a word, which alone may be other tokens.
+    end = encoding.offset_mapping[-2][1]
+    return text[:end] if text[end : end + 1].isspace() else text[:end].rpartition(" ")[0]
+
+
+def _measure(
+    side: Side,
+    bodies: str,
+    text: str,
+    requests: int,
+    clients: Sequence[int],
+    threads: int | None,
+) -> tuple[dict[str, float], list[list[float]], float]:
+    """One side's values by quantity, its first answers as numbers, and the generator's share."""
+    values: dict[str, float] = {}
+    shares = []
+    with running(side, text, threads) as server:
+        values["seconds_to_first_answer"] = server.seconds_to_first_answer
+        warm_up = _ask(side, Load(server.port, side.path, bodies, _WARM_UP, 4, kept=_WARM_UP))
+        answers = [side.read(found) for found in warm_up["answers"]]
+        for number in clients:
+            count = max(requests, _REQUESTS_A_CLIENT * number)
+            found = _ask(side, Load(server.port, side.path, bodies, count, number))
+            values[f"texts_per_second_{number}"] = found["requests_per_second"]
+            for name in ("p50_ms", "p95_ms", "p99_ms"):
+                values[f"{name}_{number}"] = found["times"][str(OK)][name]
+            shares.append(found["share_of_a_core"])
+        values["peak_mib"] = server.peak_mib()
+    return values, answers, max(shares)
+
+
+def _ask(side: Side, load: Load) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = run_apart(
+        "tidybert.timing.http_load", f"load on {side.name}", asdict(load), 1
+    )
+    if set(found["statuses"]) != {str(OK)}:
+        raise TidyBertError(
+            f"the {side.name} side with {load.clients} clients answered with the statuses "
+            f"{found['statuses']} (0: it closed the connection): expected {OK} alone"
+        )
+    return found
+
+
+def _difference(answers: Sequence[Sequence[Sequence[float]]]) -> float | None:
+    """The largest difference between two sides' answers to the same texts; None for one side."""
+    if len(answers) < 2:
+        return None
+    ours, theirs = (np.array(each) for each in answers)
+    difference = float(np.abs(ours - theirs).max())
+    if not difference <= ANSWERS_TOLERANCE:
+        raise TidyBertError(
+            f"the sides' answers differ by up to {difference:.2g}, more than "
+            f"{ANSWERS_TOLERANCE:g}: they have not done the same work, so their times say nothing"
+        )
+    return difference
