@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 import socket
@@ -57,8 +58,7 @@ class Running:
 def our_side(directory: str, *, embeds: bool) -> Side:
     """``tidybert serve``: predict, or OpenAI's route for embeddings."""
     name = "bench"
-    command = [sys.executable, "-m", "tidybert", "serve", directory, "--name", name]
-    command += ["--port", "{port}"]
+    command = [sys.executable, "-m", "tidybert", "serve", f"{name}={directory}", "--port", "{port}"]
     if embeds:
         return Side("ours", command, "/v1/embeddings", _embedding_body(name), _vector, {})
     return Side(
@@ -66,7 +66,7 @@ def our_side(directory: str, *, embeds: bool) -> Side:
         command,
         f"/v1/models/{name}/predict",
         lambda text: {"inputs": text},
-        lambda found: _probability(found["answers"][0]),
+        _probability,
         {},
     )
 
@@ -83,7 +83,8 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
             )
         words = [command, "v2", "--model-id", directory, "--served-model-name", "bench"]
         words += ["--engine", "torch", "--device", "cpu", "--dtype", "float32"]
-        words += ["--no-bettertransformer", "--host", HOST, "--port", "{port}"]
+        # A cache of answers would be timed where a text comes again.
+        words += ["--no-vector-disk-cache", "--host", HOST, "--port", "{port}"]
         quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
         return Side(name, words, "/embeddings", _embedding_body("bench"), _vector, quiet)
     if importlib.util.find_spec(TRANSFORMERS) is None:
@@ -103,8 +104,10 @@ def _embedding_body(model: str) -> Callable[[str], dict[str, Any]]:
 
 
 def _vector(found: Any) -> list[float]:
+    """The embedding at length 1, to which servers may scale it or not."""
     vector: list[float] = found["data"][0]["embedding"]
-    return vector
+    length = math.hypot(*vector)
+    return [each / length for each in vector]
 
 
 def _probability(found: Mapping[str, Any]) -> list[float]:
