@@ -51,7 +51,16 @@ CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 LONGEST_FUNCTION = 100
 # Folders of tests whose subject is outside the package.
-SUBJECTS = {"benchmarks", "docs", "faults", "fuzz", "examples", "resources", "device_counts"}
+SUBJECTS = {
+    "benchmarks",
+    "docs",
+    "faults",
+    "fuzz",
+    "examples",
+    "packaging",
+    "resources",
+    "device_counts",
+}
 
 
 def room_of(path: Path) -> str:

@@ -1,0 +1,135 @@
+"""packaging/: its examples are valid, and agree with the server's defaults.
+
+nginx, Caddy and systemd check their files where they are installed.
+"""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from tidybert.cli import main as shell
+
+ROOT = Path(__file__).parents[2]
+PACKAGING = ROOT / "packaging"
+
+
+def needs(program: str) -> str:
+    """Where a program is; skips where it is not installed."""
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"needs {program}")
+    return found
+
+
+def read(name: str) -> str:
+    return (PACKAGING / name).read_text(encoding="utf-8")
+
+
+def default(flag: str) -> object:
+    """The default of a flag of ``tidybert serve``."""
+    command = typer.main.get_command(shell.app).commands["serve"]  # type: ignore[attr-defined]
+    (found,) = (each.default for each in command.params if flag in each.opts)
+    return found
+
+
+def parse_serve(words: list[str]) -> None:
+    """Parse ``tidybert serve …``; click raises for what it does not know."""
+    command = typer.main.get_command(shell.app).commands["serve"]  # type: ignore[attr-defined]
+    command.make_context("serve", words)
+
+
+def service() -> configparser.SectionProxy:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(read("tidybert.service"))
+    return unit["Service"]
+
+
+def test_the_proxies_have_the_servers_limits() -> None:
+    assert default("--max-body") == 2 * 2**20
+    assert "client_max_body_size 2m;" in read("nginx.conf")
+    assert "max_size 2MiB" in read("Caddyfile")
+    assert default("--port") == 8000
+    assert "server 127.0.0.1:8000;" in read("nginx.conf")
+    assert "reverse_proxy 127.0.0.1:8000 {" in read("Caddyfile")
+    deadline = float(str(default("--deadline")))
+    for name, pattern in {
+        "nginx.conf": r"proxy_read_timeout (\d+)s;",
+        "Caddyfile": r"response_header_timeout (\d+)s",
+        "tidybert.service": r"TimeoutStopSec=(\d+)",
+    }.items():
+        (seconds,) = re.findall(pattern, read(name))
+        assert deadline + 5 < int(seconds), name
+
+
+def test_the_container_serves_without_root() -> None:
+    lines = read("Containerfile").replace("\\\n", " ").splitlines()
+    given = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    last = dict(given)
+    assert last["USER"] == "10001:10001"
+    entry = json.loads(last["ENTRYPOINT"])
+    assert entry[:2] == ["tidybert", "serve"]
+    parse_serve([*entry[2:], "/models/my-model"])
+    health = json.loads(last["HEALTHCHECK"].partition("CMD")[2])
+    compile(health[2], "health check", "exec")
+    assert "127.0.0.1:8000/health/ready" in health[2]
+    for _, rest in ((word, rest) for word, rest in given if word == "COPY"):
+        for path in rest.split()[:-1]:
+            assert path.startswith("--") or path == "/opt/tidybert" or (ROOT / path).exists()
+    extras = re.findall(r"\[(\w+)\]", next(rest for word, rest in given if "/build[" in rest))
+    assert f"{extras[0]} = [" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_unit_starts_the_server(tmp_path: Path) -> None:
+    program, name, *words = shlex.split(service()["ExecStart"])
+    assert (program, name) == ("/opt/tidybert/bin/tidybert", "serve")
+    parse_serve(words)
+    assert service()["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+    # A program that exists: tidybert is not in /opt here.
+    unit = tmp_path / "tidybert.service"
+    unit.write_text(read("tidybert.service").replace(program, sys.executable))
+    verify = [needs("systemd-analyze"), "verify", "--man=no", str(unit)]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nginx_takes_its_example(tmp_path: Path) -> None:
+    nginx, openssl = needs("nginx"), needs("openssl")
+    text = read("nginx.conf").replace("/etc/tidybert/tls", str(tmp_path))
+    make = f"{openssl} req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout privkey.pem"
+    subprocess.run(
+        [*make.split(), "-out", "fullchain.pem"], cwd=tmp_path, capture_output=True, check=True
+    )
+    around = f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n"
+    for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"):
+        around += f"{kind}_temp_path {tmp_path}/{kind};\n"
+    (tmp_path / "all.conf").write_text(f"{around}{text}}}\n")
+    done = subprocess.run(
+        [nginx, "-t", "-p", str(tmp_path), "-c", str(tmp_path / "all.conf")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[warn]" not in done.stderr.replace('"user" directive', "")
+
+
+def test_caddy_takes_its_example(tmp_path: Path) -> None:
+    caddy = needs("caddy")
+    done = subprocess.run(
+        [caddy, "validate", "--adapter", "caddyfile", "--config", str(PACKAGING / "Caddyfile")],
+        env={"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
