@@ -37,7 +37,7 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference"},
-    {"finetuning", "pretraining"},
+    {"finetuning", "pretraining", "checking"},
     {"estimators", "timing", "reporting", "server"},
     {"cli"},
 )

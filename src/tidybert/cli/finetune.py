@@ -34,7 +34,7 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
 
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
-        "Data": ("train", "dev", "dev_fraction"),
+        "Data": ("train", "dev", "dev_fraction", "corrections"),
         "Checkpoints": ("vocab", "new_head"),
     }
 
@@ -44,6 +44,8 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     """``--dev FILE``: Labelled examples to measure on."""
     dev_fraction: float = 0.1
     """Share of --train to measure on where --dev is not given."""
+    corrections: str | None = None
+    """``--corrections FILE``: CSV of tidybert check with right labels of examples in --train."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
     seeds: int = field(default=1, metadata={"min": 1, "max": 1000})
@@ -145,7 +147,11 @@ def _finetune(
         flags=_recorded(task, given, read, options),
         files={
             part: file_identity(path)
-            for part, path in (("train", given.train), ("dev", given.dev))
+            for part, path in (
+                ("train", given.train),
+                ("dev", given.dev),
+                ("corrections", given.corrections),
+            )
             if path is not None
         },
         reading=data.reading.to_dict(),
@@ -236,6 +242,8 @@ def _read_data(
 
     report = ReadReport()
     labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows, report=report)
+    if given.corrections is not None:
+        labelled = _corrected(chosen, given.corrections, labelled)
     reading = Reading.of(read, report)
     if given.dev is not None:
         job = chosen.from_examples(labelled, options)
@@ -244,6 +252,19 @@ def _read_data(
     examples, held_out = chosen.hold_out(labelled, given.dev_fraction, seed)
     note(f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on")
     return _Data(chosen.from_examples(examples, options), examples, held_out, labelled, reading)
+
+
+def _corrected(chosen: "type[AnyTask]", path: str, examples: list[Any]) -> list[Any]:
+    """The examples with the labels that a person corrected; notes how many these are."""
+    from tidybert.checking import apply_corrections
+
+    if chosen.name != "classify":
+        raise UsageError(f"--corrections is for classify, not for {chosen.name} yet")
+    found = apply_corrections(path, examples)
+    note(
+        f"{path}: changed {found.num_changed:,} labels of {found.num_rows:,} examples that it names"
+    )
+    return found.examples
 
 
 def _recorded(

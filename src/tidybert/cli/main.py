@@ -16,6 +16,7 @@ import typer
 from tidybert.cli import (
     bench,
     build_corpus,
+    check,
     embed,
     evaluate,
     fill_mask,
@@ -40,6 +41,7 @@ from tidybert.signals import command_signals
 # Rich help would take a third of a second longer.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("quickstart")(quickstart.quickstart)
+app.command("check", cls=PanelCommand)(check.check)
 app.command("finetune", cls=finetune.TaskCommand)(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict", cls=PanelCommand)(predict.predict)

@@ -1,5 +1,8 @@
 """Flags and arguments that several commands share, each declared once."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -10,6 +13,7 @@ from tidybert.cli.config_file import take_config
 from tidybert.cli.output import choose_notes, note
 from tidybert.cores import use_threads
 from tidybert.errors import UsageError
+from tidybert.output_lock import output_lock
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
@@ -59,6 +63,15 @@ class HeldOutFlag:
 class NewDirectoryFlag:
     out: Path
     """``--out DIR``: New directory to write."""
+
+
+@contextmanager
+def new_directory(out: Path) -> Iterator[None]:
+    """Within the block this process alone writes ``out``; UsageError if something is there."""
+    with output_lock(out):
+        if os.path.lexists(out):
+            raise UsageError(f"--out {out} is there already; name a new directory")
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,6 @@
 """``tidybert train-vocab`` and ``extend-vocab``: vocabularies from a corpus, and their fit."""
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,9 +10,8 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_reading
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError
 from tidybert.files.wording import count_of
-from tidybert.output_lock import output_lock
 
 if TYPE_CHECKING:
     from tidybert.corpus.document_hashes import HeldOut
@@ -53,7 +50,7 @@ def train_vocab(
     Give DIR wherever --vocab takes a MODEL; transformers opens it too. The same corpus gives the
     same vocabulary.
     """
-    with _new_directory(given.out):
+    with flags.new_directory(given.out):
         _train_vocab(corpus, given, read)
 
 
@@ -136,7 +133,7 @@ def extend_vocab(
     They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
     train the new MODEL further on the corpus, so that it learns them.
     """
-    with _new_directory(given.out):
+    with flags.new_directory(given.out):
         _extend_vocab(model, corpus, given, read)
 
 
@@ -221,15 +218,6 @@ def _count_words(
     else:
         note("the corpus has one document: measured on the text that was learned from")
     return counts, report
-
-
-@contextmanager
-def _new_directory(out: Path) -> Iterator[None]:
-    """Within the block this process alone writes ``out``; UsageError if something is there."""
-    with output_lock(out):
-        if os.path.lexists(out):
-            raise UsageError(f"--out {out} is there already; name a new directory")
-        yield
 
 
 def _measured(name: str, tokenizer: "BertTokenizer", held_out: "HeldOut") -> Measured:

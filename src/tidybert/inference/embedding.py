@@ -6,7 +6,7 @@ one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -145,9 +145,11 @@ class Embedder:
             for one, each in zip(encodings, vectors_of_each(vectors, encodings), strict=True)
         ]
 
-    def vectors(self, features: Sequence[Features]) -> npt.NDArray[np.float32]:
-        """(n, d): one vector each, in order."""
-        return self._run(features, [1] * len(features), self.pooling)
+    def vectors(
+        self, features: Sequence[Features], advance: Callable[[int], None] = lambda num_done: None
+    ) -> npt.NDArray[np.float32]:
+        """(n, d): one vector each, in order; calls ``advance`` with the number done."""
+        return self._run(features, [1] * len(features), self.pooling, advance)
 
     def encodings(
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
@@ -170,7 +172,11 @@ class Embedder:
         return model_fingerprint(self.encoder, self.tokenizer)
 
     def _run(
-        self, features: Sequence[Features], counts: Sequence[int], pooling: str | None
+        self,
+        features: Sequence[Features],
+        counts: Sequence[int],
+        pooling: str | None,
+        advance: Callable[[int], None] = lambda num_done: None,
     ) -> npt.NDArray[np.float32]:
         """The vectors of all features one after another, ``counts`` of each."""
         found = run_batches(
@@ -178,6 +184,7 @@ class Embedder:
             features,
             counts,
             self.device,
+            advance=advance,
             precision=self.precision,
         )
         return np.concatenate([np.empty((0, self.dimension), dtype=np.float32), *found])

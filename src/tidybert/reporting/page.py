@@ -38,12 +38,20 @@ _FACTS: Final = {
 
 def report_page(contents: Mapping[str, Any]) -> str:
     """The page of ``report_contents`` or a report.json."""
+    return rendered("page.html.j2", contents=contents)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of one of the templates, with the style and the script of all pages."""
     files = resources.files("tidybert") / "resources/report"
-    page = environment().get_template("page.html.j2")
-    return page.render(
-        contents=contents,
-        style=Markup((files / "report.css").read_text("utf-8")),
-        script=Markup((files / "report.js").read_text("utf-8")),
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            **values,
+            style=Markup((files / "report.css").read_text("utf-8")),
+            script=Markup((files / "report.js").read_text("utf-8")),
+        )
     )
 
 

@@ -1,0 +1,141 @@
+"""Corrections of labels: a CSV that a check writes, a person fills in, and training reads.
+
+Each row names an example by its row in the file of examples and by its text.  A person writes the
+right label into the empty column; an empty cell keeps the label.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidybert.errors import DataError, param, suggestion
+from tidybert.files.delimited_rows import delimited_rows
+from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_lines import open_bytes
+
+COLUMN: Final = "correction"
+_NEEDED: Final = ("row", "text", COLUMN)
+# A spreadsheet may run a cell that begins so as a formula.
+_FORMULAS: Final = ("=", "+", "-", "@")
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """The examples with their corrections: how many were changed, and how many rows were read."""
+
+    examples: list[TextExample]
+    num_changed: int
+    num_rows: int
+
+
+def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
+    """A CSV of these columns, safe to open in a spreadsheet: no cell begins a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+    return file.getvalue()
+
+
+def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
+    """The examples, with the labels that the CSV at ``path`` corrects.
+
+    The CSV has the columns row, text and correction, and text_pair for pairs; where it has a column
+    label, this must be the example's present one.  Commas, semicolons or tabs separate cells.
+
+    Raises DataError, with its line, for a row that cannot be read, that comes twice or that no
+    example has, for a text or a label that differs, and for a correction that is not the label of
+    any example.
+    """
+    of_row = {one.row: at for at, one in enumerate(examples)}
+    known = {one.label for one in examples if one.label is not None}
+    corrected, seen, num_changed = list(examples), set[int](), 0
+    for line, cells in _rows(path):
+        where = f"{path}:{line}"
+        number = int(cells["row"]) if cells["row"].isdecimal() else None
+        if number not in of_row:
+            raise DataError(
+                f"{where}: no example is in row {cells['row'][:40]!r}: the corrections must come "
+                f"from a check of the same {param('train')} file"
+            )
+        if number in seen:
+            raise DataError(f"{where}: row {number} comes a second time; give each row once")
+        seen.add(number)
+        one = examples[of_row[number]]
+        _compare(where, one, cells)
+        label = canonical_label(_unquoted(cells[COLUMN]))
+        if label is None:
+            continue
+        if label not in known:
+            raise DataError(
+                f"{where}: no example has the label {label[:40]!r}"
+                f"{suggestion(label, sorted(known))}; for a new class, change the file of examples "
+                "itself"
+            )
+        num_changed += label != one.label
+        corrected[of_row[number]] = replace(one, label=label)
+    return Corrected(corrected, num_changed, len(seen))
+
+
+def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The line and the cells by column of each row."""
+    with open_bytes(path) as stream:
+        start = stream.peek(4096).decode("utf-8-sig", "replace").splitlines()[:1]
+        # Spreadsheets of many countries write semicolons.
+        marks = {mark: "".join(start).count(mark) for mark in ",;\t"}
+        options = ReadOptions(delimiter=max(marks, key=marks.__getitem__), quoting=True)
+        columns: list[str] | None = None
+        for row in delimited_rows(stream, "csv", options, ReadReport(path=path)):
+            if isinstance(row, Problem):
+                raise DataError(f"{path}:{row.row}: {row.message}")
+            line, cells = row
+            if columns is None:
+                columns = [cell.strip() for cell in cells]
+                lacking = [name for name in _NEEDED if name not in columns]
+                if lacking:
+                    raise DataError(
+                        f"{path}:{line}: there is no column {lacking[0]!r}; tidybert check FILE "
+                        f"{param('out')} DIR writes corrections.csv with all that are needed"
+                    )
+                continue
+            if len(cells) != len(columns):
+                raise DataError(
+                    f"{path}:{line}: {len(cells)} cells where the header has {len(columns)}"
+                )
+            yield line, dict(zip(columns, cells, strict=True))
+    if columns is None:
+        raise DataError(f"{path}: it is empty; a header and rows are expected")
+
+
+def _compare(where: str, one: TextExample, cells: Mapping[str, str]) -> None:
+    """Raise DataError where a row is not the example's: another file, or one that has changed."""
+    for name in ("text", "text_pair", "label"):
+        value = getattr(one, name)
+        if value is None or (name == "label" and name not in cells):
+            continue
+        if _plain(cells.get(name, "")) != _plain(value):
+            raise DataError(
+                f"{where}: the {name} is {cells.get(name, '')[:40]!r}, but row {one.row} of the "
+                f"examples has {value[:40]!r}: check the file of examples again, and correct that"
+            )
+
+
+def _plain(text: str) -> str:
+    """A text as both a file and a spreadsheet have it."""
+    return " ".join(_unquoted(text).split())
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) and finite_number(text) is None else text
+
+
+def _unquoted(cell: str) -> str:
+    """What ``_cell`` was given."""
+    return cell[1:] if cell.startswith(tuple(f"'{sign}" for sign in _FORMULAS)) else cell

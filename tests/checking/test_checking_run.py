@@ -1,0 +1,56 @@
+"""A whole check with a tiny model: equal findings each time, and what stops it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidybert.checking import check_examples, out_of_fold
+from tidybert.errors import UsageError
+from tidybert.files.text_examples import TextExample
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.regression import Regression
+
+TASK = Classification(["animal", "colour"])
+
+
+def test_equal_arguments_give_equal_findings(tiny_model: Path, toy_examples, monkeypatch) -> None:
+    monkeypatch.setattr(out_of_fold, "FOLDS", 2)
+    train, dev = toy_examples(40), toy_examples(9, seed=1)
+    pool = toy_examples(30, seed=2)
+
+    def check() -> str:
+        found = check_examples(
+            TASK, tiny_model, train, dev, pool=pool, suggest=4, max_seq_length=16
+        )
+        return json.dumps(found.contents(data="a.csv", dev="b.csv", model="tiny"))
+
+    first = check()
+    contents = json.loads(first)
+
+    assert check() == first
+    assert len(contents["suggestions"]) == 4
+    assert contents["report"]["num_train"] == 40
+    assert contents["labels"]["agreement"] > 0
+
+
+def test_an_error_of_the_checks_ends_the_work(tiny_model: Path, toy_examples) -> None:
+    train = [TextExample(one.text, None, "animal", one.row) for one in toy_examples(10)]
+
+    found = check_examples(Classification(["animal"]), tiny_model, train, max_seq_length=16)
+
+    assert "two classes" in found.report.errors[0]
+    assert found.labels is found.contradicting is None
+
+
+def test_scores_get_the_checks_and_leaks_alone(tiny_model: Path, toy_examples) -> None:
+    train, dev = toy_examples(20, scores=True), toy_examples(5, seed=1, scores=True)
+
+    found = check_examples(Regression(), tiny_model, train, [*dev, train[0]], max_seq_length=16)
+
+    assert found.not_looked_for == "wrong labels: not for regress yet"
+    assert found.labels is found.contradicting is None
+    assert found.leaked is not None
+    assert found.leaked[0]["texts"][1]["text"] == train[0].text
+    with pytest.raises(UsageError, match="unlabelled is for classify, not for regress yet"):
+        check_examples(Regression(), tiny_model, train, pool=dev, max_seq_length=16)

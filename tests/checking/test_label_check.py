@@ -1,0 +1,118 @@
+"""The findings of a check: a wrong label, contradicting copies, leaks, and what to label."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tidybert.checking import label_check
+from tidybert.checking.label_check import Vectors, duplicate_findings, label_findings, suggestions
+from tidybert.data.checks import TrainingData
+from tidybert.data.features import Features
+from tidybert.files.text_examples import TextExample
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+
+CLASSES = ["a", "b", "c"]
+
+
+def data_of(labels: list[str], dev: Sequence[str] = ()) -> TrainingData[TextExample]:
+    parts = [
+        [TextExample(f"{part} {at}", None, label, at + 2) for at, label in enumerate(given)]
+        for part, given in (("train", labels), ("dev", dev))
+    ]
+    features = [
+        Features(np.array([1]), np.array([0]), 1, example=at, label=CLASSES.index(label))
+        for at, label in enumerate(labels)
+    ]
+    return TrainingData(parts[0], parts[1] or None, features, [], 8)
+
+
+@pytest.fixture
+def clusters() -> tuple[list[str], np.ndarray]:
+    """The labels of 60 texts of classes a and b, and vectors that show them."""
+    labels = [CLASSES[at % 2] for at in range(60)]
+    vectors = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    vectors[::2, 0] += 6
+    return labels, vectors
+
+
+def test_a_wrong_label_is_the_first_and_rare_classes_are_not_judged(clusters) -> None:
+    labels, vectors = clusters
+    wrong = [*labels]
+    wrong[11], wrong[20] = "a", "c"
+
+    found = label_findings(Classification(CLASSES), data_of(wrong), vectors, lambda _num_done: None)
+
+    first = found["suspected"][0]
+    assert (first["row"], first["label"], first["suggested"]) == (13, "a", "b")
+    assert first["label_probability"] < first["suggested_probability"]
+    assert found["not_judged"] == ["c"]
+    assert all(one["label"] != "c" for one in found["suspected"])
+    assert {"classes": ["a", "b"], "count": 1, "share": 1 / 59} in found["mixed_up"]
+    assert 0.9 < found["agreement"] < 1
+    assert found["reliable"]
+
+
+def test_copies_under_two_labels_and_in_dev_are_found_once() -> None:
+    labels = [CLASSES[at % 2] for at in range(60)]
+    vectors = np.random.default_rng(0).normal(size=(60, 32)).astype(np.float32)
+    vectors[1] = vectors[3] = vectors[5] = vectors[0]
+    dev = np.stack([vectors[7], -vectors[7]])
+    alike = Vectors(vectors, dev, dev[:0]).directions()
+
+    found = duplicate_findings(Classification(CLASSES), data_of(labels, ["b", "b"]), alike)
+
+    (pair,) = found["contradicting"]
+    assert [one["row"] for one in pair["texts"]] == [2, 3]
+    assert [one["label"] for one in pair["texts"]] == ["a", "b"]
+    assert pair["cosine"] == pytest.approx(1, abs=1e-4)
+    (leak,) = found["leaked"]
+    assert [one["text"] for one in leak["texts"]] == ["dev 0", "train 7"]
+
+
+def test_sets_of_labels_are_compared_as_sets() -> None:
+    sets = [("x", "y"), ("y", "x"), ("x",)]
+    examples = [TextExample(f"{at}", None, None, at, each) for at, each in enumerate(sets, 2)]
+    data = TrainingData(examples, None, [], [], 8)
+    alike = Vectors(*[np.ones((3, 2), np.float32) / np.sqrt(2, dtype=np.float32)] * 3)
+
+    found = duplicate_findings(MultiLabelClassification(["x", "y"]), data, alike)
+
+    (pair,) = found["contradicting"]
+    assert sorted(one["label"] for one in pair["texts"]) == ["x", "x, y"]
+    assert found["leaked"] is None
+
+
+def test_only_new_texts_are_suggested_once(clusters) -> None:
+    labels, vectors = clusters
+    data = data_of(labels)
+    pool = [
+        TextExample(text, None, None, row)
+        for row, text in enumerate(["train 4", "sure", "close", "close"], 1)
+    ]
+    between = (vectors[::2].mean(0) + vectors[1::2].mean(0)) / 2
+    all_vectors = Vectors(
+        vectors, vectors[:0], np.stack([vectors[4], vectors[::2].mean(0), between, between])
+    )
+
+    found = suggestions(Classification(["a", "b"]), data, all_vectors, pool, 5)
+
+    assert [one["row"] for one in found] == [3, 2]
+    assert sorted(found[0]["likeliest"]) == ["a", "b"]
+    assert found[0]["margin"] < found[1]["margin"]
+    assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5) == []
+
+
+def test_the_windows_of_a_text_share_a_vector() -> None:
+    class Embedder:
+        dimension = 2
+
+        def vectors(self, features, _advance):
+            return np.array([[1, 0], [3, 2], [5, 5]], dtype=np.float32)
+
+    features = [Features(np.array([1]), np.array([0]), 1, example=at) for at in (0, 0, 1)]
+
+    found = label_check.text_vectors(Embedder(), features, 2, lambda _num_done: None)  # type: ignore[arg-type]
+
+    assert found.tolist() == [[2, 1], [5, 5]]
