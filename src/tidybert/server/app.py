@@ -1,22 +1,28 @@
 """The app: the routes of all protocols behind one door."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidybert.server import admin, native
+from tidybert.server import admin, native, openai_routes, pipeline_routes, tei_routes
 from tidybert.server.door import Door, Shape, native_shape, refused
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.protocol import names_model
+from tidybert.server.tei_routes import tei_shape
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape], ...]] = (
     (native.router, native_shape),
     (admin.router, native_shape),
+    (openai_routes.router, openai_routes.openai_shape),
+    (tei_routes.router, tei_shape),
+    (pipeline_routes.router, tei_shape),
 )
 """The routes of each protocol, and how it writes a Refusal."""
 
@@ -37,8 +43,13 @@ def make_app(engine: Engine) -> FastAPI:
         app.include_router(router)
         shapes |= {route.path: shape for route in router.routes if hasattr(route, "path")}
 
+    app.include_router(
+        tei_routes.router, prefix="/models/{name}", dependencies=[Depends(names_model)]
+    )
+
     def shape_of(path: str) -> Shape:
-        return shapes.get(path, native_shape)
+        # A path below /models/NAME has the shape of the same path without it.
+        return shapes.get(re.sub(r"^/models/[^/]+", "", path) or "/", native_shape)
 
     _add_handlers(app, shape_of)
     app.add_middleware(Door, engine=engine, shape_of=shape_of)

@@ -26,8 +26,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Shape = Callable[[Refusal], Any]
-"""A Refusal as the JSON of one protocol."""
+Shape = Callable[[Refusal], tuple[int, Any]]
+"""A Refusal as the status and the JSON of one protocol."""
 
 _LOGGER: Final = logging.getLogger("tidybert.server.requests")
 # Seconds for a whole body to come.
@@ -48,20 +48,22 @@ def client_of(request: Request) -> str:
     return found
 
 
-def native_shape(refusal: Refusal) -> dict[str, Any]:
-    """The native shape of a Refusal."""
+def native_shape(refusal: Refusal) -> tuple[int, Any]:
+    """The status and the native JSON of a Refusal."""
     found = {"type": refusal.kind, "message": refusal.message, "field": refusal.param}
-    return {"error": found}
+    return refusal.status, {"error": found}
 
 
 def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
     """The response for a Refusal."""
-    headers = {}
+    # OpenAI's client asks again if this says so, whatever the status is.
+    headers = {"x-should-retry": "false" if refusal.retry_after is None else "true"}
     if refusal.retry_after is not None:
         headers["Retry-After"] = str(refusal.retry_after)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JsonAnswer(shape(refusal), refusal.status, headers)
+    status, content = shape(refusal)
+    return JsonAnswer(content, status, headers)
 
 
 class Door:

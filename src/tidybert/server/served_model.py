@@ -116,7 +116,10 @@ class ServedModel:
     @property
     def inputs(self) -> str | None:
         """What one input of ``predict`` holds, as tidybert.json says it."""
-        return None if self.predictor is None else self.predictor.metadata.inputs
+        if self.predictor is None:
+            return None
+        # A model of another program has no tidybert.json; most tasks have one kind of input.
+        return self.predictor.metadata.inputs or self.predictor.task.inputs
 
     @property
     def max_seq_length(self) -> int:

@@ -1,0 +1,71 @@
+"""POST /v1/embeddings as OpenAI's API reference has it; GET /v1/models is in ``admin``."""
+
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.protocol import Body, Dimensions, Served, TextsOrIds
+from tidybert.server.vector_shapes import fitted, in_base64
+
+router = APIRouter(tags=["OpenAI"])
+
+_ERROR_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+
+
+class EmbeddingRequest(Body):
+    """OpenAI's fields, and ``truncate``, which is tidybert's own."""
+
+    input: TextsOrIds
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Dimensions = None
+    user: str | None = None
+    truncate: bool = False
+
+
+@router.post("/v1/embeddings", summary="Turn inputs into vectors, as OpenAI's API does")
+async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
+    """A vector of length 1 for each input; each object also says whether its input was cut."""
+    served = Served.named(request, body.model)
+    inputs = served.inputs(body.input, "input")
+    dimensions = served.fitting(body.dimensions)
+    found = await served.embed(inputs, truncate=body.truncate)
+    vectors = fitted(found.vectors, dimensions, normalize=True)
+    in_base_64 = body.encoding_format == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": in_base64(vector) if in_base_64 else vector,
+            "truncated": truncated,
+        }
+        for index, (vector, truncated) in enumerate(zip(vectors, found.truncated, strict=True))
+    ]
+    num_read = sum(min(each, served.model.max_positions) for each in found.num_tokens)
+    usage = {"prompt_tokens": num_read, "total_tokens": num_read}
+    name = served.model.name
+    return JsonAnswer({"object": "list", "data": data, "model": name, "usage": usage})
+
+
+def openai_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+    """The status and JSON of a Refusal; their clients choose an exception by the status.
+
+    OpenAI has 400 for every wrong request, so 422 becomes 400 here.
+    """
+    status = 400 if refusal.status == 422 else refusal.status
+    default = "invalid_request_error" if status < 500 else "server_error"
+    # The engine speaks of inputs, OpenAI of input.
+    param = None if refusal.param is None else refusal.param.replace("inputs", "input")
+    error = {
+        "message": refusal.message,
+        "type": _ERROR_TYPES.get(status, default),
+        "param": param,
+        "code": refusal.kind,
+    }
+    return status, {"error": error}

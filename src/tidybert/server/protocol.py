@@ -1,0 +1,130 @@
+"""What the routes of other programs' protocols share: the model, its inputs, truncation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from tidybert.server.door import client_of, engine_of
+from tidybert.server.engine import Embedded, Engine
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.served_model import ServedModel
+
+WRONG_TASK: Final = "wrong_task"
+TRUNCATED_HEADER: Final = "X-Truncated"
+"""How many inputs of a request were cut, for answers whose shape has no room for it."""
+
+Ids = list[Annotated[int, Field(ge=0)]]
+
+
+class Body(BaseModel):
+    """A request; a field that tidybert does not serve is an error and never ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def one_of(expected: str) -> WrapValidator:
+    """Gives a value of several types one message, in place of one message a type."""
+
+    def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise PydanticCustomError("one_of", f"expected {expected}") from None
+
+    return WrapValidator(validate)
+
+
+TextsOrIds = Annotated[
+    str | list[str] | Ids | list[Ids],
+    one_of("a text, a list of texts, a list of token ids, or a list of such lists"),
+]
+Dimensions = Annotated[int | None, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class Served:
+    """The model that a request asks, and who asks."""
+
+    engine: Engine
+    model: ServedModel
+    client: str
+
+    @classmethod
+    def named(cls, request: Request, name: str | None) -> "Served":
+        """The model of that name, None for the first one; raises Refusal 404."""
+        engine = engine_of(request)
+        return cls(engine, engine.model(name), client_of(request))
+
+    def inputs(self, given: Any, field: str) -> Sequence[Any]:
+        """Each of the inputs; a single text, or a single list of ids, is one.
+
+        Raises Refusal for none (400) or too many (413).
+        """
+        if isinstance(given, str) or (given and isinstance(given[0], int)):
+            return [given]
+        if not given:
+            raise Refusal(400, f"{field} is empty: give one input or more", field)
+        most = self.engine.settings.max_inputs
+        if len(given) > most:
+            raise Refusal(413, f"{field} has {len(given):,} inputs: give {most:,} at most", field)
+        found: Sequence[Any] = given
+        return found
+
+    async def embed(self, inputs: Sequence[Any], **options: Any) -> Embedded:
+        """The vectors of texts or of lists of ids."""
+        return await self.engine.embed(self.model, inputs, client=self.client, **options)
+
+    async def predict(
+        self,
+        texts: Sequence[Any],
+        text_pairs: Sequence[Any] | None = None,
+        *,
+        truncate: bool = False,
+    ) -> list[dict[str, Any]]:
+        """The objects of ``tidybert predict``."""
+        return await self.engine.predict(
+            self.model, texts, text_pairs, client=self.client, truncate=truncate
+        )
+
+    def fitting(self, dimensions: int | None) -> int | None:
+        """``dimensions``; raises Refusal for more than the model has."""
+        width = self.model.config.hidden_size
+        if dimensions is not None and dimensions > width:
+            raise Refusal(
+                422, f"dimensions is {dimensions}: the model gives {width} at most", "dimensions"
+            )
+        return dimensions
+
+    def wrong_task(self, needed: str) -> Refusal:
+        """What to raise where the model's task does not give what is ``needed``."""
+        task = self.model.task
+        does = "has no task" if task is None else f"was trained to {task.name}"
+        message = f"{self.model.name!r} {does}, and this path needs {needed}"
+        return Refusal(422, message, "model", WRONG_TASK)
+
+
+def _by_path(request: Request) -> Served:
+    return Served.named(request, request.path_params.get("name"))
+
+
+ByPath = Annotated[Served, Depends(_by_path)]
+"""The model that the path names, or the first one."""
+
+
+def names_model(name: str) -> None:
+    """Declares the {name} of a path, for the OpenAPI document."""
+
+
+def with_truncation(content: Any, num_truncated: int) -> JsonAnswer:
+    """An answer, and how many of its inputs were cut in the header."""
+    return JsonAnswer(content, headers={TRUNCATED_HEADER: str(num_truncated)})
+
+
+def num_truncated(answers: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the objects of ``tidybert predict`` are on a text that was cut."""
+    return sum(one["truncated"] for one in answers)

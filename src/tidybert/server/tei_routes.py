@@ -1,0 +1,244 @@
+"""The routes of text-embeddings-inference, with the objects of its OpenAPI document.
+
+They act on the first model, and below /models/NAME on that model.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Response
+
+from tidybert import __version__
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
+from tidybert.server.protocol import (
+    WRONG_TASK,
+    Body,
+    ByPath,
+    Dimensions,
+    Ids,
+    Served,
+    TextsOrIds,
+    num_truncated,
+    one_of,
+    with_truncation,
+)
+from tidybert.server.served_model import ServedModel
+from tidybert.server.vector_shapes import fitted, similarities, simple_tokens
+
+
+class Options(Body):
+    """What most requests have beside their inputs."""
+
+    truncate: bool | None = None
+    # tidybert cuts the end of a text; text-embeddings-inference can also cut its beginning.
+    truncation_direction: Literal["right", "Right"] = "right"
+
+
+class EmbedRequest(Options):
+    inputs: TextsOrIds
+    normalize: bool | None = None
+    dimensions: Dimensions = None
+
+
+class SimilarityInputs(Body):
+    source_sentence: str
+    sentences: list[str]
+
+
+class SimilarityRequest(Body):
+    inputs: SimilarityInputs
+    parameters: Options | None = None
+
+
+class PredictRequest(Options):
+    inputs: Annotated[
+        str | list[str] | list[list[str]],
+        one_of("a text, a pair [text, text], or a list of [text] and [text, text]"),
+    ]
+    raw_scores: bool = False
+
+
+class RerankRequest(Options):
+    query: str
+    texts: list[str]
+    raw_scores: bool = False
+    return_text: bool = False
+
+
+class TokenizeRequest(Body):
+    inputs: Annotated[str | list[str], one_of("a text or a list of texts")]
+    add_special_tokens: bool = True
+
+
+class DecodeRequest(Body):
+    ids: Annotated[Ids | list[Ids], one_of("a list of token ids or a list of such lists")]
+    skip_special_tokens: bool = True
+
+
+router = APIRouter(tags=["text-embeddings-inference"])
+
+_ERROR_TYPES: Final = {
+    400: "empty",
+    413: "validation",
+    422: "tokenizer",
+    424: "backend",
+    429: "overloaded",
+    503: "unhealthy",
+}
+
+
+def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+    """The status and JSON of a Refusal; 424 says that the model has no head of the kind."""
+    status = 424 if refusal.kind == WRONG_TASK else refusal.status
+    error_type = _ERROR_TYPES.get(status, refusal.kind)
+    return status, {"error": refusal.message, "error_type": error_type}
+
+
+@router.post("/embed", summary="Turn inputs into vectors")
+async def embed(body: EmbedRequest, served: ByPath) -> JsonAnswer:
+    """A vector for each input, of length 1 unless ``normalize`` is false."""
+    inputs = served.inputs(body.inputs, "inputs")
+    dimensions = served.fitting(body.dimensions)
+    found = await served.embed(inputs, truncate=bool(body.truncate))
+    vectors = fitted(found.vectors, dimensions, normalize=body.normalize is not False)
+    return with_truncation(vectors, sum(found.truncated))
+
+
+@router.post("/similarity", summary="Compare a text with others")
+async def similarity(body: SimilarityRequest, served: ByPath) -> JsonAnswer:
+    """The cosine of the source sentence with each of the others."""
+    texts = served.inputs(body.inputs.sentences, "inputs.sentences")
+    options = body.parameters or Options()
+    found = await served.embed(
+        [body.inputs.source_sentence, *texts], normalize=True, truncate=bool(options.truncate)
+    )
+    cosines = similarities(found.vectors[0], found.vectors[1:])
+    return with_truncation(cosines, sum(found.truncated))
+
+
+@router.post("/predict", summary="Score labels")
+async def predict(body: PredictRequest, served: ByPath) -> JsonAnswer:
+    """{"label", "score"} of each label by falling score; a list of such lists for a batch.
+
+    Each score is from a softmax; of a model that gives several labels, from the label's sigmoid.
+    """
+    batch, texts, pairs = sequences(served, body.inputs)
+    answers = await served.predict(texts, pairs, truncate=bool(body.truncate))
+    found = [label_scores(one, raw=body.raw_scores) for one in answers]
+    if None in found:
+        raise served.wrong_task("a score for each label")
+    return with_truncation(found if batch else found[0], num_truncated(answers))
+
+
+@router.post("/rerank", summary="Order texts by how well they fit")
+async def rerank(body: RerankRequest, served: ByPath) -> JsonAnswer:
+    """{"index", "score"} of each text by falling score, from a model that reads pairs of texts.
+
+    The score is the value of a regression, or the probability of the second of two classes.
+    """
+    texts = served.inputs(body.texts, "texts")
+    answers = await served.predict([body.query] * len(texts), texts, truncate=bool(body.truncate))
+    found = []
+    for index, (text, answer) in enumerate(zip(texts, answers, strict=True)):
+        score = relevance(answer, raw=body.raw_scores)
+        if score is None:
+            raise served.wrong_task("one score a pair: a regression, or two classes")
+        shown = {"text": text} if body.return_text else {}
+        found.append({"index": index, **shown, "score": score})
+    found.sort(key=lambda one: -one["score"])
+    return with_truncation(found, num_truncated(answers))
+
+
+@router.post("/tokenize", summary="Show tokens and their bytes")
+async def tokenize(body: TokenizeRequest, served: ByPath) -> JsonAnswer:
+    """The tokens of each text, whose places are bytes of UTF-8."""
+    texts = served.inputs(body.inputs, "inputs")
+    encodings = await served.engine.tokenized(served.model, texts, body.add_special_tokens)
+    found = [simple_tokens(*each) for each in zip(texts, encodings, strict=True)]
+    return JsonAnswer(found)
+
+
+@router.post("/decode", summary="Turn ids into text")
+def decode(body: DecodeRequest, served: ByPath) -> JsonAnswer:
+    """The text of each list of ids."""
+    lists = served.inputs(body.ids, "ids")
+    skip = body.skip_special_tokens
+    return JsonAnswer([served.engine.decode(served.model, ids, skip) for ids in lists])
+
+
+@router.get("/health", summary="Whether the models are warm", response_class=Response)
+async def health(served: ByPath) -> Response:
+    """200 and nothing else; 503 before the models are ready, and while the server ends."""
+    if not served.engine.is_ready:
+        raise Refusal(503, "the server is not ready", retry_after=1)
+    return Response()
+
+
+@router.get("/info", summary="Describe a model and the limits")
+async def info(served: ByPath) -> JsonAnswer:
+    """The model and the limits."""
+    model, settings = served.model, served.engine.settings
+    return JsonAnswer(
+        {
+            "model_id": model.name,
+            "model_sha": None,
+            "model_dtype": model.precision,
+            "model_type": model_type(model),
+            "max_concurrent_requests": settings.queue_inputs,
+            "max_input_length": model.max_seq_length,
+            "max_batch_tokens": settings.batch_tokens,
+            "max_batch_requests": None,
+            "max_client_batch_size": served.engine.settings.max_inputs,
+            "auto_truncate": False,
+            "tokenization_workers": 1,
+            "version": __version__,
+            "sha": None,
+            "docker_label": None,
+        }
+    )
+
+
+def sequences(
+    served: Served,
+    inputs: str | list[str] | list[list[str]],
+) -> tuple[bool, list[str], list[str] | None]:
+    """Whether ``inputs`` is a batch, its texts, and their second texts or None.
+
+    ["a", "b"] is one pair, [["a"], ["b", "c"]] a batch.  Raises Refusal for another number of
+    texts, and for a batch of pairs and single texts.
+    """
+    if isinstance(inputs, str):
+        return False, [inputs], None
+    is_batch = not inputs or isinstance(inputs[0], list)
+    lists: Sequence[Any] = served.inputs(inputs, "inputs") if is_batch else [inputs]
+    for number, one in enumerate(lists):
+        if len(one) not in (1, 2):
+            where = f"inputs.{number}" if is_batch else "inputs"
+            message = f"{where} has {len(one)} texts: give one text, or a pair of two"
+            raise Refusal(422, message, where)
+    if len({len(one) for one in lists}) > 1:
+        raise Refusal(
+            422, "inputs has single texts and pairs: the model reads one of the two", "inputs"
+        )
+    pairs = [one[1] for one in lists] if len(lists[0]) == 2 else None
+    return is_batch, [one[0] for one in lists], pairs
+
+
+def model_type(model: ServedModel) -> dict[str, Any]:
+    """What the model is, in the words of text-embeddings-inference.
+
+    A model that text-embeddings-inference does not know, one that tags for example, is an embedding
+    model: that is what its encoder can do on these paths.
+    """
+    task = model.task
+    if task is None or task.architecture != "BertForSequenceClassification":
+        return {"embedding": {"pooling": "mean"}}
+    names = task.names or (ONLY_LABEL,)
+    ids = {
+        "id2label": {str(number): label for number, label in enumerate(names)},
+        "label2id": {label: number for number, label in enumerate(names)},
+    }
+    is_reranker = model.inputs == "pair" and len(names) <= 2 and task.name != "multi-label"
+    return {"reranker" if is_reranker else "classifier": ids}
