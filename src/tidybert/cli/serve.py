@@ -9,7 +9,7 @@ import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note
+from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 
 MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
@@ -95,7 +95,7 @@ def serve(
         batch_tokens=given.batch_tokens,
         keys=keys,
     )
-    run_server(settings, note)
+    run_server(settings, note, log_requests=not is_quiet())
 
 
 def named(runs: Sequence[str]) -> dict[str, str]:

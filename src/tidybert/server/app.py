@@ -68,7 +68,7 @@ def _add_handlers(app: FastAPI, shape_of: Callable[[str], Shape]) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_body(request: Request, error: RequestValidationError) -> Response:
-        return answer(request, body_refusal(error))
+        return answer(request, body_refusal(error, request.headers.get("content-type", "")))
 
     @app.exception_handler(HTTPException)
     async def of_route(request: Request, error: HTTPException) -> Response:
@@ -77,9 +77,15 @@ def _add_handlers(app: FastAPI, shape_of: Callable[[str], Shape]) -> None:
         return response
 
 
-def body_refusal(error: RequestValidationError) -> Refusal:
-    """The first problem of a body, with its field."""
+def body_refusal(error: RequestValidationError, content_type: str) -> Refusal:
+    """The first problem of a body, with its field; the text itself is not quoted."""
     first: Any = error.errors()[0]
+    if first["loc"] == ("body",) and "json" not in content_type:
+        return Refusal(
+            415,
+            "the body is not declared as JSON: send the header Content-Type: application/json",
+            kind="unsupported_media_type",
+        )
     where = [str(each) for each in first["loc"] if each != "body"]
     message = str(first["msg"])
     if first["type"] == "json_invalid":

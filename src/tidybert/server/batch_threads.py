@@ -1,6 +1,5 @@
 """Threads that compute: each takes what waits, runs it as one batch, and hands each row back."""
 
-import logging
 import threading
 from collections.abc import Callable
 from time import perf_counter
@@ -11,7 +10,8 @@ import torch
 from tidybert.modeling.kernels.threads import keep_freed_memory
 from tidybert.server.work_queue import Taken, WorkQueue
 
-_LOGGER: Final = logging.getLogger(__name__)
+# Cores that share the products of fewer tokens wait for each other longer than they compute.
+_TOKENS_TO_SHARE: Final = 64
 
 
 class BatchThreads:
@@ -63,12 +63,9 @@ class BatchThreads:
         while (taken := self._queue.take()) is not None:
             begun = perf_counter()
             try:
-                if taken.is_alone and self._num_cores > 1:
-                    torch.set_num_threads(self._num_cores)
-                    _compute(taken)
-                    torch.set_num_threads(1)
-                else:
-                    _compute(taken)
+                is_shared = taken.is_alone and taken.tokens >= _TOKENS_TO_SHARE
+                torch.set_num_threads(self._num_cores if is_shared else 1)
+                _compute(taken)
             finally:
                 seconds = perf_counter() - begun
                 self._queue.done(taken.tokens, seconds)

@@ -180,8 +180,7 @@ class Engine:
             all_examples = await self._texts_done(_size(texts, text_pairs), examples)
             parts = list(_slices(all_examples))
             made = [await self._texts_done(_size(each), features, each) for each in parts]
-            longest = _longest(model)
-            self._refuse_cut([one for each in made for one in each], longest, truncate, made)
+            self._refuse_cut(made, _longest(model), truncate)
             outputs = iter(
                 await self._computed(lane, client, [one for each in made for one in each])
             )
@@ -223,7 +222,7 @@ class Engine:
                 for part in _slices(inputs)
             ]
             features = [one for each in made for one in each]
-            self._refuse_cut(features, model.max_positions, truncate, made)
+            self._refuse_cut(made, model.max_positions, truncate)
             vectors = np.concatenate(await self._computed(lane, client, features))
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -286,7 +285,7 @@ class Engine:
 
         async with self._admitted(client, len(texts), deadline):
             features = await self._texts_done(_size(texts, next_texts), made)
-            self._refuse_cut(features, model.max_positions, truncate, [features])
+            self._refuse_cut([features], model.max_positions, truncate)
             outputs = await self._computed(lane, client, features)
         return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
 
@@ -419,27 +418,23 @@ class Engine:
                 )
 
     @staticmethod
-    def _refuse_cut(
-        features: Sequence[Features],
-        longest: int,
-        truncate: bool,
-        made: Sequence[Sequence[Features]],
-    ) -> None:
-        """Raise Refusal for the first input that was cut, if the client did not ask for it."""
-        if truncate or not any(one.truncated for one in features):
+    def _refuse_cut(made: Sequence[Sequence[Features]], longest: int, truncate: bool) -> None:
+        """Raise Refusal for the first input that was cut, if the client did not ask for it.
+
+        ``made`` are the features of each slice.
+        """
+        if truncate:
             return
-        before = 0
-        for part in made:
-            for one in part:
+        for part, slice_ in enumerate(made):
+            for one in slice_:
                 if one.truncated:
                     raise Refusal(
                         422,
                         f"{one.num_tokens:,} tokens, and the model reads {longest:,}: shorten the "
                         "text, or give truncate: true to cut it",
-                        f"inputs.{before + one.example}",
+                        f"inputs.{part * _SLICE + one.example}",
                         "too_long",
                     )
-            before += 1 + max(one.example for one in part)
 
 
 @contextmanager

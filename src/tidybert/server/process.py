@@ -5,18 +5,56 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidybert.errors import TidyBertError
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
+from tidybert.server.json_log import log_as_json
 from tidybert.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.
 _MORE_SECONDS: Final = 5
+# Seconds for the head of a request, and between two requests of a connection.
+HEAD_SECONDS: Final = 30
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, which gives a client only so long for the head of a request."""
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Wait for the end of the head."""
+        super().on_message_begin()
+        self._wait()
+
+    def on_headers_complete(self) -> None:
+        """The head is there; the body has a time of its own."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
 
 
 class _Server(uvicorn.Server):
@@ -28,11 +66,14 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
+def serve(
+    settings: ServerSettings, say: Callable[[str], None], *, log_requests: bool = True
+) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was taken.
 
     ``say`` shows a line to the user.  Raises what ``ServedModel`` raises.
     """
+    log_as_json(requests=log_requests)
     engine = Engine(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(engine, say))
@@ -49,6 +90,8 @@ async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         lifespan="off",
+        http=_Protocol,
+        timeout_keep_alive=HEAD_SECONDS,
         timeout_graceful_shutdown=int(settings.deadline) + _MORE_SECONDS,
     )
     server = _Server(config)

@@ -1,0 +1,177 @@
+"""The door: keys, sizes, clients that leave, and errors that nobody expected."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from tidybert.server.app import make_app
+from tidybert.server.engine import Engine
+from tidybert.server.faults import Refusal
+
+Make = Callable[..., Engine]
+PREDICT = "/v1/models/colours/predict"
+KEY = "a-key-of-somebody"
+
+
+def run(client: Any, work: Callable[[Any], Any]) -> Any:
+    async def inside() -> Any:
+        async with client as opened:
+            return await work(opened)
+
+    return asyncio.run(inside())
+
+
+def test_without_a_key_nobody_comes_in_but_health(
+    make_engine: Make, make_client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    engine = make_engine("colours", keys=(KEY, "another-key"))
+
+    async def ask(client: Any) -> list[int]:
+        given = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}]
+        given.append({"Authorization": f"Bearer {KEY}"})
+        found = [await client.get("/v1/models", headers=each) for each in given]
+        found.append(await client.get("/health/ready"))
+        assert found[0].headers["www-authenticate"] == "Bearer"
+        return [each.status_code for each in found]
+
+    assert run(make_client(engine), ask) == [401, 401, 401, 200, 200]
+    assert KEY not in caplog.text
+
+
+def test_two_keys_are_two_clients(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("colours", keys=(KEY, "another-key"))
+    seen: list[str] = []
+    admit = engine.queue.admit
+    engine.queue.admit = lambda client: (seen.append(client), admit(client))[1]  # type: ignore
+
+    async def ask(client: Any) -> None:
+        for key in (KEY, "another-key", KEY):
+            headers = {"Authorization": f"Bearer {key}"}
+            assert (await client.post(PREDICT, json={"inputs": "cat"}, headers=headers)).is_success
+
+    run(make_client(engine), ask)
+
+    assert seen[0] == seen[2] != seen[1]
+    assert KEY not in seen
+
+
+def test_a_body_is_counted_as_it_comes(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("colours", max_body=1000)
+    sent = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(100):
+            sent += 100
+            yield b" " * 100
+
+    async def ask(client: Any) -> list[Any]:
+        return [
+            await client.post(PREDICT, content=b" " * 1001),
+            await client.post(PREDICT, content=chunks()),
+            await client.post(PREDICT, json={"inputs": "cat"}),
+        ]
+
+    declared, chunked, small = run(make_client(engine), ask)
+
+    assert (declared.status_code, chunked.status_code, small.status_code) == (413, 413, 200)
+    assert sent < 2000
+
+
+def test_a_full_server_says_when_to_come_back(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("colours")
+
+    def admit(client: str) -> None:
+        raise Refusal(429, "the server is busy", retry_after=7)
+
+    engine.queue.admit = admit  # type: ignore[method-assign]
+    found = run(make_client(engine), lambda client: client.post(PREDICT, json={"inputs": "cat"}))
+
+    assert (found.status_code, found.headers["retry-after"]) == (429, "7")
+    assert found.json()["error"]["type"] == "overloaded"
+
+
+def test_a_client_that_leaves_ends_its_work(make_engine: Make) -> None:
+    engine = make_engine("colours")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def predict(*_given: Any, **_named: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    engine.predict = predict  # type: ignore[method-assign]
+    app = make_app(engine)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": PREDICT,
+        "raw_path": PREDICT.encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "client": ("10.0.0.1", 1),
+    }
+
+    coming = iter([{"type": "http.request", "body": b'{"inputs": "cat"}'}])
+    messages: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        for message in coming:
+            return message
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    async def ask() -> None:
+        await asyncio.wait_for(app(scope, receive, send), 5)
+
+    asyncio.run(ask())
+
+    assert ended.is_set()
+    assert messages == []
+    assert 'status="499"' in engine.meters.text().decode()
+
+
+def test_a_mistake_of_ours_shows_nothing_of_itself(
+    make_engine: Make, make_client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = make_engine("colours")
+
+    async def predict(*_given: Any, **_named: Any) -> Any:
+        raise RuntimeError("secret /home/me")
+
+    engine.predict = predict  # type: ignore[method-assign]
+    found = run(make_client(engine), lambda client: client.post(PREDICT, json={"inputs": "cat"}))
+
+    error = found.json()["error"]
+    assert found.status_code == 500
+    assert found.headers["x-request-id"] in error["message"]
+    assert "secret" not in found.text
+    assert found.headers["x-request-id"] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "keys", "status"),
+    [("127.0.0.1", (), 200), ("10.0.0.1", (), 403), ("10.0.0.1", (KEY,), 200)],
+)
+def test_reloading_is_for_this_machine_or_for_a_key(
+    make_engine: Make, make_client: Any, address: str, keys: tuple[str, ...], status: int
+) -> None:
+    engine = make_engine("colours", keys=keys)
+    before = engine.model("colours")
+    headers = {"Authorization": f"Bearer {KEY}"}
+
+    found = run(
+        make_client(engine, address), lambda client: client.post("/admin/reload", headers=headers)
+    )
+
+    assert found.status_code == status
+    assert (engine.model("colours") is before) == (status == 403)

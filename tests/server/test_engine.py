@@ -1,0 +1,287 @@
+"""The engine: its answers are those of the classes of inference, whoever else asks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor
+from tidybert.server.engine import Engine
+from tidybert.server.faults import Refusal
+
+WORDS = "red green blue white cat dog cow hen the a is was near under old new and we saw".split()
+Make = Callable[..., Engine]
+
+
+def texts(count: int, seed: int = 0, longest: int = 12) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(1, longest))) for _ in range(count)]
+
+
+def inputs_of(kind: str | None, count: int) -> tuple[list[Any], list[Any] | None]:
+    first, second = texts(count, 1, longest=5), texts(count, 2, longest=6)
+    pairs: dict[str | None, list[Any] | None] = {
+        "pair": second,
+        # Long enough for several windows.
+        "question": texts(count, 3, longest=40),
+        "choices": [[one, "cow", "hen"] for one in second],
+    }
+    return first, pairs.get(kind)
+
+
+def close_to(found: Any, expected: Any) -> bool:
+    """Equal, numbers to 1e-6: other inputs of a batch change their last bits."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            close_to(found[key], each) for key, each in expected.items()
+        )
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(close_to, found, expected))
+    return bool(found == pytest.approx(expected, abs=1e-6))
+
+
+def test_every_task_answers_as_predictors_do_under_mixed_load(
+    make_engine: Make, served: dict[str, str]
+) -> None:
+    names = [name for name in served if name != "base"]
+    engine = make_engine(*names, batch_tokens=64)
+    asked = {name: inputs_of(engine.model(name).inputs, 12) for name in names}
+
+    async def ask(name: str, client: int) -> tuple[str, int, list[dict[str, Any]]]:
+        first, second = asked[name]
+        one = slice(client, client + 3)
+        second = None if second is None else second[one]
+        found = await engine.predict(
+            engine.model(name), first[one], second, client=f"client {client}"
+        )
+        return name, client, found
+
+    async def ask_all() -> list[tuple[str, int, list[dict[str, Any]]]]:
+        return await asyncio.gather(*(ask(name, at) for at in range(4) for name in names))
+
+    found = asyncio.run(ask_all())
+
+    predictors = {name: Predictor(served[name], device="cpu") for name in names}
+    for name, client, answers in found:
+        first, second = asked[name]
+        one = slice(client, client + 3)
+        expected = predictors[name].predict(first[one], None if second is None else second[one])
+        assert close_to(answers, expected), name
+
+
+def test_the_other_heads_answer_as_their_classes_do(
+    make_engine: Make, served: dict[str, str]
+) -> None:
+    engine = make_engine("base", "colours")
+    base, path, client = engine.model("base"), served["base"], "me"
+    given = texts(5)
+    masked = ["the [MASK] is red", "we saw [MASK] [MASK]"]
+
+    async def ask() -> tuple[Any, ...]:
+        return (
+            await engine.embed(base, given, client=client),
+            await engine.embed(base, given, client=client, pooling="cls", normalize=True),
+            await engine.embed(engine.model("colours"), given, client=client, pooling="max"),
+            await engine.fill_mask(base, masked, client=client, top_k=3),
+            await engine.next_sentence(base, given, given[::-1], client=client),
+        )
+
+    mean, cls, of_run, filled, follows = asyncio.run(ask())
+
+    for found, run, settings in (
+        (mean, "base", {}),
+        (cls, "base", {"pooling": "cls", "normalize": True}),
+        (of_run, "colours", {"pooling": "max"}),
+    ):
+        expected = Embedder(served[run], device="cpu", **settings).embed(given)
+        np.testing.assert_allclose(found.vectors, expected, atol=1e-6)
+    assert mean.num_tokens == [len(one.split()) + 2 for one in given]
+    assert close_to(filled, MaskFiller(path, device="cpu").fill(masked, top_k=3))
+    pairs = NextSentencePredictor(path, device="cpu").predict(given, given[::-1])
+    assert close_to(follows, pairs)
+
+
+def test_ids_embed_as_their_text_does(make_engine: Make) -> None:
+    engine = make_engine("base")
+    model = engine.model("base")
+    whole = model.tokenizer.encode("the red cat").input_ids
+
+    async def ask() -> list[Any]:
+        given = [["the red cat"], [whole], [whole[1:-1]]]
+        return [await engine.embed(model, one, client="me") for one in given]
+
+    text, ids, bare = (one.vectors for one in asyncio.run(ask()))
+
+    np.testing.assert_allclose(ids, text, atol=1e-6)
+    np.testing.assert_allclose(bare, text, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [0, 70])
+def test_a_long_text_is_refused_with_its_place_and_cut_where_asked(
+    make_engine: Make, number: int
+) -> None:
+    engine = make_engine("colours")
+    model = engine.model("colours")
+    given = ["cat"] * 75
+    given[number] = "red " * 20
+
+    async def ask(truncate: bool) -> list[dict[str, Any]]:
+        return await engine.predict(model, given, client="me", truncate=truncate)
+
+    with pytest.raises(Refusal, match="22 tokens, and the model reads 16") as caught:
+        asyncio.run(ask(False))
+    answers = asyncio.run(ask(True))
+
+    assert (caught.value.status, caught.value.param) == (422, f"inputs.{number}")
+    assert [one["truncated"] for one in answers] == [at == number for at in range(75)]
+    assert answers[number]["num_tokens"] == 22
+
+
+def test_a_question_says_how_much_of_it_is_read(make_engine: Make) -> None:
+    engine = make_engine("questions")
+
+    with pytest.raises(Refusal, match="the model reads 6") as caught:
+        asyncio.run(engine.predict(engine.model("questions"), ["red " * 9], ["a cat"], client="me"))
+
+    assert caught.value.param == "inputs.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "pairs", "message"),
+    [
+        ("pairs", ["a cat"], None, "input 1: a single text"),
+        ("colours", ["a cat"], ["a dog"], "input 1: a pair of texts"),
+        ("colours", [], None, "no inputs"),
+        ("colours", ["a cat"] * 9, None, "at most 8"),
+        ("colours", ["a \ud800"], None, "surrogate"),
+        ("choices", ["a cat"], [["red"]], "two at least"),
+        ("base", ["a cat"], None, "no head for predict"),
+    ],
+)
+def test_wrong_inputs_are_refused(
+    make_engine: Make, name: str, texts: list[str], pairs: Any, message: str
+) -> None:
+    engine = make_engine(name, max_inputs=8)
+
+    with pytest.raises(Refusal, match=message) as caught:
+        asyncio.run(engine.predict(engine.model(name), texts, pairs, client="me"))
+
+    assert caught.value.status == 422
+
+
+def test_unknown_models_are_refused(make_engine: Make) -> None:
+    engine = make_engine("colours")
+
+    with pytest.raises(Refusal, match="did you mean 'colours'") as caught:
+        engine.model("colors")
+
+    assert caught.value.status == 404
+    assert engine.model(None) is engine.model("colours")
+
+
+class SlowLane:
+    """Computes when it is let."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self.may_go = threading.Event()
+
+    def run(self, features: Any) -> list[Any]:
+        assert self.may_go.wait(10)
+        return [np.zeros((1, 2), np.float32) for _ in features]
+
+
+def test_a_client_that_leaves_and_one_that_is_late_free_their_places(make_engine: Make) -> None:
+    engine = make_engine("colours", queue_inputs=100)
+    model = engine.model("colours")
+    slow = SlowLane()
+    model.lanes["predict"] = slow  # type: ignore[assignment]
+
+    async def ask() -> None:
+        busy = [
+            asyncio.ensure_future(engine.predict(model, ["cat"], client="first")) for _ in range(4)
+        ]
+        await asyncio.sleep(0.05)
+        taken = engine.queue.inputs
+        leaving = asyncio.ensure_future(engine.predict(model, ["cat"] * 50, client="leaves"))
+        await asyncio.sleep(0.05)
+        assert engine.queue.inputs == taken + 50
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert engine.queue.inputs == taken
+        with pytest.raises(Refusal) as caught:
+            await engine.predict(model, ["cat"] * 50, client="late", deadline=0.05)
+        assert (caught.value.status, engine.queue.inputs) == (504, taken)
+        slow.may_go.set()
+        await asyncio.gather(*busy)
+
+    asyncio.run(ask())
+
+    assert (engine.queue.inputs, engine.queue.tokens) == (0, 0)
+
+
+def test_a_bad_input_fails_no_other_request(make_engine: Make) -> None:
+    engine = make_engine("colours")
+    model = engine.model("colours")
+    lane = model.lanes["predict"]
+
+    class Touchy:
+        def run(self, features: Any) -> list[Any]:
+            if any(len(one.input_ids) == 5 for one in features):
+                raise RuntimeError("a secret text")
+            return lane.run(features)
+
+    model.lanes["predict"] = Touchy()  # type: ignore[assignment]
+
+    async def ask() -> list[Any]:
+        given = ["cat", "a red cat", "red cat"] * 3
+        asked = (engine.predict(model, [one], client="me") for one in given)
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(ask())
+
+    assert [isinstance(one, RuntimeError) for one in found] == [False, True, False] * 3
+
+
+def test_reloading_fails_no_request_and_opens_what_is_there_now(
+    make_engine: Make, own_copy: Callable[[str], Any], served: dict[str, str]
+) -> None:
+    import shutil
+
+    path = own_copy("colours")
+    engine = make_engine(paths={"one": str(path)})
+    before = engine.model("one")
+
+    async def ask() -> None:
+        is_over = False
+
+        async def client() -> int:
+            count = 0
+            while not is_over:
+                await engine.predict(engine.model("one"), ["a red cat"], client="me")
+                count += 1
+            return count
+
+        clients = [asyncio.ensure_future(client()) for _ in range(4)]
+        for _ in range(3):
+            await engine.reload()
+        shutil.rmtree(path)
+        with pytest.raises(ValueError, match="one|colours"):
+            await engine.reload()
+        assert (await engine.predict(engine.model("one"), ["cat"], client="me"))[0]["label"]
+        shutil.copytree(served["labels"], path)
+        await engine.reload()
+        is_over = True
+        assert min(await asyncio.gather(*clients)) > 0
+
+    asyncio.run(ask())
+
+    assert before.task is not None
+    assert before.task.name == "classify"
+    task = engine.model("one").task
+    assert task is not None
+    assert task.name == "multi-label"
