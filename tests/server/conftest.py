@@ -25,7 +25,10 @@ from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 
-WORDS = "red green blue white cat dog cow hen the a is was near under old new and we saw".split()
+WORDS = (
+    *("red", "green", "blue", "white", "cat", "dog", "cow", "hen", "the", "a", "is", "was"),
+    *("near", "under", "old", "new", "and", "we", "saw"),
+)
 LENGTH = 16
 
 

@@ -11,7 +11,10 @@ from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Pred
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
 
-WORDS = "red green blue white cat dog cow hen the a is was near under old new and we saw".split()
+WORDS = (
+    *("red", "green", "blue", "white", "cat", "dog", "cow", "hen", "the", "a", "is", "was"),
+    *("near", "under", "old", "new", "and", "we", "saw"),
+)
 Make = Callable[..., Engine]
 
 
@@ -270,7 +273,7 @@ def test_reloading_fails_no_request_and_opens_what_is_there_now(
         for _ in range(3):
             await engine.reload()
         shutil.rmtree(path)
-        with pytest.raises(ValueError, match="one|colours"):
+        with pytest.raises(ValueError, match="colours"):
             await engine.reload()
         assert (await engine.predict(engine.model("one"), ["cat"], client="me"))[0]["label"]
         shutil.copytree(served["labels"], path)
