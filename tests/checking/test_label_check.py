@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tidybert.checking import label_check
-from tidybert.checking.label_check import Vectors, duplicate_findings, label_findings, suggestions
+from tidybert.checking.label_check import (
+    Vectors,
+    duplicate_findings,
+    label_findings,
+    label_probabilities,
+    suggestions,
+)
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.files.text_examples import TextExample
@@ -42,7 +48,10 @@ def test_a_wrong_label_is_the_first_and_rare_classes_are_not_judged(clusters) ->
     wrong = [*labels]
     wrong[11], wrong[20] = "a", "c"
 
-    found = label_findings(Classification(CLASSES), data_of(wrong), vectors, lambda _num_done: None)
+    task, data = Classification(CLASSES), data_of(wrong)
+
+    p = label_probabilities(task, data, vectors, lambda _num_done: None)
+    found = label_findings(task, data, p)
 
     first = found["suspected"][0]
     assert (first["row"], first["label"], first["suggested"]) == (13, "a", "b")

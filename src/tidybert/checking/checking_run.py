@@ -11,6 +11,7 @@ from tidybert.checking.label_check import (
     Vectors,
     duplicate_findings,
     label_findings,
+    label_probabilities,
     suggestions,
     text_vectors,
 )
@@ -122,6 +123,7 @@ def check_examples(
             report, **duplicates, not_looked_for=f"wrong labels: not for {task.name} yet"
         )
     with progress("fitting probes", len(train)) as advance:
-        labels = label_findings(task, data, vectors.train, advance)
+        p = label_probabilities(task, data, vectors.train, advance)
+    labels = label_findings(task, data, p)
     next_ones = None if pool is None else suggestions(task, data, vectors, pool, suggest)
     return Findings(report, labels, **duplicates, suggestions=next_ones)

@@ -61,18 +61,26 @@ def text_vectors(
     return sums
 
 
-def label_findings(
+def label_probabilities(
     task: TextTask, data: TrainingData[TextExample], vectors: Floats, advance: Advance
-) -> dict[str, Any]:
+) -> Floats:
+    """(N, C), of each training text from the probe of the folds without it."""
+    features = first_features(data.train_features)
+    labels = np.array([one.label for one in features], dtype=np.int64)
+    folds = fold_numbers([task.identity(one) for one in data.train], labels)
+    return out_of_fold(task, vectors, features, folds, advance)
+
+
+def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
     """Labels that may be wrong, the likeliest first, and pairs of classes that are mixed up.
 
     As many labels are suspected as confident learning counts (Northcutt et al. 2021), those that
-    the out-of-fold probe finds the least likely.  Classes of fewer than FOLDS texts are not judged.
+    the probes find the least likely.  Classes of fewer than FOLDS texts are not judged.
+
+    p: ``label_probabilities``.
     """
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
-    identities = [task.identity(one) for one in data.train]
-    p = out_of_fold(task, vectors, features, fold_numbers(identities, labels), advance)
     own, best = p[np.arange(len(p)), labels], p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
     count = len(suspected_label_errors(p, labels))
