@@ -35,8 +35,12 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert max(map(len, printed.splitlines())) <= 80
     assert "seconds a thousand" in notes
     assert (out / "check.html").is_file()
+    assert f"--corrections {out}/corrections.csv" in notes
     assert shell([*given, "--out", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert shell([*given, "--suggest", "3"]) == 2
+    refused = capsys.readouterr().err
+    assert "is there already" in refused
+    assert "give --unlabelled FILE" in refused
 
     path = out / "corrections.csv"
     with path.open(newline="", encoding="utf-8") as file:
@@ -52,7 +56,7 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert shell([*begin, *more, "--out", str(tmp_path / "run")]) == 0
 
     notes = capsys.readouterr().err
-    assert f"changed 1 labels of {len(rows)} examples" in notes.replace("\n", " ")
+    assert f"1 label changed; it names {len(rows)} examples" in notes
     record = json.loads((tmp_path / "run/arguments.json").read_text())
     assert record["corrections"] == str(path)
     assert record["record"]["files"]["corrections"]["sha256"]

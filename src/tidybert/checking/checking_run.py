@@ -18,13 +18,14 @@ from tidybert.checking.label_check import (
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
-from tidybert.errors import UsageError, param
+from tidybert.errors import UsageError, in_shell, param
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import fitting_length
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 
 CHECK_VERSION: Final = 1
+_MESSAGES: Final = ("facts", "errors", "warnings")
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Takes a title and a total, and gives a function that takes how many texts are done."""
@@ -46,7 +47,10 @@ class Findings:
     not_looked_for: str = ""
 
     def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
-        """Plain values for check.json, under the names of the files and the MODEL."""
+        """Plain values for check.json, under the names of the files and the MODEL.
+
+        Messages are in the shell's words.
+        """
         return {
             "check_version": CHECK_VERSION,
             "tidybert_version": version("tidybert"),
@@ -54,7 +58,10 @@ class Findings:
             "data": data,
             "dev": dev,
             "model": model,
-            "report": self.report.to_dict(),
+            "report": {
+                **self.report.to_dict(),
+                **{name: [*map(in_shell, getattr(self.report, name))] for name in _MESSAGES},
+            },
             "labels": self.labels,
             "contradicting": self.contradicting,
             "leaked": self.leaked,
@@ -89,7 +96,8 @@ def check_examples(
     running a MODEL raises.
     """
     directory = ModelDirectory.open(model)
-    max_seq_length = max_seq_length or task.default_max_seq_length
+    if max_seq_length is None:
+        max_seq_length = task.default_max_seq_length
     fitting_length(directory.config, max_seq_length)
     if pool is not None and task.name != "classify":
         raise UsageError(f"{param('unlabelled')} is for classify, not for {task.name} yet")

@@ -1,5 +1,6 @@
 """``tidybert check``: labelled data before training, and the labels that may be wrong."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,18 +22,21 @@ from tidybert.cli.output import (
     read_labelled,
 )
 from tidybert.cli.progress import shown_texts
-from tidybert.errors import in_shell
+from tidybert.errors import UsageError, in_shell
 from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from tidybert.checking import Findings
+    from tidybert.files.reading import Reading
+    from tidybert.tasks.task import AnyTask
 
 MOST_USED: Final = (
     "model", "dev", "out", "unlabelled", "suggest", "text", "label", "max_seq_length", "json",
 )  # fmt: skip
 SHOWN: Final = 5
+SUGGESTED: Final = 50
 _LONGEST_TEXT: Final = 200
 
 
@@ -48,17 +52,21 @@ class CheckFlags(flags.ExamplesFlags, flags.JsonFlag):
     """``--out DIR``: New directory for a page to look at and a CSV of labels to correct."""
     unlabelled: str | None = None
     """``--unlabelled FILE``: Texts without labels, of which to suggest the next ones to label."""
-    suggest: int = field(default=50, metadata={"min": 1})
-    """``--suggest N``: Texts of --unlabelled to suggest."""
+    suggest: int | None = field(default=None, metadata={"min": 1})
+    """``--suggest N``: Number of texts of --unlabelled to suggest. If not set: 50."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
+
+    def __post_init__(self) -> None:
+        if self.suggest is not None and self.unlabelled is None:
+            raise UsageError("--suggest needs texts to choose from: give --unlabelled FILE")
 
 
 @takes(*MOST_USED, given=CheckFlags, read=ReadOptions, options=task_flags())
 def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Labelled examples.")],
     task: Annotated[
-        str, typer.Argument(metavar="[TASK]", help=f"One of {', '.join(task_names())}.")
+        str, typer.Argument(metavar="TASK", help=f"One of {', '.join(task_names())}.")
     ] = "classify",
     *,
     given: CheckFlags,
@@ -81,18 +89,19 @@ def _check(
     file: str, task: str, given: CheckFlags, read: ReadOptions, options: TaskOptions
 ) -> None:
     from tidybert.checking import check_examples
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import Reading
     from tidybert.tasks.registry import task_class
 
     chosen = task_class(task, options)
-    examples = read_labelled(chosen, file, read, given.skip_bad_rows)
+    report = ReadReport()
+    examples = read_labelled(chosen, file, read, given.skip_bad_rows, report=report)
     job = chosen.from_examples(examples, options)
     dev = pool = None
     if given.dev is not None:
         dev = read_labelled(job, given.dev, read, given.skip_bad_rows)
     if given.unlabelled is not None:
-        pool = list(
-            job.read(given.unlabelled, read, need_label=False, skip_bad_rows=given.skip_bad_rows)
-        )
+        pool = _read_pool(job, given.unlabelled, given.skip_bad_rows, Reading.of(read, report))
     begun = time.monotonic()
     found = check_examples(
         job,
@@ -100,7 +109,7 @@ def _check(
         examples,
         dev,
         pool=pool,
-        suggest=given.suggest,
+        suggest=given.suggest or SUGGESTED,
         max_seq_length=given.max_seq_length,
         device=given.device,
         allow_pickle=given.allow_pickle,
@@ -123,11 +132,22 @@ def _check(
 
         note(f"page: {write_check(contents, given.out)}")
         if found.labels is not None:
-            note(
-                f"fill in the column correction of {given.out / 'corrections.csv'}; next: tidybert "
-                f"finetune classify {given.model} --train {file} --corrections "
-                f"{given.out / 'corrections.csv'} --out RUN"
-            )
+            corrections = str(given.out / "corrections.csv")
+            words = ["tidybert", "finetune", task, given.model, "--train", file, *read.flags()]
+            words += ["--corrections", corrections, "--out", "RUN"]
+            note(f"fill in the column correction of {corrections}; next: {shlex.join(words)}")
+
+
+def _read_pool(job: "AnyTask", path: str, skip_bad_rows: bool, like: "Reading") -> list[Any]:
+    """Texts without labels, from a file that is mostly laid out as the labelled one."""
+    from tidybert.files.read_report import ReadReport
+
+    report = ReadReport()
+    found = list(
+        job.read(path, need_label=False, skip_bad_rows=skip_bad_rows, report=report, like=like)
+    )
+    note(*report.lines(str))
+    return found
 
 
 def _print(found: "Findings") -> None:

@@ -12,6 +12,7 @@ from tidybert.cli.flags import PanelCommand, takes
 from tidybert.cli.output import note, print_json, read_labelled
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
+from tidybert.files.wording import count_of
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.run_origin import RunOrigin, file_identity
@@ -45,7 +46,7 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     dev_fraction: float = 0.1
     """Share of --train to measure on where --dev is not given."""
     corrections: str | None = None
-    """``--corrections FILE``: CSV of tidybert check with right labels of examples in --train."""
+    """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
     seeds: int = field(default=1, metadata={"min": 1, "max": 1000})
@@ -261,9 +262,8 @@ def _corrected(chosen: "type[AnyTask]", path: str, examples: list[Any]) -> list[
     if chosen.name != "classify":
         raise UsageError(f"--corrections is for classify, not for {chosen.name} yet")
     found = apply_corrections(path, examples)
-    note(
-        f"{path}: changed {found.num_changed:,} labels of {found.num_rows:,} examples that it names"
-    )
+    names = count_of(found.num_rows, "example")
+    note(f"{path}: {count_of(found.num_changed, 'label')} changed; it names {names}")
     return found.examples
 
 
