@@ -4,7 +4,7 @@ import logging
 from typing import Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from tidybert.errors import TidyBertError
 from tidybert.server.door import engine_of
@@ -38,7 +38,7 @@ async def ready(request: Request) -> JsonAnswer:
     return JsonAnswer({"status": "ready"})
 
 
-@router.get("/metrics", summary="Figures for Prometheus")
+@router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Requests, errors, the queue, tokens a batch, and seconds by stage."""
     text = engine_of(request).meters.text()

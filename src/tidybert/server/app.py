@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -16,15 +17,16 @@ from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocol import names_model
 from tidybert.server.tei_routes import tei_shape
+from tidybert.server.tei_types import TeiError
 
-_PROTOCOLS: Final[tuple[tuple[APIRouter, Shape], ...]] = (
-    (native.router, native_shape),
-    (admin.router, native_shape),
-    (openai_routes.router, openai_routes.openai_shape),
-    (tei_routes.router, tei_shape),
-    (pipeline_routes.router, tei_shape),
+_PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
+    (native.router, native_shape, native.Error),
+    (admin.router, native_shape, native.Error),
+    (openai_routes.router, openai_routes.openai_shape, openai_routes.OpenAIError),
+    (tei_routes.router, tei_shape, TeiError),
+    (pipeline_routes.router, tei_shape, TeiError),
 )
-"""The routes of each protocol, and how it writes a Refusal."""
+"""The routes of each protocol, how it writes a Refusal, and the type of that."""
 
 
 def make_app(engine: Engine) -> FastAPI:
@@ -39,12 +41,15 @@ def make_app(engine: Engine) -> FastAPI:
     )
     app.state.engine = engine
     shapes: dict[str, Shape] = {}
-    for router, shape in _PROTOCOLS:
-        app.include_router(router)
+    for router, shape, error in _PROTOCOLS:
+        app.include_router(router, responses=_errors(error))
         shapes |= {route.path: shape for route in router.routes if hasattr(route, "path")}
 
     app.include_router(
-        tei_routes.router, prefix="/models/{name}", dependencies=[Depends(names_model)]
+        tei_routes.router,
+        prefix="/models/{name}",
+        dependencies=[Depends(names_model)],
+        responses=_errors(TeiError),
     )
 
     def shape_of(path: str) -> Shape:
@@ -54,6 +59,11 @@ def make_app(engine: Engine) -> FastAPI:
     _add_handlers(app, shape_of)
     app.add_middleware(Door, engine=engine, shape_of=shape_of)
     return app
+
+
+def _errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The errors of a protocol, for the OpenAPI document."""
+    return {status: {"model": model} for status in ("4XX", "5XX")}
 
 
 def _add_handlers(app: FastAPI, shape_of: Callable[[str], Shape]) -> None:

@@ -71,6 +71,8 @@ class Engine:
         on_cpu = self._device.type == "cpu"
         cores = torch.get_num_threads() if on_cpu else 1
         tokens = settings.batch_tokens or _BATCH_TOKENS.get(self._device.type, 1024)
+        #: Most tokens that a thread computes at once.
+        self.batch_tokens = tokens
         self.queue = WorkQueue(settings.queue_tokens, settings.queue_inputs, tokens, cores)
         self._threads = BatchThreads(self.queue, cores, cores, self._observe)
         self._aside = ThreadPoolExecutor(1, "tidybert-texts")

@@ -3,13 +3,11 @@
 from typing import Any
 
 import orjson
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 
-class JsonAnswer(Response):
+class JsonAnswer(JSONResponse):
     """A response that orjson writes; numbers that are not finite become null."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The bytes of ``content``."""

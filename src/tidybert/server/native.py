@@ -48,6 +48,20 @@ class Words(Body):
     words: list[str]
 
 
+class ErrorDetail(BaseModel):
+    """Why a request has no answer, and the field of the request that is wrong."""
+
+    type: str
+    message: str
+    field: str | None
+
+
+class Error(BaseModel):
+    """An error of the native routes."""
+
+    error: ErrorDetail
+
+
 Input = str | TextPair | Question | Choices | Words
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long. If not set: they get 422.")

@@ -3,13 +3,12 @@
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocol import Body, Dimensions, Served, TextsOrIds
 from tidybert.server.vector_shapes import fitted, in_base64
-
-router = APIRouter(tags=["OpenAI"])
 
 _ERROR_TYPES: Final = {
     401: "authentication_error",
@@ -29,7 +28,54 @@ class EmbeddingRequest(Body):
     truncate: bool = False
 
 
-@router.post("/v1/embeddings", summary="Turn inputs into vectors, as OpenAI's API does")
+class Embedding(BaseModel):
+    """A vector, as numbers or in base64, and whether its input was cut."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+    truncated: bool
+
+
+class Usage(BaseModel):
+    """The tokens that the model read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """The vectors of a request."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class OpenAIErrorDetail(BaseModel):
+    """Why a request has no answer."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's shape."""
+
+    error: OpenAIErrorDetail
+
+
+router = APIRouter(tags=["OpenAI"])
+
+
+@router.post(
+    "/v1/embeddings",
+    response_model=EmbeddingList,
+    summary="Turn inputs into vectors, as OpenAI's API does",
+)
 async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
     """A vector of length 1 for each input; each object also says whether its input was cut."""
     served = Served.named(request, body.model)

@@ -24,14 +24,8 @@ from tidybert.server.protocol import (
     one_of,
     with_truncation,
 )
-from tidybert.server.tei_routes import (
-    EmbedRequest,
-    Options,
-    SimilarityInputs,
-    SimilarityRequest,
-    embed,
-    similarity,
-)
+from tidybert.server.tei_routes import embed, similarity
+from tidybert.server.tei_types import EmbedRequest, Options, SimilarityInputs, SimilarityRequest
 from tidybert.tokenization.encoding import Encoding
 
 router = APIRouter(tags=["pipelines"])

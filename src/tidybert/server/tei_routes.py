@@ -4,7 +4,7 @@ They act on the first model, and below /models/NAME on that model.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 from fastapi import APIRouter, Response
 
@@ -14,68 +14,26 @@ from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
 from tidybert.server.protocol import (
     WRONG_TASK,
-    Body,
     ByPath,
-    Dimensions,
-    Ids,
     Served,
-    TextsOrIds,
     num_truncated,
-    one_of,
     with_truncation,
 )
 from tidybert.server.served_model import ServedModel
+from tidybert.server.tei_types import (
+    DecodeRequest,
+    EmbedRequest,
+    Info,
+    Label,
+    Options,
+    PredictRequest,
+    Rank,
+    RerankRequest,
+    SimilarityRequest,
+    Token,
+    TokenizeRequest,
+)
 from tidybert.server.vector_shapes import fitted, similarities, simple_tokens
-
-
-class Options(Body):
-    """What most requests have beside their inputs."""
-
-    truncate: bool | None = None
-    # tidybert cuts the end of a text; text-embeddings-inference can also cut its beginning.
-    truncation_direction: Literal["right", "Right"] = "right"
-
-
-class EmbedRequest(Options):
-    inputs: TextsOrIds
-    normalize: bool | None = None
-    dimensions: Dimensions = None
-
-
-class SimilarityInputs(Body):
-    source_sentence: str
-    sentences: list[str]
-
-
-class SimilarityRequest(Body):
-    inputs: SimilarityInputs
-    parameters: Options | None = None
-
-
-class PredictRequest(Options):
-    inputs: Annotated[
-        str | list[str] | list[list[str]],
-        one_of("a text, a pair [text, text], or a list of [text] and [text, text]"),
-    ]
-    raw_scores: bool = False
-
-
-class RerankRequest(Options):
-    query: str
-    texts: list[str]
-    raw_scores: bool = False
-    return_text: bool = False
-
-
-class TokenizeRequest(Body):
-    inputs: Annotated[str | list[str], one_of("a text or a list of texts")]
-    add_special_tokens: bool = True
-
-
-class DecodeRequest(Body):
-    ids: Annotated[Ids | list[Ids], one_of("a list of token ids or a list of such lists")]
-    skip_special_tokens: bool = True
-
 
 router = APIRouter(tags=["text-embeddings-inference"])
 
@@ -96,7 +54,7 @@ def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     return status, {"error": refusal.message, "error_type": error_type}
 
 
-@router.post("/embed", summary="Turn inputs into vectors")
+@router.post("/embed", response_model=list[list[float]], summary="Turn inputs into vectors")
 async def embed(body: EmbedRequest, served: ByPath) -> JsonAnswer:
     """A vector for each input, of length 1 unless ``normalize`` is false."""
     inputs = served.inputs(body.inputs, "inputs")
@@ -106,7 +64,7 @@ async def embed(body: EmbedRequest, served: ByPath) -> JsonAnswer:
     return with_truncation(vectors, sum(found.truncated))
 
 
-@router.post("/similarity", summary="Compare a text with others")
+@router.post("/similarity", response_model=list[float], summary="Compare a text with others")
 async def similarity(body: SimilarityRequest, served: ByPath) -> JsonAnswer:
     """The cosine of the source sentence with each of the others."""
     texts = served.inputs(body.inputs.sentences, "inputs.sentences")
@@ -118,7 +76,7 @@ async def similarity(body: SimilarityRequest, served: ByPath) -> JsonAnswer:
     return with_truncation(cosines, sum(found.truncated))
 
 
-@router.post("/predict", summary="Score labels")
+@router.post("/predict", response_model=list[Label] | list[list[Label]], summary="Score labels")
 async def predict(body: PredictRequest, served: ByPath) -> JsonAnswer:
     """{"label", "score"} of each label by falling score; a list of such lists for a batch.
 
@@ -132,7 +90,7 @@ async def predict(body: PredictRequest, served: ByPath) -> JsonAnswer:
     return with_truncation(found if batch else found[0], num_truncated(answers))
 
 
-@router.post("/rerank", summary="Order texts by how well they fit")
+@router.post("/rerank", response_model=list[Rank], summary="Order texts by how well they fit")
 async def rerank(body: RerankRequest, served: ByPath) -> JsonAnswer:
     """{"index", "score"} of each text by falling score, from a model that reads pairs of texts.
 
@@ -151,7 +109,7 @@ async def rerank(body: RerankRequest, served: ByPath) -> JsonAnswer:
     return with_truncation(found, num_truncated(answers))
 
 
-@router.post("/tokenize", summary="Show tokens and their bytes")
+@router.post("/tokenize", response_model=list[list[Token]], summary="Show tokens and their bytes")
 async def tokenize(body: TokenizeRequest, served: ByPath) -> JsonAnswer:
     """The tokens of each text, whose places are bytes of UTF-8."""
     texts = served.inputs(body.inputs, "inputs")
@@ -160,7 +118,7 @@ async def tokenize(body: TokenizeRequest, served: ByPath) -> JsonAnswer:
     return JsonAnswer(found)
 
 
-@router.post("/decode", summary="Turn ids into text")
+@router.post("/decode", response_model=list[str], summary="Turn ids into text")
 def decode(body: DecodeRequest, served: ByPath) -> JsonAnswer:
     """The text of each list of ids."""
     lists = served.inputs(body.ids, "ids")
@@ -176,7 +134,7 @@ async def health(served: ByPath) -> Response:
     return Response()
 
 
-@router.get("/info", summary="Describe a model and the limits")
+@router.get("/info", response_model=Info, summary="Describe a model and the limits")
 async def info(served: ByPath) -> JsonAnswer:
     """The model and the limits."""
     model, settings = served.model, served.engine.settings
@@ -188,7 +146,7 @@ async def info(served: ByPath) -> JsonAnswer:
             "model_type": model_type(model),
             "max_concurrent_requests": settings.queue_inputs,
             "max_input_length": model.max_seq_length,
-            "max_batch_tokens": settings.batch_tokens,
+            "max_batch_tokens": served.engine.batch_tokens,
             "max_batch_requests": None,
             "max_client_batch_size": served.engine.settings.max_inputs,
             "auto_truncate": False,
