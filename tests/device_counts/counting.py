@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ VIEWS = {
     "squeeze", "alias", "detach", "split", "split_with_sizes", "unbind", "as_strided",
     "_reshape_alias", "lift_fresh", "device", "narrow", "diagonal",
 }  # fmt: skip
+# Tensors that a thread pinned, by the thread: the program's own, or one beside it.
+PINNED_BY: Counter[str] = Counter()
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "item"}
 
 
@@ -36,6 +39,7 @@ class CountingMode(TorchDispatchMode):
         self.bytes: Counter[str] = Counter()
         self.waits: Counter[str] = Counter()
         self.blocking_copies = 0
+        PINNED_BY.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -75,6 +79,7 @@ class CountingMode(TorchDispatchMode):
             "operations": sum(self.launches.values()),
             "blocking_copies": self.blocking_copies,
             "waits": dict(self.waits),
+            "pinned_by": dict(PINNED_BY),
             "gb_outside_products": round(sum(outside.values()) / 1e9, 2),
             "most_launched": dict(self.launches.most_common(24)),
             "most_moved": {n: round(b / 1e9, 2) for n, b in self.bytes.most_common(24)},
@@ -96,6 +101,17 @@ def moved(name: str, given: list[torch.Tensor], made: list[torch.Tensor]) -> int
     return size + sum(each.nbytes for each in given)
 
 
+def pin(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that says of itself that it is pinned."""
+    if hasattr(tensor, "is_pinned_here"):
+        return tensor
+    is_main = threading.current_thread() is threading.main_thread()
+    PINNED_BY["the program" if is_main else "a thread beside it"] += 1
+    pinned = tensor.detach()
+    pinned.is_pinned_here = True
+    return pinned
+
+
 class Idle:
     """An event of a device that is always done."""
 
@@ -111,7 +127,8 @@ def pretend_ampere() -> None:
     torch.cuda.current_stream = lambda _device: stream
     torch.cuda.is_bf16_supported = lambda *_given, **_named: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
-    torch.Tensor.pin_memory = lambda tensor: tensor
+    torch.cuda.set_device = lambda _device: None
+    torch.Tensor.pin_memory = pin
     torch.nn.init.trunc_normal_ = lambda tensor, **_named: tensor
 
 

@@ -74,6 +74,9 @@ def test_whole_steps_of_a_training_wait_for_nothing(
     assert operations * 0.7 < found["operations"] <= operations
     assert found["blocking_copies"] == 0
     assert found["waits"] == {}
+    # The thread that makes a batch also pins it.
+    maker = "a thread beside it" if "pretrain" in steps else "the program"
+    assert set(found["pinned_by"]) == {maker}
     # A step is read when the next one is launched.
     assert found["reported"] == [1, 2, 3]
     assert found["launched"] == [2, 3, 4]

@@ -36,6 +36,7 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.training import precision as precision_module
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.optimization import begin_step
 
 Small = Callable[..., Any]
 
@@ -159,9 +160,9 @@ def test_a_stopped_run_ends_with_the_same_bits(step: int, small: Small, tmp_path
 
 
 def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
-    small: Small, tmp_path: Path
+    small: Small, tmp_path: Path, device: str
 ) -> None:
-    given = {"optimizer": "muon", "ramp_share": 0.7}
+    given = {"optimizer": "muon", "ramp_share": 0.7, "device": device, "deterministic": True}
     small(tmp_path / "whole", **given)
 
     stop = at_step(5, lambda: signal.raise_signal(signal.SIGTERM))
@@ -490,14 +491,32 @@ def test_a_bad_step_that_is_done_again_is_noted_once(
     assert result.num_bad_steps == 2
 
 
+@pytest.mark.parametrize("late", [0, 1])
 def test_too_many_bad_steps_in_a_row_stop_the_run(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    late: int, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = BadLoss(set(range(5, 99)))
-    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
+    """On CUDA the next step is launched by then; it changes nothing either."""
+    launched = 0
+
+    def bad_from_the_fifth_step(model: nn.Module, batch: Any) -> Any:
+        parts = loss_parts(model, batch)
+        if launched >= 5 and model.training:
+            parts["mlm"] = replace(parts["mlm"], total=parts["mlm"].total * math.nan)
+        return parts
+
+    def count(*given: Any) -> None:
+        nonlocal launched
+        launched += 1
+        begin_step(*given)
+
+    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad_from_the_fifth_step)
+    monkeypatch.setattr("tidybert.pretraining.loop.begin_step", count)
+    monkeypatch.setattr("tidybert.pretraining.loop.steps_late", lambda _device: late)
 
     with pytest.raises(TrainingError, match="not finite in 3 steps in a row, up to step 7 of 12"):
-        small(tmp_path / "run", max_bad_steps=3, callbacks=PretrainingCallbacks(step=bad.report))
+        small(tmp_path / "run", max_bad_steps=3, eval_steps=99, save_steps=99)
+
+    assert launched == 7 + late
 
 
 def test_a_model_is_trained_further_with_the_heads_it_has(
@@ -577,6 +596,17 @@ def test_schedules() -> None:
     assert [rate_at(step, level) for step in (90, 99)] == pytest.approx([0.5, 0.05])
     # A warm-up of ten thousand steps would be the whole of a short run.
     assert rate_at(10, PretrainingArguments(max_steps=100, learning_rate=1.0)) == 1.0
+
+
+def test_the_fast_recipe_takes_larger_steps_on_cuda() -> None:
+    fast = PretrainingArguments(recipe="fast")
+
+    tokens = [fast.for_device(kind).tokens_per_step for kind in ("cpu", "cuda", "mps")]
+    assert tokens == [4096, 131_072, 4096]
+    assert fast.for_device("cuda").learning_rate == 2e-3
+    given = PretrainingArguments(recipe="fast", tokens_per_step=512)
+    assert given.for_device("cuda").tokens_per_step == 512
+    assert PretrainingArguments().for_device("cuda").tokens_per_step == 32_768
 
 
 def test_a_ramp_begins_with_a_quarter() -> None:

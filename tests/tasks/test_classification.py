@@ -67,20 +67,21 @@ def test_labels_that_are_unknown_are_listed_with_their_lines() -> None:
         task.add_labels(make_features(2), examples_of("a", None))
 
 
-def test_the_loss_is_torchs_weighted_cross_entropy_but_for_the_division() -> None:
+def test_the_loss_is_torchs_weighted_cross_entropy_but_for_the_division(device: str) -> None:
     class_weights = {"a": 0.5, "b": 2.0, "c": 1.0}
     task = Classification(list(class_weights), class_weights)
-    batch = labelled(task, "c", "b", "b", "a")
-    model = FixedLogits(torch.randn(4, 3))
+    batch = labelled(task, "c", "b", "b", "a").to(device)
+    model = FixedLogits(torch.randn(4, 3).to(device))
 
     total = sum(one.weight for one in batch.features)
     loss = task.loss(model, batch) / total
 
-    labels, weights = torch.tensor([2, 1, 1, 0]), torch.tensor(list(class_weights.values()))
+    labels = torch.tensor([2, 1, 1, 0], device=device)
+    weights = torch.tensor(list(class_weights.values()), device=device)
     torch.testing.assert_close(loss, functional.cross_entropy(model.logits, labels, weight=weights))
     unweighted = Classification(list(class_weights))
     torch.testing.assert_close(
-        unweighted.loss(model, labelled(unweighted, "c", "b", "b", "a")) / 4,
+        unweighted.loss(model, labelled(unweighted, "c", "b", "b", "a").to(device)) / 4,
         functional.cross_entropy(model.logits, labels),
     )
 

@@ -95,21 +95,19 @@ def test_what_is_no_set_of_known_labels_is_told(
         labelled(MultiLabelClassification(["a", "b"]), examples_of(("a",), labels))
 
 
-def test_the_loss_is_the_weighted_mean_over_labels() -> None:
+def test_the_loss_is_the_weighted_mean_over_labels(device: str) -> None:
     task = MultiLabelClassification(["a", "b", "c"])
     features = labelled(task, examples_of(("a", "c"), (), ("b",)))
-    logits = torch.randn(3, 3)
-    truth = torch.tensor([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]])
+    logits = torch.randn(3, 3).to(device)
+    truth = torch.tensor([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]).to(device)
 
-    loss = task.loss(FixedLogits(logits), collate(features)) / 3
+    loss = task.loss(FixedLogits(logits), collate(features).to(device)) / 3
 
     torch.testing.assert_close(loss, nn.BCEWithLogitsLoss()(logits, truth))
     features[1].weight = 2.5
-    found = task.loss(FixedLogits(logits), collate(features))
-    weighted = nn.BCEWithLogitsLoss(reduction="none")(logits, truth).mean(1) @ torch.tensor(
-        [1, 2.5, 1]
-    )
-    torch.testing.assert_close(found, weighted)
+    found = task.loss(FixedLogits(logits), collate(features).to(device))
+    losses = nn.BCEWithLogitsLoss(reduction="none")(logits, truth).mean(1)
+    torch.testing.assert_close(found, losses @ torch.tensor([1, 2.5, 1], device=device))
 
 
 def test_logits_and_loss_are_those_of_transformers(

@@ -34,19 +34,18 @@ def examples_of(*labels: str | None) -> list[TextExample]:
     return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
 
 
-def test_the_loss_is_the_weighted_sum_of_squared_errors() -> None:
+def test_the_loss_is_the_weighted_sum_of_squared_errors(device: str) -> None:
     features = make_features(3)
     Regression().add_labels(features, examples_of("1.5", "-2", "4e-1"))
     assert [one.label for one in features] == [1.5, -2.0, 0.4]
-    values = torch.tensor([1.0, 0.0, 1.0])
+    values = torch.tensor([1.0, 0.0, 1.0], device=device)
+    labels = torch.tensor([1.5, -2.0, 0.4], device=device)
 
-    loss = Regression().loss(FixedValues(values), collate(features))
-    torch.testing.assert_close(
-        loss / 3, functional.mse_loss(values, torch.tensor([1.5, -2.0, 0.4]))
-    )
+    loss = Regression().loss(FixedValues(values), collate(features).to(device))
+    torch.testing.assert_close(loss / 3, functional.mse_loss(values, labels))
 
     features[1].weight = 3.0
-    loss = Regression().loss(FixedValues(values), collate(features))
+    loss = Regression().loss(FixedValues(values), collate(features).to(device))
     assert loss.item() == pytest.approx(0.25 + 3 * 4 + 0.36)
 
 

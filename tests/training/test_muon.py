@@ -63,9 +63,10 @@ def orthogonalized_exactly(matrices: Tensor) -> Tensor:
     return (left @ torch.diag_embed(values) @ right).float()
 
 
-def test_its_steps_are_pytorchs() -> None:
+def test_its_steps_are_pytorchs(device: str) -> None:
     torch.manual_seed(0)
-    ours = [nn.Parameter(torch.randn(24, 16)), nn.Parameter(torch.randn(16, 24))]
+    shapes = (24, 16), (16, 24)
+    ours = [nn.Parameter(torch.randn(shape).to(device)) for shape in shapes]
     theirs = copy.deepcopy(ours)
     optimizer = optimizer_of([(list(ours), 1)])
     expected = torch.optim.Muon(
@@ -85,16 +86,16 @@ def test_its_steps_are_pytorchs() -> None:
 
 
 def test_a_step_that_is_not_finite_changes_no_weight_and_no_moment(
-    make_model: Callable[..., nn.Module],
+    make_model: Callable[..., nn.Module], device: str
 ) -> None:
     torch.manual_seed(0)
-    model = make_model()
+    model = make_model().to(device)
     optimizer = build_optimizer(model, with_muon=True, **SETTINGS)  # type: ignore[arg-type]
 
     def step(factor: float) -> dict[str, Tensor]:
         for each in model.parameters():
             each.grad = factor * torch.randn_like(each)
-        update(optimizer, ~torch.tensor(factor).isfinite())
+        update(optimizer, ~torch.tensor(factor, device=device).isfinite())
         found = {**model.state_dict(), **optimizer_tensors(model, optimizer)}
         return {name: each.clone() for name, each in found.items()}
 

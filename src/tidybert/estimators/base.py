@@ -51,7 +51,7 @@ from tidybert.training.trainer import StepReport, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 #: The training arguments about files; fit writes none.
-RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps")
+RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")
 
 _STEPS_PER_LINE = 10
 _ESTIMATORS = {

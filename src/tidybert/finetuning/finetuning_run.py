@@ -32,6 +32,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
+from tidybert.training.determinism import repeating
 from tidybert.training.frozen_states import freeze
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
@@ -67,6 +68,7 @@ class Callbacks(TrainingCallbacks):
 
 
 @owning_run
+@repeating
 def finetune(
     task: AnyTask,
     model: str | Path,
@@ -418,7 +420,7 @@ def _course(
             **asdict(arguments),
         },
         contents={"data": sha256_of(pieces()), "weights": weights_sha256(model)},
-        free=(*INTERVALS, "tokens_per_batch", "precision"),
+        free=(*INTERVALS, "tokens_per_batch", "precision", "deterministic"),
         refusal=_refusal,
     )
 

@@ -4,7 +4,7 @@ T tokens, B sequences, S longest length, H width.  A batch has no padding.  Ever
 attention works on (T, H) and does not know that sequences exist.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -178,8 +178,12 @@ class Rows:
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on another device."""
+        return self.each(lambda tensor: to_device(tensor, device))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
+        """The same rows with ``change`` of each tensor."""
         tensors = (self.input_ids, self.token_type_ids, self.position_ids, self.cu_seqlens)
-        ids, types, positions, starts = (to_device(each, device) for each in tensors)
+        ids, types, positions, starts = map(change, tensors)
         return Rows(ids, types, positions, starts, self.lengths)
 
     @cached_property

@@ -14,8 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,7 @@ class Pretrainer:
             with (
                 record.stop_requests() as request,
                 record.watchdog() as watchdog,
-                ThreadPoolExecutor(1) as ahead,
+                self._ahead() as ahead,
             ):
                 self._train_steps(request, watchdog, ahead)
         finally:
@@ -233,7 +233,7 @@ class Pretrainer:
         )
 
     def _train_steps(
-        self, request: StopRequest, watchdog: Watchdog, ahead: ThreadPoolExecutor
+        self, request: StopRequest, watchdog: Watchdog, ahead: ThreadPoolExecutor | None
     ) -> None:
         following: Future[StepBatches] | None = None
         while not self.record.is_over:
@@ -241,10 +241,12 @@ class Pretrainer:
             step = self.state.step
             position = self.state.progress["position"]
             with watchdog.step(step + 1, partial(_place, position)):
-                taken = following.result() if following else self.take(step, position)
-                if self.device.type == "cuda" and step + 1 < self.num_steps:
-                    # A GPU would wait for the next instances; a CPU has no core to spare for them.
-                    following = ahead.submit(self.take, step + 1, taken.position)
+                if ahead is None:
+                    taken = self.take(step, position)
+                else:
+                    taken = (following or ahead.submit(self._pinned, step, position)).result()
+                    if step + 1 < self.num_steps:
+                        following = ahead.submit(self._pinned, step + 1, taken.position)
                 with memory_advice(taken.batches, self.arguments):
                     self._launch(taken, begin)
                 done = self._read(self._steps_late)
@@ -264,6 +266,21 @@ class Pretrainer:
                 self.writer.wait()
                 # The signal may have come to another process alone.
                 raise self.record.interrupted(request.signal_number or signal.SIGTERM)
+
+    def _ahead(self) -> AbstractContextManager[ThreadPoolExecutor | None]:
+        """A thread that makes the next step's batches while a GPU computes.
+
+        A GPU would wait for them; a CPU has no core to spare for them.
+        """
+        if self.device.type != "cuda":
+            return nullcontext()
+        # A new thread would pin memory for the first device, whichever this process has.
+        return ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=(self.device,))
+
+    def _pinned(self, step: int, position: Any) -> StepBatches:
+        """A step's batches in pinned memory: the main thread then only launches their copies."""
+        taken = self.take(step, position)
+        return replace(taken, batches=[batch.pinned() for batch in taken.batches])
 
     def _launch(self, taken: StepBatches, begin: float) -> None:
         """One update, or none where the loss or the gradient is not finite; counts the step."""

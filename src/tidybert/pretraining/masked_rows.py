@@ -3,6 +3,7 @@
 T tokens, B sequences, M masked positions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +35,19 @@ class MaskedRows:
 
     def to(self, device: torch.device | str) -> "MaskedRows":
         """The same on another device."""
+        return self._each(lambda tensor: to_device(tensor, device))
+
+    def pinned(self) -> "MaskedRows":
+        """The same in memory that CUDA copies from while the program goes on."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "MaskedRows":
         label = self.next_sentence_label
         return MaskedRows(
-            self.rows.to(device),
-            to_device(self.masked_lm_positions, device),
-            to_device(self.masked_lm_labels, device),
-            None if label is None else to_device(label, device),
+            self.rows.each(change),
+            change(self.masked_lm_positions),
+            change(self.masked_lm_labels),
+            None if label is None else change(label),
         )
 
 

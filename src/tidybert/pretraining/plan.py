@@ -18,8 +18,8 @@ from tidybert.training.distributed import Processes
 
 # With other values the steps so far would have been the same, but for rounding and dropout.
 _MAY_CHANGE: Final = (
-    *INTERVALS, "max_bad_steps", "micro_batch", "precision", "sharding", "compile",
-    "checkpoint_activations",
+    *INTERVALS, "max_bad_steps", "micro_batch", "precision", "deterministic", "sharding",
+    "compile", "checkpoint_activations",
 )  # fmt: skip
 
 

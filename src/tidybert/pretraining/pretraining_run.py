@@ -18,7 +18,7 @@ from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
-from tidybert.inference.loading import to_device
+from tidybert.inference.loading import choose_device, to_device
 from tidybert.model_files import RECORD
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
@@ -32,6 +32,7 @@ from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.training.background_writer import snapshot
+from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
@@ -43,6 +44,7 @@ _NOTE_SECONDS: Final = 3.0
 
 
 @owning_run
+@repeating
 def pretrain(
     model: str | Path,
     data: str | Path,
@@ -81,14 +83,12 @@ def pretrain(
         callbacks = PretrainingCallbacks()
     # The first process has the RUN for itself before the others go on.
     processes.wait()
+    chosen = choose_device(processes.own_device(device))
+    arguments = arguments.for_device(chosen.type)
     plan = PretrainingPlan(
-        TokenCorpus(data),
-        arguments,
-        instances or InstanceOptions(),
-        masking or MaskingOptions(),
-        processes,
-        callbacks.tell,
-    )
+        TokenCorpus(data), arguments, instances or InstanceOptions(), masking or MaskingOptions(),
+        processes, callbacks.tell,
+    )  # fmt: skip
     if verify:
         _verify(plan)
     torch.manual_seed(arguments.seed)
@@ -98,7 +98,7 @@ def pretrain(
     from_corpus = is_size(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
     _require_room(run, network, plan)
-    chosen = to_device(network, processes.own_device(device))
+    to_device(network, str(chosen))
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
     stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))

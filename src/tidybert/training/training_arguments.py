@@ -22,7 +22,7 @@ class TrainingArguments:
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
         "Checkpoints": ("eval_steps", "save_steps", "save_total_limit", "logging_steps"),
-        "Device": ("precision", "tokens_per_batch"),
+        "Device": ("precision", "tokens_per_batch", "deterministic"),
     }
 
     num_train_epochs: float = 3.0
@@ -68,6 +68,9 @@ class TrainingArguments:
     """Do not train the embeddings."""
     precision: str = "auto"
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
+    deterministic: bool = False
+    """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
+    rounding. A CPU always repeats."""
     logging_steps: int = 10
     """Write a line of metrics.jsonl after every N steps."""
 

@@ -93,6 +93,7 @@ def test_logits_and_loss_are_those_of_transformers(
     tiny_model: Path,
     reference: Callable[..., Any],
     copy_weights: Callable[..., Any],
+    device: str,
 ) -> None:
     task = MultipleChoice()
     theirs = reference(tiny_config(), "BertForMultipleChoice")
@@ -131,10 +132,11 @@ def test_logits_and_loss_are_those_of_transformers(
     assert [len(each) for each in outputs] == list(counts)
     for found, wanted in zip(outputs, expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=0)
-    loss = task.loss(ours, collate(features))
+    ours = ours.to(device)
+    loss = task.loss(ours, collate(features).to(device)).cpu()
     torch.testing.assert_close(loss, torch.stack(losses).sum(), atol=1e-5, rtol=0)
     features[0].weight = 3.0
-    weighted = task.loss(ours, collate(features)) - loss
+    weighted = task.loss(ours, collate(features).to(device)).cpu() - loss
     torch.testing.assert_close(weighted, 2 * losses[0], atol=1e-5, rtol=0)
 
 

@@ -86,23 +86,23 @@ def trained(
 
 
 def test_the_loss_is_the_mean_of_two_cross_entropies_over_the_rows_of_each_window(
-    tiny_model: Path, tiny_config: Callable[..., BertConfig]
+    tiny_model: Path, tiny_config: Callable[..., BertConfig], device: str
 ) -> None:
     task = QuestionAnswering(max_query_length=4)
     features = features_of(task, toy_questions(6, seed=2), tiny_model)
     features[1].weight = 3.0
     assert len({len(one.input_ids) for one in features}) > 1
     assert any(one.label == (0, 0) for one in features)
-    batch = collate(features)
-    model = task.build_model(tiny_config()).eval()
+    batch = collate(features).to(device)
+    model = task.build_model(tiny_config()).eval().to(device)
 
     loss = task.loss(model, batch)
 
     logits = task.outputs(model, batch)
     assert logits.shape == (batch.rows.num_tokens, 2)
-    expected = torch.zeros(())
+    expected = torch.zeros((), device=device)
     for one, rows in zip(features, logits.split(list(batch.rows.lengths)), strict=True):
-        starts_and_ends = functional.cross_entropy(rows.T, torch.tensor(one.label))
+        starts_and_ends = functional.cross_entropy(rows.T, torch.tensor(one.label, device=device))
         expected = expected + one.weight * starts_and_ends
     torch.testing.assert_close(loss, expected)
 

@@ -218,20 +218,20 @@ class FixedLogits(nn.Module):
         return self.logits[output_rows]
 
 
-def test_the_loss_is_a_weighted_sum_over_words() -> None:
+def test_the_loss_is_a_weighted_sum_over_words(device: str) -> None:
     task = Tagging(NAMES)
     examples = [tagged("a b", "O B-x"), tagged("c", "B-y")]
     features = task.features(examples, TOKENIZER, 8)
     task.add_labels(features, examples)
-    logits = torch.randn(7, 5)
+    logits = torch.randn(7, 5).to(device)
     losses = -torch.log_softmax(logits, 1)[[1, 2, 5], [0, 1, 3]]
 
-    assert task.loss(FixedLogits(logits), collate(features)).item() == pytest.approx(
+    assert task.loss(FixedLogits(logits), collate(features).to(device)).item() == pytest.approx(
         losses.sum().item(), rel=1e-5
     )
     # As an example's weight multiplies it.
     features[0].weight *= 3
-    assert task.loss(FixedLogits(logits), collate(features)).item() == pytest.approx(
+    assert task.loss(FixedLogits(logits), collate(features).to(device)).item() == pytest.approx(
         (3 * losses[:2].sum() + losses[2]).item(), rel=1e-5
     )
 

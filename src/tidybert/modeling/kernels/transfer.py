@@ -9,7 +9,8 @@ from torch import Tensor
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     """``tensor.to(device)``; to CUDA through pinned memory, so that the program goes on.
 
-    PyTorch keeps the pinned memory until the copy is done.
+    A tensor that another thread has pinned is only copied.  PyTorch keeps the pinned memory until
+    the copy is done.
     """
     if tensor.device.type != "cpu" or torch.device(device).type != "cuda":
         return tensor.to(device)
