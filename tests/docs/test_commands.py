@@ -28,8 +28,8 @@ from tidybert.configuration import BertConfig
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
-# test_scikit_learn_doc.py runs these with the real weights.
-PYTHON_RUN_ELSEWHERE = {"scikit-learn.md"}
+# test_scikit_learn_doc.py and test_serving_clients_doc.py run these.
+PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving-clients.md"}
 
 # Each takes minutes, the network, or the whole checkout, so the tests check only its names.
 NOT_RUN = (
@@ -41,6 +41,8 @@ NOT_RUN = (
     ".venv/bin/python -m pip install ",
     "tidybert download ",
     "tidybert bench ",
+    "tidybert serve ",
+    "curl ",
     "python benchmarks/",
     "python -m pytest",
     "ruff ",
