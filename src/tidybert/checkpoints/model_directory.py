@@ -18,6 +18,7 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
+from tidybert.checkpoints.undrawn_weights import UndrawnWeights
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, load_weights
 from tidybert.configuration import BertConfig
@@ -172,9 +173,10 @@ class ModelDirectory:
         """
         config = config or self.config
         # Drawing an encoder's initial weights takes seconds, reading them a twentieth of one.
-        with torch.device("meta"):
-            model = build(config)
-        model = model.to_empty(device="cpu")
+        with UndrawnWeights():
+            with torch.device("meta"):
+                model = build(config)
+            model = model.to_empty(device="cpu")
         report = self.load_into(model, new_head=new_head, allow_pickle=allow_pickle)
         new = {name.rpartition(".")[0] for name in report.new}
         for name, module in model.named_modules():
