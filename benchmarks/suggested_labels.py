@@ -23,7 +23,7 @@ import numpy as np
 from head_start import drawn, examples_of
 from side_by_side import show
 
-DATA_SETS: Final = ("TREC", "BANKING77")
+DATA_SETS: Final = ("SST-2", "TREC")
 WAYS: Final = ("random", "suggested", "uncertain alone")
 
 

@@ -1,12 +1,13 @@
 """A whole check with a tiny model: equal findings each time, and what stops it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tidybert.checking import check_examples, out_of_fold
-from tidybert.errors import UsageError
+from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
@@ -54,3 +55,18 @@ def test_scores_get_the_checks_and_leaks_alone(tiny_model: Path, toy_examples) -
     assert found.leaked[0]["texts"][1]["text"] == train[0].text
     with pytest.raises(UsageError, match="unlabelled is for classify, not for regress yet"):
         check_examples(Regression(), tiny_model, train, pool=dev, max_seq_length=16)
+
+
+def test_pairs_are_checked_and_single_texts_beside_them_refused(
+    tiny_model: Path, toy_examples, monkeypatch
+) -> None:
+    monkeypatch.setattr(out_of_fold, "FOLDS", 2)
+    pairs = [replace(one, text_pair="the cat") for one in toy_examples(12)]
+
+    found = check_examples(TASK, tiny_model, pairs, [pairs[0]], max_seq_length=16)
+
+    assert found.leaked is not None
+    assert found.leaked[0]["texts"][0]["text_pair"] == "the cat"
+    assert found.labels is not None
+    with pytest.raises(DataError, match="give the second text too"):
+        check_examples(TASK, tiny_model, pairs, toy_examples(3), max_seq_length=16)

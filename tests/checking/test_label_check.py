@@ -113,15 +113,32 @@ def test_only_new_texts_are_suggested_once(clusters) -> None:
     assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5) == []
 
 
-def test_the_windows_of_a_text_share_a_vector() -> None:
-    class Embedder:
-        dimension = 2
+class Fixed:
+    """In place of an Embedder."""
 
-        def vectors(self, features, _advance):
-            return np.array([[1, 0], [3, 2], [5, 5]], dtype=np.float32)
+    dimension = 2
 
-    features = [Features(np.array([1]), np.array([0]), 1, example=at) for at in (0, 0, 1)]
+    def vectors(self, features, _advance):
+        return np.array([[1, 0], [3, 2], [5, 5]], dtype=np.float32)
 
-    found = label_check.text_vectors(Embedder(), features, 2, lambda _num_done: None)  # type: ignore[arg-type]
 
-    assert found.tolist() == [[2, 1], [5, 5]]
+def fixed_vectors(numbers: tuple[int, ...], num_examples: int) -> list[list[float]]:
+    features = [Features(np.array([1]), np.array([0]), 1, example=at) for at in numbers]
+    found = label_check.text_vectors(Fixed(), features, num_examples, lambda _num_done: None)  # type: ignore[arg-type]
+    return found.tolist()
+
+
+def test_the_windows_of_a_text_share_a_vector_and_those_of_a_pair_are_compared() -> None:
+    assert fixed_vectors((0, 0, 1), 2) == [[2, 1], [5, 5]]
+    # The third features are of the second text of the one pair.
+    assert fixed_vectors((0, 0, 1), 1) == [[2, 1, 5, 5]]
+    both = np.array([[2, 1, 5, 5]], dtype=np.float32)
+    compared = Vectors(both, both[:0], both[:0], of_pairs=True).compared()
+    assert compared.train.tolist() == [[3, 4, 10, 5]]
+    assert compared.dev.shape == (0, 4)
+
+
+def test_the_texts_of_pairs_are_encoded_one_by_one() -> None:
+    pairs = [TextExample("a", "b", "0", 2), TextExample("c", "d", "1", 3)]
+
+    assert [one.text for one in label_check.single_texts(pairs)] == ["a", "c", "b", "d"]

@@ -12,6 +12,7 @@ from tidybert.checking.label_check import (
     duplicate_findings,
     label_findings,
     label_probabilities,
+    single_texts,
     suggestions,
     text_vectors,
 )
@@ -115,15 +116,20 @@ def check_examples(
     task.add_labels(data.train_features, train)
     embedder = Embedder(model, device=device, allow_pickle=allow_pickle)
 
-    def vectors_of(name: str, examples: Sequence[Any], features: Sequence[Features]) -> Any:
+    def vectors_of(name: str, examples: Sequence[Any]) -> Any:
+        features = features_of(single_texts(examples))
         with progress(f"encoding {name}", len(features)) as advance:
             return text_vectors(embedder, features, len(examples), advance)
 
-    unlabelled = features_of(pool)
+    inputs = task.inputs_of(train)
+    for part in (data.held_out, pool or ()):
+        task.check_inputs(part, inputs)
+    trained = vectors_of("the texts", train)
     vectors = Vectors(
-        vectors_of("the texts", train, data.train_features),
-        vectors_of("dev", data.held_out, data.dev_features),
-        vectors_of("the unlabelled texts", pool or (), unlabelled),
+        trained,
+        vectors_of("dev", dev) if dev else trained[:0],
+        vectors_of("the unlabelled texts", pool) if pool else trained[:0],
+        of_pairs=inputs == "pair",
     )
     duplicates = duplicate_findings(task, data, vectors.directions())
     if task.name != "classify":
@@ -131,7 +137,7 @@ def check_examples(
             report, **duplicates, not_looked_for=f"wrong labels: not for {task.name} yet"
         )
     with progress("fitting probes", len(train)) as advance:
-        p = label_probabilities(task, data, vectors.train, advance)
+        p = label_probabilities(task, data, vectors.compared().train, advance)
     labels = label_findings(task, data, p)
     next_ones = None if pool is None else suggestions(task, data, vectors, pool, suggest)
     return Findings(report, labels, **duplicates, suggestions=next_ones)

@@ -7,7 +7,7 @@ texts, P unlabelled ones, H width, C classes.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -37,34 +37,59 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Vectors:
-    """The frozen encoder's mean vectors of the parts, (N, H), (M, H) and (P, H)."""
+    """The frozen encoder's mean vectors of the parts, (N, H), (M, H) and (P, H).
+
+    Those of a pair are both texts' one after the other, and H is twice the width.
+    """
 
     train: Floats
     dev: Floats
     pool: Floats
+    of_pairs: bool = False
+
+    def compared(self) -> "Vectors":
+        """What a probe reads: of pairs the distance of u and v and their product, |u - v| and u v.
+
+        The pair read as one text, as in training, showed a probe next to nothing.
+        """
+        return self._changed(_compared) if self.of_pairs else self
 
     def directions(self) -> "Vectors":
         """All from the mean of the training vectors."""
         centre = self.train.mean(axis=0)
-        return Vectors(*(directions(each, centre) for each in (self.train, self.dev, self.pool)))
+        return self._changed(lambda each: directions(each, centre))
+
+    def _changed(self, change: Callable[[Floats], Floats]) -> "Vectors":
+        return Vectors(change(self.train), change(self.dev), change(self.pool))
+
+
+def single_texts(examples: Sequence[TextExample]) -> list[TextExample]:
+    """All first texts, and then all second ones where there are some."""
+    first = [replace(one, text_pair=None) for one in examples]
+    second = [replace(one, text=one.text_pair or "", text_pair=None) for one in examples]
+    return first + second if any(one.text_pair is not None for one in examples) else first
 
 
 def text_vectors(
     embedder: Embedder, features: Sequence[Features], num_examples: int, advance: Advance
 ) -> Floats:
-    """(N, H): a vector an example, the mean over its windows."""
-    sums = np.zeros((num_examples, embedder.dimension), dtype=np.float32)
+    """(N, H): a vector an example, the mean over its windows; ``features`` of ``single_texts``."""
+    sides = 1 + int(any(one.example >= num_examples for one in features))
+    sums = np.zeros((sides * num_examples, embedder.dimension), dtype=np.float32)
     if features:
         number = [one.example for one in features]
         np.add.at(sums, number, embedder.vectors(features, advance))
-        sums /= np.bincount(number, minlength=num_examples)[:, None].astype(np.float32)
-    return sums
+        sums /= np.bincount(number, minlength=len(sums))[:, None].astype(np.float32)
+    return np.concatenate(np.split(sums, sides), axis=1)
 
 
 def label_probabilities(
     task: TextTask, data: TrainingData[TextExample], vectors: Floats, advance: Advance
 ) -> Floats:
-    """(N, C), of each training text from the probe of the folds without it."""
+    """(N, C), of each training text from the probe of the folds without it.
+
+    vectors: (N, H), ``Vectors.compared``.
+    """
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     folds = fold_numbers([task.identity(one) for one in data.train], labels)
@@ -154,8 +179,9 @@ def suggestions(
     if not fresh:
         return []
     features = first_features(data.train_features)
-    probe = fitted(task, vectors.train, features, np.arange(len(features)))
-    p = probabilities(probe, vectors.pool[fresh])
+    compared = vectors.compared()
+    probe = fitted(task, compared.train, features, np.arange(len(features)))
+    p = probabilities(probe, compared.pool[fresh])
     unsure = margins(p)
     return [
         {
@@ -165,6 +191,11 @@ def suggestions(
         }
         for at in suggested(p, vectors.directions().pool[fresh], count)
     ]
+
+
+def _compared(vectors: Floats) -> Floats:
+    u, v = np.split(vectors, 2, axis=1)
+    return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
 def _mixed_up(
