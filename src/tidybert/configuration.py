@@ -148,8 +148,8 @@ class BertConfig:
         It needs the five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
         intermediate_size; other fields have the defaults above.  It skips known keys that say
         nothing about the encoder (id2label, transformers_version, ...).  A key that would change
-        the computation must have the value that this encoder computes (model_type "bert",
-        position_embedding_type "absolute", is_decoder false, ...).
+        the computation must have the value that this encoder computes (model_type "bert" or
+        "bert-mean", position_embedding_type "absolute", is_decoder false, ...).
 
         Args:
             source: the origin of the values; begins the message of an error.
@@ -158,12 +158,17 @@ class BertConfig:
             ConfigError: an unknown, missing or inconsistent key; the message names it.
         """
         try:
-            return cls(**_encoder_values(values))
+            given = _encoder_values(values)
+            return _CONFIGS[values.get("model_type", cls.model_type)](**given)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error.message}") from None
 
+    def with_pooling(self, pooling: str) -> "BertConfig":
+        """The same sizes for an encoder that pools by ``pooling``, a key of CONFIG_OF_POOLING."""
+        return CONFIG_OF_POOLING[pooling](**self.to_dict())
+
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON; ``from_dict`` takes them back unchanged."""
+        """The fields by name, without model_type, ready for JSON; ``from_dict`` takes them back."""
         return asdict(self)
 
     @classmethod
@@ -176,6 +181,19 @@ class BertConfig:
         return cls.from_dict(read_json_object(path), source=str(path))
 
 
+class MeanBertConfig(BertConfig):
+    """A BertConfig of modeling/mean_bert.py's encoder, which has no pooler."""
+
+    model_type = "bert-mean"
+
+    @property
+    def num_parameters(self) -> int:
+        return super().num_parameters - self.hidden_size * (self.hidden_size + 1)
+
+
+#: The configurations by the state that a head on whole sequences reads.
+CONFIG_OF_POOLING: dict[str, type[BertConfig]] = {"cls": BertConfig, "mean": MeanBertConfig}
+_CONFIGS = {each.model_type: each for each in CONFIG_OF_POOLING.values()}
 _FIELD_KEYS = tuple(field.name for field in fields(BertConfig))
 _SHAPE_KEYS = (
     "vocab_size",
@@ -189,7 +207,7 @@ _SIZE_KEYS = (*_SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
 _PROBLEM_TYPES = (None, "regression", "single_label_classification", "multi_label_classification")
 # Keys that would change the computation, each with the only values that this encoder computes.
 _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
-    "model_type": ("bert",),
+    "model_type": tuple(_CONFIGS),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
     "is_encoder_decoder": (False,),

@@ -11,6 +11,7 @@ import torch
 from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import Callbacks, FinetunedModel, ProbeMemory, finetune
+from tidybert.inference.loading import load_finished
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.training_arguments import TrainingArguments
@@ -123,3 +124,36 @@ def test_the_rate_follows_the_width_and_the_run_says_so(toy: Toy) -> None:
     assert TrainingArguments().for_width(768).learning_rate == 5e-5
     assert TrainingArguments(learning_rate=2e-5).for_width(16).learning_rate == 2e-5
     assert any(note.startswith("learning rate 0.0001 for an encoder of width 16") for note in notes)
+
+
+def test_a_head_on_the_mean_is_a_model_that_transformers_refuses(toy: Toy, tmp_path: Path) -> None:
+    trained = toy(pooling="mean", head_start="probe", run=tmp_path / "run")
+
+    _, model, _, _ = load_finished(tmp_path / "run")
+
+    ids = torch.tensor([[2, 9, 10, 5, 3], [2, 6, 11, 4, 3]])
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids), trained.model(ids))
+    import transformers
+
+    with pytest.raises(ValueError, match="bert-mean"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("pooling", "is_new"), [(None, False), ("cls", True)])
+def test_a_model_with_a_head_on_the_mean_goes_on(
+    pooling: str | None, is_new: bool, toy: Toy, tmp_path: Path
+) -> None:
+    toy(pooling="mean", max_steps=1, run=tmp_path / "run")
+
+    further, note = told_by(
+        toy, model=tmp_path / "run", pooling=pooling, head_start="probe", max_steps=1
+    )
+
+    assert (note != "") == is_new
+    assert further.config.model_type == ("bert" if is_new else "bert-mean")
+
+
+def test_a_head_on_every_token_has_no_pooling(tiny_model: Path) -> None:
+    with pytest.raises(UsageError, match="pooling='mean': the head of answer reads every token"):
+        finetune(QuestionAnswering(), tiny_model, [], None, TrainingArguments(pooling="mean"))

@@ -87,6 +87,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     learning_rate: float | None = TrainingArguments.learning_rate
     warmup_proportion: float = TrainingArguments.warmup_proportion
     head_start: str | None = TrainingArguments.head_start
+    pooling: str | None = TrainingArguments.pooling
     weight_decay: float = TrainingArguments.weight_decay
     adam_beta1: float = TrainingArguments.adam_beta1
     adam_beta2: float = TrainingArguments.adam_beta2
@@ -268,7 +269,10 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             # NumPy arrays load on a machine without the device that the model is on.
             weights = {name: each.cpu().numpy() for name, each in self.model_.state_dict().items()}
             config: Any = self.model_.config
-            state["model_"] = {"config": config.to_dict(), "weights": weights}
+            state["model_"] = {
+                "config": {"model_type": config.model_type, **config.to_dict()},
+                "weights": weights,
+            }
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -103,6 +103,8 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         warmup_proportion: share of the steps over which the rate rises from 0.
         head_start: how a new head begins: None or "probe" fits it to the encoder's states,
             "random" draws it.
+        pooling: the head reads the state of [CLS] (cls) or the mean of all tokens' states (mean),
+            which transformers cannot open; None: as ``model``, usually cls.
         weight_decay: decoupled decay, never on biases and LayerNorm.
         adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
         max_grad_norm: gradients are scaled down to this norm.

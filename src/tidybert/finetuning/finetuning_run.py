@@ -120,8 +120,9 @@ def finetune(
     if arguments.early_stopping_patience is not None and not dev:
         raise _needs_dev("early_stopping_patience")
     arguments = _with_defaults(arguments, task, config.hidden_size, callbacks.tell)
+    config = _with_pooling(config, arguments.pooling, task)
     fitting_length(config, max_seq_length)
-    network, has_head = _build(task, origin or config, new_head, allow_pickle, callbacks.tell)
+    network, has_head = _build(task, config, origin, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
     _require_room(run, network, arguments, len(train), has_dev=bool(dev))
@@ -202,6 +203,17 @@ def _with_defaults(
     return with_head_start(arguments, task)
 
 
+def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
+    """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
+    if task.has_pooling:
+        return config if pooling is None else config.with_pooling(pooling)
+    if pooling is not None:
+        raise UsageError(
+            f"{param('pooling', pooling)}: the head of {task.name} reads every token; leave it out"
+        )
+    return config.with_pooling("cls")
+
+
 def _calibrated(
     task: AnyTask,
     model: nn.Module,
@@ -238,7 +250,8 @@ def _record(
 
 def _build(
     task: AnyTask,
-    origin: ModelDirectory | BertConfig,
+    config: BertConfig,
+    origin: ModelDirectory | None,
     new_head: bool,
     allow_pickle: bool,
     note: Callable[[str], None],
@@ -247,12 +260,14 @@ def _build(
 
     Also returns whether it has a head that is trained further.
     """
-    if isinstance(origin, BertConfig):
-        note(f"random weights, {origin.num_parameters / 1e6:.1f} M parameters")
-        return task.build_model(origin), False
+    if origin is None:
+        note(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        return task.build_model(config), False
+    # A head that learned to read another state would be no good start.
+    new_head |= config.model_type != origin.config.model_type
     labels = None if new_head else _labels_of_head(origin, task, note)
     network, report = origin.build(
-        task.build_model, new_head=labels is None, allow_pickle=allow_pickle
+        task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
     )
     note(report.summary())
     has_head = labels is not None and not report.new

@@ -30,8 +30,7 @@ from tidybert.inference.loading import (
     to_device,
 )
 from tidybert.inference.notebooks import html_table, one_line
-from tidybert.modeling.kernels.transfer import to_device as copied_to
-from tidybert.modeling.rows import Rows
+from tidybert.modeling.rows import Rows, pooled
 from tidybert.tokenization.encoding import Encoding, Span
 
 POOLINGS: Final = ("mean", "cls", "max")
@@ -232,13 +231,6 @@ def vectors_of_each(
     for one in encodings:
         end += len(one)
         yield vectors[end - len(one) : end]
-
-
-def pooled(vectors: Tensor, rows: Rows, pooling: str) -> Tensor:
-    """(B, d): the mean or the max of each sequence's vectors (T, d)."""
-    sizes = copied_to(torch.tensor(rows.lengths), vectors.device)
-    # A check of the sizes would wait for the device.
-    return torch.segment_reduce(vectors, pooling, lengths=sizes, unsafe=True)
 
 
 def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int, ...]:

@@ -16,8 +16,12 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.mean_bert import MeanBertModel
 
-ENCODERS: Final[dict[str, type[BertModel]]] = {"bert": BertModel}
+ENCODERS: Final[dict[str, type[BertModel]]] = {
+    "bert": BertModel,
+    "bert-mean": MeanBertModel,
+}
 
 
 def build_encoder(config: BertConfig, add_pooler: bool = True) -> BertModel:

@@ -208,3 +208,10 @@ def pad_probs(probs: Tensor, cells: Tensor, shape: torch.Size) -> Tensor:
         within = probs[sequence, :, : len(columns), : len(columns)]
         result[sequence][:, columns[:, None], columns] = within
     return result
+
+
+def pooled(vectors: Tensor, rows: Rows, pooling: str) -> Tensor:
+    """(B, d): the mean or the max of each sequence's vectors (T, d)."""
+    sizes = to_device(torch.tensor(rows.lengths), vectors.device)
+    # A check of the sizes would wait for the device.
+    return torch.segment_reduce(vectors, pooling, lengths=sizes, unsafe=True)

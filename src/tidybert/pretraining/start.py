@@ -41,9 +41,11 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
             f"({' and '.join(other)} in {model} alone); build the corpus with "
             f"{param('vocab', model)}"
         )
-    network, report = directory.build(build, config=_with_dropout(directory.config, rate))
+    # Next sentence prediction reads [CLS].
+    config = directory.config.with_pooling("cls")
+    network, report = directory.build(build, config=_with_dropout(config, rate))
     plan.note(report.summary())
-    return network, directory.config
+    return network, config
 
 
 def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:

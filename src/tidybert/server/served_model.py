@@ -17,7 +17,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import TidyBertError, WeightsError
-from tidybert.inference.embedding import POOLINGS, pooled
+from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load, to_device
@@ -25,6 +25,7 @@ from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.rows import pooled
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.registry import foreign_metadata
 from tidybert.tasks.task import AnyTask

@@ -58,6 +58,8 @@ class Task(ABC, Generic[E]):
 
     head: ClassVar[str | None] = None
     """The linear layer whose outputs ``summed_loss`` reads, so that it can begin as a probe."""
+    has_pooling: ClassVar[bool] = False
+    """Whether the head reads one state a sequence, which may be [CLS]'s or the mean."""
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""

@@ -49,6 +49,7 @@ class TextTask(Task[TextExample]):
     read = read_examples
     architecture = "BertForSequenceClassification"
     head = "classifier"
+    has_pooling = True
     options_class = TextOptions
     stratified: ClassVar[bool] = True
     """Whether ``split`` holds out a share of each class."""

@@ -12,6 +12,7 @@ from tidybert.training.argument_checks import check_arguments
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
 HEAD_STARTS: Final = ("probe", "random")
+POOLINGS: Final = ("cls", "mean")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 
 
@@ -42,6 +43,9 @@ class TrainingArguments:
     head_start: str | None = None
     """Begin a new head as a fit to the encoder's states (probe), or at random. If not set: probe,
     but random for answer."""
+    pooling: str | None = None
+    """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
+    open. If not set: as MODEL."""
     weight_decay: float = 0.01
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
     adam_beta1: float = 0.9
@@ -97,5 +101,5 @@ class TrainingArguments:
             ),
             at_least_0=("weight_decay", "freeze_layers"),
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
-            choices={"precision": PRECISIONS, "head_start": HEAD_STARTS},
+            choices={"precision": PRECISIONS, "head_start": HEAD_STARTS, "pooling": POOLINGS},
         )  # fmt: skip

@@ -111,6 +111,7 @@ class MultipleChoice(Task[ChoiceExample]):
     read = read_choices
     unit = "sequence"
     head = "classifier"
+    has_pooling = True
     meanings: ClassVar[Mapping[str, str]] = {
         "accuracy": "share of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
