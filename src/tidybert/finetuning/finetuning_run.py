@@ -119,8 +119,7 @@ def finetune(
     config, tokenizer, origin = model_sources(model, vocab)
     if arguments.early_stopping_patience is not None and not dev:
         raise _needs_dev("early_stopping_patience")
-    arguments = _with_defaults(arguments, task, config.hidden_size, callbacks.tell)
-    config = _with_pooling(config, arguments.pooling, task)
+    arguments, config = _with_defaults(arguments, task, config, callbacks.tell)
     fitting_length(config, max_seq_length)
     network, has_head = _build(task, config, origin, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
@@ -191,16 +190,16 @@ def _needs_dev(name: str) -> UsageError:
 
 
 def _with_defaults(
-    arguments: TrainingArguments, task: AnyTask, width: int, tell: Callable[[str], None]
-) -> TrainingArguments:
-    """The arguments with the learning rate and the start that none of them names."""
+    arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
+) -> tuple[TrainingArguments, BertConfig]:
+    """The arguments with the rate and the start that none names, and the encoder that pools so."""
     if arguments.learning_rate is None:
-        arguments = arguments.for_width(width)
+        arguments = arguments.for_width(config.hidden_size)
         tell(
-            f"learning rate {arguments.peak_rate:g} for an encoder of width {width}; "
+            f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
             f"{param('learning_rate')} sets another"
         )
-    return with_head_start(arguments, task)
+    return with_head_start(arguments, task), _with_pooling(config, arguments.pooling, task)
 
 
 def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
