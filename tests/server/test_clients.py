@@ -160,7 +160,7 @@ def test_openai_takes_2048_inputs(client: openai.OpenAI) -> None:
         ({"input": [[5], [10**9]]}, openai.BadRequestError, "input.1"),
         ({"input": "a", "dimensions": 17}, openai.BadRequestError, "dimensions"),
         ({"input": "a", "encoding_format": "int8"}, openai.BadRequestError, "encoding_format"),
-        ({"input": "a", "extra_body": {"truncat": 1}}, openai.BadRequestError, "truncat"),
+        ({"input": "a", "extra_body": {"inputs": 1}}, openai.BadRequestError, "inputs"),
         ({"input": "a", "model": "encoders"}, openai.NotFoundError, "model"),
     ],
 )
@@ -381,6 +381,17 @@ def test_an_answer_says_how_many_inputs_were_cut(post: Callable[..., Any]) -> No
     post("/predict", inputs=[["a"], [LONG]], truncate=True)
     assert post.headers["X-Truncated"] == "1"
     assert "42 tokens" in post("/predict", inputs=LONG, status=422)["error"]
+
+
+def test_an_error_names_the_field(post: Callable[..., Any]) -> None:
+    def error(**body: Any) -> str:
+        return post("/embed", status=422, **body)["error"]
+
+    assert error() == "inputs: Field required"
+    assert error(inputs=["a", LONG]).startswith("inputs.1: 42 tokens")
+    assert "'truncat'" in error(inputs="a", truncat=True)
+    assert error(inputs=["a", 3]).startswith("inputs: expected a text, a list of texts,")
+    assert error(inputs="a", truncation_direction="left").startswith("truncation_direction: ")
 
 
 @pytest.mark.parametrize("name", ["pairs", "scores"])

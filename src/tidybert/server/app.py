@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tidybert.server import admin, native, openai_routes, pipeline_routes, tei_routes
 from tidybert.server.door import Door, Shape, native_shape, refused
 from tidybert.server.engine import Engine
-from tidybert.server.faults import Refusal
+from tidybert.server.faults import UNKNOWN_FIELD, Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocol import names_model
 from tidybert.server.tei_routes import tei_shape
@@ -100,6 +100,9 @@ def body_refusal(error: RequestValidationError, content_type: str) -> Refusal:
     message = str(first["msg"])
     if first["type"] == "json_invalid":
         return Refusal(400, f"the body is not JSON: {first.get('ctx', {}).get('error', message)}")
+    if first["type"] == "extra_forbidden":
+        message = f"this path does not have the field {where[-1]!r:.40}"
+        return Refusal(422, message, ".".join(where), UNKNOWN_FIELD)
     return Refusal(422, message, ".".join(where) or None)
 
 

@@ -25,7 +25,7 @@ from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, choose_device
 from tidybert.server.batch_threads import BatchThreads
-from tidybert.server.faults import Refusal
+from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.meters import Meters
 from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
 from tidybert.server.settings import ServerSettings
@@ -322,7 +322,7 @@ class Engine:
             head = name.partition(":")[0]
             can = ", ".join(model.heads)
             raise Refusal(
-                422, f"{model.name!r} has no head for {head}; it can {can}", "model", "wrong_task"
+                422, f"{model.name!r} has no head for {head}; it can {can}", "model", WRONG_TASK
             )
         return model.lanes[name]
 

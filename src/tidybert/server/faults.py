@@ -17,6 +17,9 @@ KINDS: Final = {
     504: "deadline_exceeded",
 }
 """The kind of a refusal by its status, where nobody gives another."""
+# The kind of a request for a head that the model lacks, and of one with a field too many.
+WRONG_TASK: Final = "wrong_task"
+UNKNOWN_FIELD: Final = "unknown_field"
 
 
 class Refusal(Exception):

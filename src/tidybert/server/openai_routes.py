@@ -1,11 +1,12 @@
 """POST /v1/embeddings as OpenAI's API reference has it; GET /v1/models is in ``admin``."""
 
+import re
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from tidybert.server.faults import Refusal
+from tidybert.server.faults import UNKNOWN_FIELD, Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocol import Body, Dimensions, Served, TextsOrIds
 from tidybert.server.vector_shapes import fitted, in_base64
@@ -106,8 +107,10 @@ def openai_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     """
     status = 400 if refusal.status == 422 else refusal.status
     default = "invalid_request_error" if status < 500 else "server_error"
+    param = refusal.param
     # The engine speaks of inputs, OpenAI of input.
-    param = None if refusal.param is None else refusal.param.replace("inputs", "input")
+    if param is not None and refusal.kind != UNKNOWN_FIELD:
+        param = re.sub(r"^inputs\b", "input", param)
     error = {
         "message": refusal.message,
         "type": _ERROR_TYPES.get(status, default),

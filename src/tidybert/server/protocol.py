@@ -10,11 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from tidybert.server.door import client_of, engine_of
 from tidybert.server.engine import Embedded, Engine
-from tidybert.server.faults import Refusal
+from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.served_model import ServedModel
 
-WRONG_TASK: Final = "wrong_task"
 TRUNCATED_HEADER: Final = "X-Truncated"
 """How many inputs of a request were cut, for answers whose shape has no room for it."""
 

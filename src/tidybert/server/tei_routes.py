@@ -9,11 +9,10 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 
 from tidybert import __version__
-from tidybert.server.faults import Refusal
+from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
 from tidybert.server.protocol import (
-    WRONG_TASK,
     ByPath,
     Served,
     num_truncated,
@@ -51,7 +50,11 @@ def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     """The status and JSON of a Refusal; 424 says that the model has no head of the kind."""
     status = 424 if refusal.kind == WRONG_TASK else refusal.status
     error_type = _ERROR_TYPES.get(status, refusal.kind)
-    return status, {"error": refusal.message, "error_type": error_type}
+    message, field = refusal.message, refusal.param
+    # The shape has no place for the field.
+    if field is not None and field not in message:
+        message = f"{field}: {message}"
+    return status, {"error": message, "error_type": error_type}
 
 
 @router.post("/embed", response_model=list[list[float]], summary="Turn inputs into vectors")
