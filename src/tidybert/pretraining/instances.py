@@ -14,6 +14,8 @@ The number of instances in a group follows from its draws.  So finding an instan
 the epoch counts the groups before it, at some hundred million tokens a second.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tidybert.corpus.token_shards import TokenCorpus
@@ -62,20 +64,32 @@ class PretrainingInstances:
 
         Takes about a tenth of a second where a group begins, and otherwise a millisecond or two.
         """
-        parts = []
-        epoch, group, offset = position.epoch, position.group, position.offset
+        runs = list(self._runs(position, count))
+        parts = [
+            self._places(epoch, planned, chosen)
+            for epoch, planned, chosen, _ in runs
+            if chosen.stop > chosen.start
+        ]
+        return Places.join(parts), runs[-1][-1]
+
+    def after(self, position: Position, count: int) -> Position:
+        """The position ``count`` instances after another."""
+        return list(self._runs(position, count))[-1][-1]
+
+    def _runs(
+        self, position: Position, count: int
+    ) -> Iterator[tuple[int, Segments, slice, Position]]:
+        """The next ``count`` instances by group: epoch, group, which, and the position after."""
         while count:
+            epoch, group = position.epoch, position.group
             planned = self._plan(epoch, group)
-            end = min(offset + count, len(planned))
-            if end > offset:
-                parts.append(self._places(epoch, planned, slice(offset, end)))
-            count -= end - offset
-            offset = end
-            if end == len(planned):
-                group, offset = group + 1, 0
-            if group == self.num_groups:
-                epoch, group = epoch + 1, 0
-        return Places.join(parts), Position(epoch, group, offset)
+            chosen = slice(position.offset, min(position.offset + count, len(planned)))
+            count -= chosen.stop - chosen.start
+            position = Position(epoch, group, chosen.stop)
+            if chosen.stop == len(planned):
+                is_last = group + 1 == self.num_groups
+                position = Position(epoch + 1) if is_last else Position(epoch, group + 1)
+            yield epoch, planned, chosen, position
 
     def lengths(self, places: Places) -> Array:
         """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""

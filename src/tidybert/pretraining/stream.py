@@ -157,13 +157,17 @@ class InstanceStream:
     def _places(self, position: Position, tokens_per_step: int) -> tuple[Places, Position]:
         longest = self.instances.options.max_seq_length
         count = -(-tokens_per_step // longest)
+        places, after = self.instances.take(position, count)
         while True:
-            places, _ = self.instances.take(position, count)
             tokens = np.cumsum(self.instances.lengths(places))
             if tokens[-1] > tokens_per_step:
                 break
-            count *= 2
+            # Most sequences are as long as they may be, so few are missing.
+            more, after = self.instances.take(after, max(1, count // 4))
+            places = Places.join([places, more])
         fitting = max(1, int(np.searchsorted(tokens, tokens_per_step, "right")))
         # A process without a sequence would have no gradient to share.
         fitting = max(fitting, self.num_processes)
-        return self.instances.take(position, fitting)
+        if fitting > len(places):
+            return self.instances.take(position, fitting)
+        return places[:fitting], self.instances.after(position, fitting)
