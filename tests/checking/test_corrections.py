@@ -62,6 +62,18 @@ def test_pairs_are_compared_in_both_texts(write) -> None:
         apply_corrections(write("row,text,text_pair,correction\n2,a,c,1\n"), pairs)
 
 
+def test_examples_of_one_line_are_told_apart_by_their_texts(write) -> None:
+    """A JSON file may be one line; of two equal examples each is changed by its own row."""
+    one_line = [TextExample(text, None, "0", 1) for text in ("a", "b", "b")]
+    one_line.append(TextExample("c", None, "1", 1))
+
+    found = apply_corrections(write("row,text,correction\n1,b,1\n1,c,0\n1,b,1\n"), one_line)
+
+    assert [one.label for one in found.examples] == ["0", "1", "1", "0"]
+    with pytest.raises(DataError, match=r"csv:3: row 1 comes a second time"):
+        apply_corrections(write("row,text,correction\n1,a,1\n1,a,1\n"), one_line)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

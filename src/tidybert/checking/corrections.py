@@ -53,22 +53,40 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
     example has, for a text or a label that differs, and for a correction that is not the label of
     any example.
     """
-    of_row = {one.row: at for at, one in enumerate(examples)}
+    first: dict[str, int] = {}
+    # All examples of a JSON file may be in its one line, so the row alone does not name one.
+    of_text: dict[tuple[str, str], list[int]] = {}
+    for at, one in enumerate(examples):
+        first.setdefault(str(one.row), at)
+        of_text.setdefault((str(one.row), _plain(one.text)), []).append(at)
     known = {one.label for one in examples if one.label is not None}
     corrected, seen, num_changed = list(examples), set[int](), 0
     for line, cells in _rows(path):
         where = f"{path}:{line}"
-        number = int(cells["row"]) if cells["row"].isdecimal() else None
-        if number not in of_row:
+        row = cells["row"].strip()
+        if row not in first:
             raise DataError(
-                f"{where}: no example is in row {cells['row'][:40]!r}: the corrections must come "
-                f"from a check of the same {param('train')} file"
+                f"{where}: no example is in row {row[:40]!r}: the corrections must come from a "
+                f"check of the same {param('train')} file"
             )
-        if number in seen:
-            raise DataError(f"{where}: row {number} comes a second time; give each row once")
-        seen.add(number)
-        one = examples[of_row[number]]
-        _compare(where, one, cells)
+        numbers = of_text.get((row, _plain(cells["text"])), [first[row]])
+        differing = [_differing(examples[at], cells) for at in numbers]
+        if None not in differing:
+            name = str(differing[0])
+            raise DataError(
+                f"{where}: the {name} is {cells.get(name, '')[:40]!r}, but row {row} of the "
+                f"examples has {getattr(examples[numbers[0]], name)[:40]!r}: check the file of "
+                "examples again, and correct that"
+            )
+        found = [
+            at
+            for at, name in zip(numbers, differing, strict=True)
+            if name is None and at not in seen
+        ]
+        if not found:
+            raise DataError(f"{where}: row {row} comes a second time; give each row once")
+        seen.add(found[0])
+        one = examples[found[0]]
         label = canonical_label(_unquoted(cells[COLUMN]))
         if label is None:
             continue
@@ -79,7 +97,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
                 "itself"
             )
         num_changed += label != one.label
-        corrected[of_row[number]] = replace(one, label=label)
+        corrected[found[0]] = replace(one, label=label)
     return Corrected(corrected, num_changed, len(seen))
 
 
@@ -113,17 +131,15 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
         raise DataError(f"{path}: it is empty; a header and rows are expected")
 
 
-def _compare(where: str, one: TextExample, cells: Mapping[str, str]) -> None:
-    """Raise DataError where a row is not the example's: another file, or one that has changed."""
+def _differing(one: TextExample, cells: Mapping[str, str]) -> str | None:
+    """The first column in which a row of corrections is not the example's; None: it is its."""
     for name in ("text", "text_pair", "label"):
         value = getattr(one, name)
         if value is None or (name == "label" and name not in cells):
             continue
         if _plain(cells.get(name, "")) != _plain(value):
-            raise DataError(
-                f"{where}: the {name} is {cells.get(name, '')[:40]!r}, but row {one.row} of the "
-                f"examples has {value[:40]!r}: check the file of examples again, and correct that"
-            )
+            return name
+    return None
 
 
 def _plain(text: str) -> str:

@@ -39,17 +39,22 @@ def write_check(contents: Mapping[str, Any], directory: Path) -> Path:
 
 def _corrections(contents: Mapping[str, Any]) -> str:
     """A row for each suspected label and each text of a contradicting pair, and the reason."""
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for each in contents["labels"]["suspected"]:
         why = f"probability of the label {each['label_probability']:.3f}"
-        rows[each["row"]] = {**each, "why": why}
+        rows[_place(each)] = {**each, "why": why}
     for pair in contents["contradicting"]:
         for one, other in (pair["texts"], pair["texts"][::-1]):
             why = f"almost the text of row {other['row']}, which is {other['label']}"
-            known = rows.setdefault(one["row"], {**one, "why": ""})
+            known = rows.setdefault(_place(one), {**one, "why": ""})
             known["why"] = "; ".join(filter(None, (known["why"], why)))
     columns = ["row", "label", "suggested", COLUMN, "text", *_pair_column(rows.values()), "why"]
     return csv_text(rows.values(), columns)
+
+
+def _place(each: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A JSON file of one line has all examples in one row."""
+    return each["row"], each["text"], each["text_pair"]
 
 
 def _pair_column(rows: Any) -> list[str]:
