@@ -343,21 +343,28 @@ def test_hugging_face_raises_for(
 # --- text-embeddings-inference, whose objects no client checks
 
 
+class Sender:
+    """Sends JSON to a path; ``headers`` are those of the last answer."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+        self.headers: httpx.Headers = httpx.Headers()
+
+    def __call__(self, path: str, *, status: int = 200, **body: Any) -> Any:
+        response = self.client.post(path, json=body)
+        assert response.status_code == status, response.text
+        self.headers = response.headers
+        return response.json()
+
+
 @pytest.fixture
-def post(server: Served) -> Iterator[Callable[..., Any]]:
+def post(server: Served) -> Iterator[Sender]:
     """Sends JSON to a path, and gives the JSON of the answer."""
     with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {KEY}"}) as client:
-
-        def send(path: str, *, status: int = 200, **body: Any) -> Any:
-            response = client.post(path, json=body)
-            assert response.status_code == status, response.text
-            send.headers = response.headers
-            return response.json()
-
-        yield send
+        yield Sender(client)
 
 
-def test_predict_takes_a_text_a_pair_or_a_batch(post: Callable[..., Any]) -> None:
+def test_predict_takes_a_text_a_pair_or_a_batch(post: Sender) -> None:
     alone = post("/predict", inputs="red cat")
     pair = post("/models/pairs/predict", inputs=["a", "b"])
     batch = post("/models/pairs/predict", inputs=[["a", "b"], ["the", "b"]])
@@ -377,13 +384,43 @@ def test_predict_takes_a_text_a_pair_or_a_batch(post: Callable[..., Any]) -> Non
         assert post("/predict", inputs=wrong, status=status)["error"]
 
 
-def test_an_answer_says_how_many_inputs_were_cut(post: Callable[..., Any]) -> None:
+def test_an_answer_says_how_many_inputs_were_cut(post: Sender) -> None:
     post("/predict", inputs=[["a"], [LONG]], truncate=True)
     assert post.headers["X-Truncated"] == "1"
     assert "42 tokens" in post("/predict", inputs=LONG, status=422)["error"]
 
 
-def test_an_error_names_the_field(post: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("status", "error_type", "openai_type"),
+    [
+        (413, "validation", "invalid_request_error"),
+        (429, "overloaded", "rate_limit_error"),
+        (503, "unhealthy", "server_error"),
+        (504, "deadline_exceeded", "server_error"),
+    ],
+)
+def test_a_refusal_has_each_protocols_words(
+    server: Served,
+    post: Sender,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    error_type: str,
+    openai_type: str,
+) -> None:
+    def refuse(client: str) -> None:
+        raise Refusal(status, "not now", retry_after=7)
+
+    monkeypatch.setattr(server.engine.queue, "admit", refuse)
+
+    expected = {"error": "not now", "error_type": error_type}
+    for path in ("/embed", "/models/encoder/embed", "/models/encoder"):
+        assert post(path, inputs="a", status=status) == expected
+    assert post.headers["Retry-After"] == "7"
+    error = post("/v1/embeddings", input="a", status=status)["error"]
+    assert (error["type"], error["message"], error["param"]) == (openai_type, "not now", None)
+
+
+def test_an_error_names_the_field(post: Sender) -> None:
     def error(**body: Any) -> str:
         return post("/embed", status=422, **body)["error"]
 
@@ -395,7 +432,7 @@ def test_an_error_names_the_field(post: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["pairs", "scores"])
-def test_rerank(server: Served, post: Callable[..., Any], name: str) -> None:
+def test_rerank(server: Served, post: Sender, name: str) -> None:
     texts = ["red cat", "a dog", "the hen was white"]
     answers = Predictor(server.models[name]).predict(["red"] * 3, texts)
     expected = [one["value"] if name == "scores" else one["scores"]["LABEL_1"] for one in answers]
@@ -411,7 +448,7 @@ def test_rerank(server: Served, post: Callable[..., Any], name: str) -> None:
     post(f"/models/{name}/rerank", query="a", texts=[], status=400)
 
 
-def test_tokenize_and_decode(post: Callable[..., Any]) -> None:
+def test_tokenize_and_decode(post: Sender) -> None:
     special = {"special": True, "start": None, "stop": None}
     assert post("/tokenize", inputs="Réd cat") == [
         [
