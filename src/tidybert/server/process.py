@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidybert.errors import TidyBertError
+from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.json_log import log_as_json
@@ -81,11 +82,11 @@ def serve(
 
 async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
     settings = engine.settings
+    uds = None if settings.unix_socket is None else str(settings.unix_socket)
+    sockets = None if uds else [listening_on(settings)]
     config = uvicorn.Config(
         make_app(engine),
-        host=settings.host,
-        port=settings.port,
-        uds=None if settings.unix_socket is None else str(settings.unix_socket),
+        uds=uds,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -106,13 +107,12 @@ async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
             raise
         for each in engine.models.values():
             say(f"{each.name}: {', '.join(each.heads)}")
-        where = settings.unix_socket or f"http://{settings.host}:{_port(server, settings)}"
-        say(f"ready on {where}")
+        say(f"ready on {settings.unix_socket or _address(settings, sockets)}")
 
     opening = asyncio.ensure_future(opened())
     _handle_signals(server, engine)
     try:
-        await server.serve()
+        await server.serve(sockets)
         await opening
     finally:
         await loop.run_in_executor(None, engine.close)
@@ -142,11 +142,29 @@ def _handle_signals(server: uvicorn.Server, engine: Engine) -> None:
     loop.add_signal_handler(signal.SIGHUP, begin_reload)
 
 
-def _port(server: uvicorn.Server, settings: ServerSettings) -> int:
-    for each in getattr(server, "servers", ()):
-        for socket in each.sockets:
-            return int(socket.getsockname()[1])
-    return settings.port
+def listening_on(settings: ServerSettings) -> socket.socket:
+    """A socket bound to the host and port; UsageError if that cannot be."""
+    host, port = settings.host, settings.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        # Another server may be bound to the port and listen already.
+        bound.listen()
+    except OSError as error:
+        bound.close()
+        raise UsageError(
+            f"{param('host', host)} {param('port', port)}: cannot listen there: {error.strerror}; "
+            f"end the program that uses the port, or give another {param('port')}"
+        ) from None
+    return bound
+
+
+def _address(settings: ServerSettings, sockets: list[socket.socket] | None) -> str:
+    port = sockets[0].getsockname()[1] if sockets else settings.port
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}"
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,7 +1,7 @@
 """A MODEL or a RUN that is served: opened once, verified, with a lane for each of its heads."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,12 @@ from tidybert.errors import TidyBertError, WeightsError
 from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import load, to_device
+from tidybert.inference.loading import to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.heads import BertForPreTraining
 from tidybert.modeling.rows import pooled
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.registry import foreign_metadata
@@ -95,9 +96,12 @@ class ServedModel:
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:
-            encoder, self.tokenizer = load(path, allow_pickle=allow_pickle)
+            directory = ModelDirectory.open(path)
+            built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
+            encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
             self.device, self.precision = to_device(encoder, device), "float32"
-            self._add_pretraining_heads(path, given, encoder)
+            lacking = {name.partition(".")[0] for name in report.new}
+            self._add_pretraining_heads(path, given, encoder, lacking)
         self.encoder: BertModel = encoder
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
@@ -140,7 +144,10 @@ class ServedModel:
         """Run an input through each head, so that the first request is as fast as the next."""
         ids = [self.tokenizer.cls_token_id, self.tokenizer.mask_token_id]
         one = self._id_features([*ids, self.tokenizer.sep_token_id], 0)
-        for lane in self.lanes.values():
+        for name, lane in self.lanes.items():
+            if name in (f"{EMBED}:cls", f"{EMBED}:max"):
+                # They are as warm as the mean.
+                continue
             with torch.inference_mode():
                 lane.outputs(collate([one]).to(self.device))
         self.tokenizer.encode_batch(["warm"])
@@ -155,17 +162,15 @@ class ServedModel:
         made = sequence(self.tokenizer, [kept])
         return Features(*made, total, len(kept) < len(given), example=number)
 
-    def _add_pretraining_heads(self, path: str | Path, given: Any, encoder: nn.Module) -> None:
-        try:
+    def _add_pretraining_heads(
+        self, path: str | Path, given: Any, encoder: nn.Module, lacking: Collection[str]
+    ) -> None:
+        if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
             _share(self.mask_filler.model, encoder)
-        except WeightsError:
-            pass
-        try:
+        if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
             _share(self.next_sentences.model, encoder)
-        except WeightsError:
-            pass
 
     def _add_lanes(self) -> None:
         def add(
