@@ -3,9 +3,9 @@
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +25,29 @@ def test_a_taken_port_is_an_error_that_names_the_flag() -> None:
 
 
 def test_sigterm_finishes_what_was_taken_and_sighup_reloads(
-    served: dict[str, str], tmp_path: Path
+    begin: Callable[..., Any], served: dict[str, str], tmp_path: Path
 ) -> None:
-    """One process for all of it: it loads PyTorch."""
     path = tmp_path / "socket"
-    command = [sys.executable, "-m", "tidybert", "serve", f"one={served['colours']}"]
-    command += ["--unix-socket", str(path), "--threads", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        try:
-            lines = iter(server.stderr.readline, "")
-            assert any("ready on" in line for line in lines)
-            found = under_load(server, path)
-            status = server.wait(30)
-            logged = [json.loads(line) for line in lines]
-        finally:
-            server.kill()
+    server = begin(
+        *("serve", f"one={served['colours']}", "--unix-socket", path, "--threads", "1"),
+        stderr=subprocess.PIPE,
+    )
+    lines = iter(server.stderr.readline, "")
+    assert any("ready on" in line for line in lines)
+    found = under_load(server, path)
+    status = server.wait(30)
+    logged = [json.loads(line) for line in lines]
 
     assert status == 0
-    assert len(found) > 20
+    assert len(found) > 12
     assert {one["label"] for one in found} <= {"animal", "colour"}
-    messages = [each["message"] for each in logged]
-    assert "the models were opened again" in messages
-    assert messages.count("request") == len(found)
+    assert "the models were opened again" in [each["message"] for each in logged]
+    # Each request that the server read has its answer at the client.
+    assert [each["status"] for each in logged if "status" in each] == [200] * len(found)
 
 
-def under_load(server: "subprocess.Popen[str]", path: Path) -> list[Any]:
-    """Answers that four clients got until the server ended; no request that it took fails."""
+def under_load(server: Any, path: Path) -> list[Any]:
+    """Answers that four clients got until the server ended; none fails while it works."""
     answers: list[Any] = []
 
     def client(number: int) -> None:
@@ -61,10 +57,11 @@ def under_load(server: "subprocess.Popen[str]", path: Path) -> list[Any]:
                 try:
                     found = opened.post(
                         "/v1/models/one/predict",
-                        json={"inputs": ["a red cat"] * 8},
+                        json={"inputs": ["a red cat"] * 2},
                         headers={"Connection": "close"},
                     )
-                except httpx.ConnectError:
+                except httpx.TransportError:
+                    # It came after the signal; the server's log shows that it was not taken.
                     return
                 assert found.status_code == 200, found.text
                 answers.extend(found.json()[:1])
@@ -72,11 +69,11 @@ def under_load(server: "subprocess.Popen[str]", path: Path) -> list[Any]:
     clients = [threading.Thread(target=client, args=(number,)) for number in range(4)]
     for each in clients:
         each.start()
-    while len(answers) < 10:
+    while len(answers) < 4:
         time.sleep(0.01)
     server.send_signal(signal.SIGHUP)
     count = len(answers)
-    while len(answers) < count + 20:
+    while len(answers) < count + 8:
         time.sleep(0.01)
     server.send_signal(signal.SIGTERM)
     for each in clients:

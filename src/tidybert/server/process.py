@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidybert.errors import TidyBertError, UsageError, param
@@ -82,20 +83,8 @@ def serve(
 
 async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
     settings = engine.settings
-    uds = None if settings.unix_socket is None else str(settings.unix_socket)
-    sockets = None if uds else [listening_on(settings)]
-    config = uvicorn.Config(
-        make_app(engine),
-        uds=uds,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        http=_Protocol,
-        timeout_keep_alive=HEAD_SECONDS,
-        timeout_graceful_shutdown=int(settings.deadline) + _MORE_SECONDS,
-    )
-    server = _Server(config)
+    sockets = None if settings.unix_socket else [listening_on(settings)]
+    server = http_server(make_app(engine), settings)
     loop = asyncio.get_running_loop()
     engine.start()
 
@@ -116,6 +105,23 @@ async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
         await opening
     finally:
         await loop.run_in_executor(None, engine.close)
+
+
+def http_server(app: FastAPI, settings: ServerSettings) -> uvicorn.Server:
+    """uvicorn's server for an app; it leaves signals and logs as they are."""
+    return _Server(
+        uvicorn.Config(
+            app,
+            uds=None if settings.unix_socket is None else str(settings.unix_socket),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            http=_Protocol,
+            timeout_keep_alive=HEAD_SECONDS,
+            timeout_graceful_shutdown=int(settings.deadline) + _MORE_SECONDS,
+        )
+    )
 
 
 def _handle_signals(server: uvicorn.Server, engine: Engine) -> None:
