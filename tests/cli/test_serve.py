@@ -1,0 +1,67 @@
+"""``tidybert serve``: names, keys and flags; tests/server has the server itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from tidybert.cli.main import run
+from tidybert.cli.serve import named
+from tidybert.errors import UsageError
+from tidybert.server import process
+
+
+def test_a_model_has_its_folders_name_or_the_one_given() -> None:
+    found = named(["runs/sentiment", "minilm", "other=runs/b/sentiment", "./a=b"])
+
+    assert found == {
+        "sentiment": "runs/sentiment",
+        "minilm": "minilm",
+        "other": "runs/b/sentiment",
+        "a=b": "./a=b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [(["a/x", "b/x"], "two models are named 'x'"), (["=x"], "NAME=RUN"), (["x="], "NAME=RUN")],
+)
+def test_names_that_cannot_be_are_refused(runs: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        named(runs)
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_an_open_address_without_a_key_is_warned_of(
+    has_key: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(process, "serve", lambda settings, say, **_: given.append(settings))
+    words = ["serve", "a", "--host", "0.0.0.0", "--queue-tokens", "9"]
+    if has_key:
+        (tmp_path / "keys").write_text("a-long-key\n")
+        words += ["--api-key-file", str(tmp_path / "keys")]
+
+    assert run(words) == 0
+
+    assert ("warning" in capsys.readouterr().err) == (not has_key)
+    (settings,) = given
+    assert settings.keys == (("a-long-key",) if has_key else ())
+    assert (settings.host, settings.queue_tokens, settings.models) == ("0.0.0.0", 9, {"a": "a"})
+    assert "a-long-key" not in repr(settings)
+
+
+def test_a_model_that_is_not_there_ends_the_server_with_its_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "log_as_json", lambda **_given: None)
+    monkeypatch.setattr(process, "_handle_signals", lambda *_given: None)
+
+    assert run(["serve", "absent-model", "--port", "0"]) == 1
+
+    assert "no directory and no model is named 'absent-model'" in capsys.readouterr().err
