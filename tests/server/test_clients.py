@@ -431,6 +431,36 @@ def test_an_error_names_the_field(post: Sender) -> None:
     assert error(inputs="a", truncation_direction="left").startswith("truncation_direction: ")
 
 
+HOSTILE = (
+    b"",
+    b"\xff\xfe",
+    b'{"inputs": ',
+    b"[" * 20_000,
+    b'{"\\ud800": 1}',
+    b'{"inputs": "\\ud800", "input": "\\ud800"}',
+    b'{"ids": [1' + b"0" * 400 + b"]}",
+    b'{"input": [1' + b"0" * 400 + b"]}",
+    b'{"inputs": "a", "parameters": {"\\ud800": 1}}',
+    b'{"inputs": {"question": 1}}',
+    b'{"inputs": NaN, "input": NaN, "ids": NaN}',
+    b'{"input": "a", "model": "\\u0000"}',
+)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/embeddings", "/embed", "/predict", "/rerank", "/tokenize", "/decode", "/"]
+)
+def test_a_hostile_body_has_an_error_of_its_protocol(post: Sender, path: str) -> None:
+    for body in HOSTILE:
+        answer = post.client.post(path, content=body, headers={"Content-Type": "application/json"})
+
+        assert 400 <= answer.status_code < 500, body[:40]
+        error = answer.json()["error"]
+        message = error["message"] if path == "/v1/embeddings" else error
+        assert message
+        assert "Traceback" not in message
+
+
 @pytest.mark.parametrize("name", ["pairs", "scores"])
 def test_rerank(server: Served, post: Sender, name: str) -> None:
     texts = ["red cat", "a dog", "the hen was white"]
