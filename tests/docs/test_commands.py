@@ -28,8 +28,8 @@ from tidybert.configuration import BertConfig
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
-# test_scikit_learn_doc.py and test_serving_clients_doc.py run these.
-PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving-clients.md"}
+# test_scikit_learn_doc.py and test_serving_docs.py run these.
+PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving.md", "serving-clients.md"}
 
 # Each takes minutes, the network, or the whole checkout, so the tests check only its names.
 NOT_RUN = (
@@ -112,7 +112,7 @@ def test_every_block_has_a_language_that_is_tested(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = list(blocks(page))
     assert 2 * len(found) == len(re.findall(r"^\s*```", text, re.MULTILINE)), "an open block"
-    assert {language for language, _, _ in found} <= {"sh", "python", "text"}
+    assert {language for language, _, _ in found} <= {"sh", "python", "javascript", "text"}
     for language, line, block in found:
         assert language != "text" or not re.search(r"^(\$ |tidybert )", block, re.MULTILINE), line
 

@@ -1,7 +1,8 @@
-"""Every block of docs/serving-clients.md runs against a real server of tiny models."""
+"""Every block of docs/serving.md and docs/serving-clients.md runs against one real server."""
 
 import re
 import shlex
+import shutil
 import subprocess
 import threading
 import time
@@ -28,7 +29,7 @@ from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 
-GUIDE = Path(__file__).parents[2] / "docs" / "serving-clients.md"
+DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "127.0.0.1:8000"
 TASKS: dict[str, tuple[Any, str]] = {
     "tickets-model": (Classification(["lost", "late"]), "text"),
@@ -38,9 +39,12 @@ TASKS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.fixture
-def address(tmp_path: Path, tiny_config: Callable[..., Any]) -> Iterator[str]:
-    """Where a server of the guide's models listens."""
+@pytest.fixture(scope="module")
+def address(
+    tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., Any]
+) -> Iterator[str]:
+    """Where a server of the guides' models listens."""
+    tmp_path = tmp_path_factory.mktemp("served")
     letters = "abcdefghijklmnopqrstuvwxyz"
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = BertTokenizer([*special, *letters, *(f"##{letter}" for letter in letters)])
@@ -82,31 +86,53 @@ def address(tmp_path: Path, tiny_config: Callable[..., Any]) -> Iterator[str]:
     engine.close()
 
 
-def test_every_block_runs(
+def blocks(guide: str) -> list[tuple[str, str]]:
+    text = (DOCS / guide).read_text(encoding="utf-8")
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def run_block(language: str, block: str, address: str) -> None:
+    """Run a block against the server; other commands than curl have their own tests."""
+    here = block.replace(ADDRESS, address)
+    if language == "python":
+        exec(compile(here, "a guide", "exec"), {"__name__": "guide"})
+    elif language == "javascript" and shutil.which("node"):
+        command = ["node", "--input-type=module", "--eval", here]
+        print(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout.decode())
+    elif language == "sh" and here.startswith("curl "):
+        for line in here.replace("\\\n", " ").splitlines():
+            done = subprocess.run([*shlex.split(line), "--fail"], capture_output=True, timeout=30)
+            assert done.returncode == 0, (line, done.stderr)
+            print(done.stdout.decode())
+
+
+def test_the_native_routes(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = [language for language, _ in blocks("serving.md")]
+    for language, block in blocks("serving.md"):
+        run_block(language, block, address)
+
+    assert {"sh", "python", "javascript"} <= set(ran)
+    printed = capsys.readouterr().out
+    assert re.search(r'^\{"label":', printed, re.MULTILINE)
+    assert re.search(r"^(lost|late) 0\.\d+ False$", printed, re.MULTILINE)
+    assert re.search(r"^16$", printed, re.MULTILINE)
+    assert 'tidybert_requests_total{route="/v1/models/{name}/predict",status="200"}' in printed
+    if shutil.which("node"):
+        assert re.search(r"^(lost|late) 0\.\d{3,}$", printed, re.MULTILINE)
+
+
+def test_the_clients_of_others(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # huggingface_hub takes this machine for the network.
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    text = GUIDE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    served, *rest = blocks
+    served, *rest = blocks("serving-clients.md")
     assert served == ("sh", f"tidybert serve {' '.join([*TASKS, 'minilm'])}\n")
 
     for language, block in rest:
-        here = block.replace(ADDRESS, address)
-        if language == "python":
-            exec(compile(here, str(GUIDE), "exec"), {"__name__": "guide"})
-        else:
-            run_curl(here)
+        run_block(language, block, address)
 
     printed = capsys.readouterr().out
     assert f"2 16 {2 + 11 + 2 + 9}\n" in printed
     for shown in ("TextClassificationOutputElement(label=", "answer=", "(2, 16)", "'minilm'"):
         assert shown in printed
-
-
-def run_curl(block: str) -> None:
-    for line in block.replace("\\\n", " ").splitlines():
-        done = subprocess.run([*shlex.split(line), "--fail"], capture_output=True, timeout=30)
-        assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout.startswith(b"["), done.stdout
