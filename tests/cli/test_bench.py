@@ -10,6 +10,7 @@ import typer
 from tidybert.cli import main as shell
 from tidybert.timing import finetuning_speed as finetuning
 from tidybert.timing import inference_speed as inference
+from tidybert.timing import serving_speed as serving
 from tidybert.timing import setting
 from tidybert.timing.measuring import summarize
 from tidybert.timing.setting import SIDES
@@ -72,6 +73,38 @@ def test_a_table_of_at_most_80_columns(
     assert "tidybert 0." in out
     assert "bundled tickets are timed" in err
     assert given[0]["sides"] == (SIDES if against else SIDES[:1])
+
+
+def test_servers_in_a_table(tiny_model: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def bench_serving(model: str, texts: Any, **options: Any) -> dict[str, Any]:
+        calls.append({"texts": texts, **options})
+        names = [
+            f"{name}_{number}"
+            for number in serving.CLIENTS
+            for name in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms")
+        ]
+        quantities = (*names, "seconds_to_first_answer", "peak_mib")
+        others = {"max_seq_length": 32, "num_cut": 1, "num_texts": 2}
+        shares = {"generators_share_of_a_core": 0.025, "largest_difference_of_answers": 2e-7}
+        result = result_of(quantities, SIDES, **others, **shares)
+        return {key: value for key, value in result.items() if key != "threads"}
+
+    monkeypatch.setattr(serving, "bench_serving", bench_serving)
+    (tmp_path / "texts.txt").write_text("a red hen\nthe dog\n")
+    flags = ["--texts", str(tmp_path / "texts.txt"), "--against", "transformers-batching"]
+
+    assert shell.run(["bench", "serve", "--model", str(tiny_model), *flags]) == 0
+
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for shown in ("texts/s, 1 client ", "p99 ms, 128 clients", "transformers-batching", "4.12"):
+        assert shown in out
+    assert "cut to 32 tokens before they were sent: 1 of 2 texts" in out
+    assert "a core's time that sending took: 2.5% at most" in out
+    assert calls[0]["texts"] == ["a red hen", "the dog"]
+    assert (calls[0]["against"], calls[0]["requests"]) == ("transformers-batching", 400)
 
 
 def test_figures_of_a_gpu(tiny_model: Path, given: list[dict[str, Any]], capsys) -> None:
@@ -179,6 +212,9 @@ def test_tokenisation_for_real(
         (["infer", "--max-seq-length", "64"], "positions for 32"),
         (["finetune", "--profile"], "--profile on a CPU needs --threads 1"),
         (["infer", "--text", "words"], "--text says how --texts FILE is read"),
+        (["serve", "--against", "jax"], "expected transformers, transformers-batching, infinity"),
+        (["serve", "--max-seq-length", "64"], "positions for 32"),
+        (["serve", "--text", "words"], "--text says how --texts FILE is read"),
         (["infre"], "infer"),
     ],
 )

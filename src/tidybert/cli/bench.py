@@ -79,7 +79,11 @@ def infer(*, given: InferFlags, read: ReadOptions) -> None:
     sides = sides_against(given.against)
     max_seq_length = max_seq_length_for(model, given.max_seq_length)
     device = given.named_device()
-    source, path, read = _texts_or_sst2(given.texts, read)
+    if given.texts is None:
+        _refuse_flags(read)
+        source, path, read = _sst2_or_tickets("dev")
+    else:
+        source = path = given.texts
     report = ReadReport()
     examples = list(read_examples(path, read, need_label=False, report=report))
     note(*report.lines(str))
@@ -133,14 +137,15 @@ def serve(*, given: ServeFlags, read: ReadOptions) -> None:
     """
     from tidybert.files.text_files import read_examples
     from tidybert.timing.serving_speed import CLIENTS, bench_serving
-    from tidybert.timing.setting import TICKETS, find_lines, max_seq_length_for
+    from tidybert.timing.setting import TICKETS, max_seq_length_for, mixed_texts
 
-    source, path, options = _texts_or_sst2(given.texts, read)
-    texts = [one.text for one in read_examples(path, options, need_label=False)]
-    if given.texts is None and source != TICKETS:
-        source = f"{source} and Wikipedia"
-        _, lines = find_lines(len(texts))
-        texts = [text for pair in zip(texts, lines, strict=False) for text in pair]
+    if given.texts is None:
+        _refuse_flags(read)
+        source, texts = mixed_texts()
+        _note_tickets(source == TICKETS)
+    else:
+        source = given.texts
+        texts = [one.text for one in read_examples(source, read, need_label=False)]
     result = bench_serving(
         given.model,
         texts,
@@ -182,24 +187,24 @@ def serve(*, given: ServeFlags, read: ReadOptions) -> None:
     )
 
 
-def _texts_or_sst2(texts: str | None, read: ReadOptions) -> tuple[str, str, ReadOptions]:
-    """(name, path, options) of a file of the user's, else of SST-2 dev or the tickets."""
-    if texts is not None:
-        return texts, texts, read
+def _refuse_flags(read: ReadOptions) -> None:
     if read.flags():
         raise UsageError(f"{read.flags()[0]} says how --texts FILE is read; give that file")
-    return _sst2_or_tickets("dev")
+
+
+def _note_tickets(are_timed: bool) -> None:
+    if are_timed:
+        note(
+            "SST-2 is not in the data folder (TIDYBERT_DATA, or ../shared/data): the bundled "
+            "tickets are timed"
+        )
 
 
 def _sst2_or_tickets(split: str) -> tuple[str, str, ReadOptions]:
     from tidybert.timing.setting import TICKETS, sst2_or_tickets
 
     found = sst2_or_tickets(split)
-    if found[0] == TICKETS:
-        note(
-            "SST-2 is not in the data folder (TIDYBERT_DATA, or ../shared/data): the bundled "
-            "tickets are timed"
-        )
+    _note_tickets(found[0] == TICKETS)
     return found
 
 

@@ -59,8 +59,7 @@ def bench_serving(
     Raises TidyBertError where a server fails or refuses a request, or where the sides' answers
     differ by more than ANSWERS_TOLERANCE, because they have not done the same work.
     """
-    tokenizer = BertTokenizer.from_pretrained(model)
-    sent = [_cut(text, tokenizer, max_seq_length) for text in texts]
+    sent = cut_texts(model, texts, max_seq_length)
     with tempfile.TemporaryDirectory() as folder:
         directory = str(find_model(model))
         if against != INFINITY:
@@ -96,6 +95,12 @@ def bench_serving(
         "generators_share_of_a_core": max(shares),
         **summarize(samples),
     }
+
+
+def cut_texts(model: str, texts: Sequence[str], max_seq_length: int) -> list[str]:
+    """The texts, each cut at a word to at most ``max_seq_length`` tokens of MODEL."""
+    tokenizer = BertTokenizer.from_pretrained(model)
+    return [_cut(text, tokenizer, max_seq_length) for text in texts]
 
 
 def _cut(text: str, tokenizer: BertTokenizer, max_seq_length: int) -> str:

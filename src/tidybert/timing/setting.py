@@ -16,6 +16,7 @@ from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import fitting_length
 from tidybert.model_files import CONFIG_FILE
 
@@ -84,6 +85,17 @@ def find_lines(limit: int = 80_000) -> tuple[str, list[str]]:
             return str(corpus), list(islice(filter(None, lines), limit))
     with _tickets().open(encoding="utf-8", newline="") as file:
         return TICKETS, [row["text"] for row in islice(csv.DictReader(file), limit)]
+
+
+def mixed_texts() -> tuple[str, list[str]]:
+    """(source, texts): of SST-2 dev and English Wikipedia in turn, else the bundled tickets."""
+    source, path, options = sst2_or_tickets("dev")
+    texts = [one.text for one in read_examples(path, options, need_label=False)]
+    if source == TICKETS:
+        return source, texts
+    _, lines = find_lines(len(texts))
+    pairs = zip(texts, lines, strict=False)
+    return f"{source} and Wikipedia", [text for pair in pairs for text in pair]
 
 
 def _data_folder() -> Path:
