@@ -11,6 +11,7 @@ from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import fast_attention as module
 from tidybert.modeling.kernels.fast_attention import attention, first_row_attention, fits
 from tidybert.modeling.rows import Rows
+from tidybert.training.determinism import deterministic_algorithms
 
 # Lengths that make one even block, one block with room left over, and several blocks.
 BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
@@ -34,15 +35,43 @@ def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.fl
 def test_variable_length_flash_attention_is_the_plain_body_in_half_precision(causal: bool) -> None:
     lengths = (120, 3, 70, 1)
     heads, width = 4, 4 * 32
-    query_key_value = torch.randn(sum(lengths), 3 * width, device="cuda", dtype=torch.bfloat16)
+    given = torch.randn(sum(lengths), 3 * width, device="cuda", dtype=torch.bfloat16)
+    exact = given.float().requires_grad_()
+    given.requires_grad_()
     rows = make_rows(lengths).to("cuda")
 
-    context = attention(query_key_value, rows, heads, 0.0, causal)
-    expected, _ = plain_attention(query_key_value.float(), rows, heads, 0.0, causal)
+    context = attention(given, rows, heads, 0.0, causal)
+    expected, _ = plain_attention(exact, rows, heads, 0.0, causal)
+    torch.autograd.backward([context.float().square().sum(), expected.square().sum()])
 
     assert context.dtype == torch.bfloat16
     # bfloat16 keeps 8 bits of mantissa.
     torch.testing.assert_close(context.float(), expected, atol=2e-2, rtol=2e-2)
+    assert given.grad is not None
+    assert exact.grad is not None
+    largest = exact.grad.abs().max()
+    torch.testing.assert_close(
+        given.grad.float() / largest, exact.grad / largest, atol=6e-2, rtol=0
+    )
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gradients_on_cuda_repeat_to_the_bit_where_it_is_asked() -> None:
+    lengths = (128,) * 64 + (77, 3, 1)
+    given = torch.randn(
+        sum(lengths), 3 * 768, device="cuda", dtype=torch.bfloat16, requires_grad=True
+    )
+    rows = make_rows(lengths).to("cuda")
+    found = []
+    with deterministic_algorithms():
+        for _ in range(3):
+            torch.manual_seed(7)
+            context = attention(given, rows, 12, 0.1)
+            found += torch.autograd.grad(context.float().square().sum(), [given])
+
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 @pytest.mark.cuda
