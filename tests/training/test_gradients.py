@@ -60,7 +60,7 @@ def test_the_pieces_gradients_add_up_to_that_of_the_whole() -> None:
     toy, pieces = Toy(), batches()
     toy.other.grad = torch.ones(8)  # of a part before
 
-    loss = add_gradients_on_threads(toy.loss, pieces, list(toy.parameters()))
+    loss = add_gradients_on_threads(toy.loss, pieces, list(toy.parameters()), torch.Generator())
 
     whole = Toy()
     whole.other.grad = torch.ones(8)
@@ -78,9 +78,10 @@ def test_dropout_gives_the_same_bits_however_the_threads_take_turns() -> None:
     pieces = batches()
 
     def gradient() -> Tensor:
-        toy = Toy()
-        torch.manual_seed(7)
-        add_gradients_on_threads(lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight])
+        toy, numbers = Toy(), torch.Generator().manual_seed(7)
+        add_gradients_on_threads(
+            lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight], numbers
+        )
         assert toy.table.weight.grad is not None
         return toy.table.weight.grad
 
@@ -90,9 +91,12 @@ def test_dropout_gives_the_same_bits_however_the_threads_take_turns() -> None:
 
 def test_two_parts_of_a_step_draw_different_dropout() -> None:
     toy, pieces, found = Toy(), batches(2), []
+    numbers = torch.Generator().manual_seed(7)
     for _ in range(2):
         toy.zero_grad()
-        add_gradients_on_threads(lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight])
+        add_gradients_on_threads(
+            lambda batch: toy.loss(batch, 0.3), pieces, [toy.table.weight], numbers
+        )
         assert toy.table.weight.grad is not None
         found.append(toy.table.weight.grad)
 
@@ -100,15 +104,20 @@ def test_two_parts_of_a_step_draw_different_dropout() -> None:
 
 
 def test_random_numbers_of_the_default_generator_are_refused_and_all_is_as_before() -> None:
-    toy = Toy()
-    before = torch.get_rng_state()
+    toy, numbers = Toy(), torch.Generator()
+    before = torch.get_rng_state(), numbers.get_state()
 
     found = add_gradients_on_threads(
-        lambda batch: functional.dropout(toy.loss(batch), 0.5), batches(), list(toy.parameters())
+        lambda batch: functional.dropout(toy.loss(batch), 0.5),
+        batches(),
+        list(toy.parameters()),
+        numbers,
+        watch=True,
     )
 
     assert found is None
-    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert torch.equal(before[1], numbers.get_state())
     assert all(each.grad is None for each in toy.parameters())
 
 

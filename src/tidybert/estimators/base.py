@@ -181,9 +181,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         _WARNED.pop(self, None)
         device = choose_device(self.device)
         train, dev = self._split(task, examples)
-        # Fitting leaves torch's random state as it was.
-        devices = [device] if device.type == "cuda" else []
-        with as_in_python(), torch.random.fork_rng(devices):
+        with as_in_python():
             finished = finetune(
                 task,
                 self.model,

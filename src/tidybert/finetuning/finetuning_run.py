@@ -34,6 +34,7 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.determinism import repeating
 from tidybert.training.frozen_states import freeze
+from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
 from tidybert.training.run_origin import RunOrigin, environment
@@ -114,14 +115,14 @@ def finetune(
     callbacks, made_from = callbacks or Callbacks(), made_from or RunOrigin()
     if max_seq_length is None:
         max_seq_length = task.default_max_seq_length
-    # A new head's initial weights follow from the seed alone.
-    torch.manual_seed(arguments.seed)
     config, tokenizer, origin = model_sources(model, vocab)
     if arguments.early_stopping_patience is not None and not dev:
         raise _needs_dev("early_stopping_patience")
     arguments, config = _with_defaults(arguments, task, config, callbacks.tell)
     fitting_length(config, max_seq_length)
-    network, has_head = _build(task, config, origin, new_head, allow_pickle, callbacks.tell)
+    # A new head's initial weights follow from the seed alone.
+    with weights_drawn_with(arguments.seed):
+        network, has_head = _build(task, config, origin, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
     _require_room(run, network, arguments, len(train), has_dev=bool(dev))

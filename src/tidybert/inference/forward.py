@@ -15,7 +15,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError, param
 from tidybert.inference.answer_precision import answering_in
 from tidybert.inference.arrivals import Arrivals
-from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.encoding import Encoding
@@ -134,7 +134,7 @@ def _one_ahead(pieces: Iterator[T]) -> Iterator[T]:
 
 def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:
     """Tokens a batch, so that all threads have equally many batches of at most ``most`` each."""
-    tokens, threads = sum(lengths), torch.get_num_threads()
+    tokens, threads = sum(lengths), num_threads()
     batches = threads * math.ceil(tokens / (threads * most))
     # A batch ends before a sequence that does not fit: too early by up to the longest one.
     return max(_FEWEST_TOKENS, math.ceil(tokens / max(batches, 1)) + max(lengths, default=0))

@@ -38,6 +38,7 @@ from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest
 from tidybert.training.optimization import begin_step, build_optimizer, update
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
+from tidybert.training.random_numbers import seeds_allowed
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -213,6 +214,7 @@ class Pretrainer:
                 record.stop_requests() as request,
                 record.watchdog() as watchdog,
                 self._ahead() as ahead,
+                seeds_allowed(self.device),
             ):
                 self._train_steps(request, watchdog, ahead)
         finally:

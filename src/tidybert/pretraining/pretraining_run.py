@@ -34,6 +34,7 @@ from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_
 from tidybert.training.background_writer import snapshot
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
+from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
 from tidybert.training.run_origin import environment
@@ -91,8 +92,8 @@ def pretrain(
     )  # fmt: skip
     if verify:
         _verify(plan)
-    torch.manual_seed(arguments.seed)
-    network, config = build_model(model, plan)
+    with weights_drawn_with(arguments.seed):
+        network, config = build_model(model, plan)
     check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
     # Sharding and compiling change the network in place.
     from_corpus = is_size(model) and arguments.initial_weights == "corpus"

@@ -7,6 +7,7 @@ the same bits, however the threads take turns.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch, share_out
 from tidybert.modeling.kernels.dropout import drawing_from
-from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.modeling.kernels.threads import map_on_threads, num_threads
+from tidybert.training.random_numbers import DefaultDraws
 
 # The gradients of each piece are as large as the trained weights.
 _MOST_PIECES: Final = 4
@@ -29,33 +31,43 @@ Gradients = Sequence[Tensor | None]
 def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Indices of the sequences, in pieces large enough for a thread each; at least one."""
     worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
-    return share_out(lengths, max(1, min(torch.get_num_threads(), _MOST_PIECES, worthwhile)))
+    return share_out(lengths, max(1, min(num_threads(), _MOST_PIECES, worthwhile)))
 
 
 def add_gradients_on_threads(
-    loss: Callable[[Batch], Tensor], pieces: Sequence[Batch], trained: Sequence[Tensor]
+    loss: Callable[[Batch], Tensor],
+    pieces: Sequence[Batch],
+    trained: Sequence[Tensor],
+    generator: torch.Generator,
+    *,
+    watch: bool = False,
 ) -> float | None:
     """Add the gradient of the pieces' summed loss to ``grad`` of the trained tensors; return it.
 
-    Returns None and changes nothing if ``loss`` draws from torch's default generator, as PyTorch's
-    dropout does: the order in which pieces draw its numbers would change from run to run.
+    Each piece's dropout draws from a generator of its own, whose seed comes from ``generator``.
+    ``loss`` must not draw from PyTorch's own: pieces would take its numbers in another order in
+    each run.  If ``watch`` is set and it does, returns None and changes nothing.
     """
-    before = torch.get_rng_state()
-    seeds = torch.randint(2**63 - 1, (len(pieces),)).tolist()
-    seeded = torch.get_rng_state()
+    before = generator.get_state(), torch.get_rng_state()
+    seeds = torch.randint(2**63 - 1, (len(pieces),), generator=generator).tolist()
 
-    def work(number: int) -> tuple[float, Gradients]:
-        with drawing_from(torch.Generator().manual_seed(seeds[number])):
+    def work(number: int) -> tuple[float, Gradients] | None:
+        numbers = torch.Generator().manual_seed(seeds[number])
+        with drawing_from(numbers), DefaultDraws() if watch else nullcontext() as draws:
             found = loss(pieces[number])
+        if draws is not None and draws.found:
+            return None
         return found.item(), torch.autograd.grad(found, trained, allow_unused=True)
 
     results = list(map_on_threads(work, range(len(pieces))))
-    if not torch.equal(seeded, torch.get_rng_state()):
-        torch.set_rng_state(before)
+    done = [each for each in results if each is not None]
+    if len(done) < len(results):
+        generator.set_state(before[0])
+        torch.set_rng_state(before[1])
         return None
-    for _, gradients in results:
+    for _, gradients in done:
         _add(trained, gradients)
-    return sum(loss for loss, _ in results)
+    return sum(loss for loss, _ in done)
 
 
 def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:

@@ -51,17 +51,25 @@ def build_optimizer(
 
 
 def begin_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, learning_rate: float, *seed: int
-) -> None:
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    learning_rate: float,
+    *seed: int,
+    default: bool = True,
+) -> torch.Generator:
     """Put the model into training mode and set the learning rate.
 
-    PyTorch's generator follows from ``seed``, the run's seed and the step, so that a run can resume
-    with the same dropout.
+    Returns a generator for the step's dropout on a CPU.  It follows from ``seed``, the run's seed
+    and the step, so that a run can resume with the same dropout.  PyTorch's own generators begin
+    with the same seed if ``default`` is set.
     """
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
-    torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    if default:
+        torch.manual_seed(number)
     model.train()
+    return torch.Generator().manual_seed(number)
 
 
 def update(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:

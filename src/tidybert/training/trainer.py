@@ -23,6 +23,7 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory, param
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
@@ -35,6 +36,7 @@ from tidybert.training.optimization import (
     update,
 )
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
+from tidybert.training.random_numbers import DefaultDraws, seeds_allowed
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -179,7 +181,9 @@ class Trainer:
         self._steps_late = steps_late(self.device)
         # On a CUDA device, whether a step so far was not finite.
         self._has_diverged: Tensor | None = None
-        self._has_threads = self.device.type == "cpu"
+        # Whether the loss draws from PyTorch's own generator; None until it was called once.
+        self._draws_from_default: bool | None = None if self.device.type == "cpu" else True
+        self._numbers = torch.Generator()
         self._order_of_epoch = -1
         self._order = np.empty(0, dtype=np.int64)
 
@@ -211,7 +215,9 @@ class Trainer:
         if self.vocabulary is not None:
             self.vocabulary.narrow()
         try:
-            examples, tokens = self._train_steps()
+            on_gpu = seeds_allowed(self.device) if self.device.type == "cuda" else nullcontext()
+            with on_gpu:
+                examples, tokens = self._train_steps()
         finally:
             if self.vocabulary is not None:
                 factor = decay_until(self.state.step, self.num_steps, self.arguments)
@@ -239,7 +245,8 @@ class Trainer:
             while not (self.record.is_over or self._has_patience_ended()):
                 try:
                     with watchdog.step(self.state.step + 1, self._place):
-                        self._launch()
+                        with self._may_seed():
+                            self._launch()
                         done = self._read(self._steps_late)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error):
@@ -266,12 +273,24 @@ class Trainer:
             seen[1] += each.num_tokens
             self.callbacks.step(each)
 
+    def _may_seed(self) -> AbstractContextManager[None]:
+        """Others in the process get PyTorch's own generator back after each step on a CPU."""
+        is_untouched = self._draws_from_default is False or self.device.type == "cuda"
+        return nullcontext() if is_untouched else seeds_allowed()
+
     def _launch(self) -> None:
         """One update from the next batch of examples, or none if something is not finite."""
         begin = time.perf_counter()
         step = self.state.step
         learning_rate = learning_rate_at(step, self.num_steps, self.arguments)
-        begin_step(self.model, self.optimizer, learning_rate, self.arguments.seed, step)
+        self._numbers = begin_step(
+            self.model,
+            self.optimizer,
+            learning_rate,
+            self.arguments.seed,
+            step,
+            default=self._draws_from_default is not False,
+        )
         for module in self.frozen:
             module.eval()
         chosen = self._examples_of(step)
@@ -335,20 +354,28 @@ class Trainer:
             with autocast(self.device, self.is_mixed):
                 return self.loss(self.model, batch) / total_weight
 
-        if self._has_threads:
+        is_new = self._draws_from_default is None
+        if not self._draws_from_default:
             pieces = [chosen[piece] for piece in pieces_for_threads(self._lengths[chosen])]
             if len(pieces) > 1:
                 batches = [self._batch(piece) for piece in pieces]
-                found = add_gradients_on_threads(loss, batches, self.trained)
+                found = add_gradients_on_threads(
+                    loss, batches, self.trained, self._numbers, watch=is_new
+                )
+                self._draws_from_default = found is None
                 if found is not None:
                     return torch.tensor(found, dtype=torch.float64)
-                self._has_threads = False
                 self.callbacks.tell(
                     "the loss draws random numbers from PyTorch's own generator, so threads do not "
                     "share a step; tidybert.modeling.kernels.dropout would allow it"
                 )
-        part_loss = loss(self._batch(chosen))
-        part_loss.backward()  # type: ignore[no-untyped-call]
+        batch = self._batch(chosen)
+        with drawing_from(self._numbers):
+            with DefaultDraws() if is_new else nullcontext() as draws:
+                part_loss = loss(batch)
+            if draws is not None:
+                self._draws_from_default = draws.found
+            part_loss.backward()  # type: ignore[no-untyped-call]
         return part_loss.detach()
 
     def _batch(self, chosen: npt.NDArray[np.int64]) -> Batch:

@@ -7,10 +7,11 @@ system clears at first touch: some fifteen thousand in a step of fine-tuning, a 
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
-from threading import Barrier
+from threading import Barrier, Lock
 from typing import Final, TypeVar
 
 import torch
@@ -38,25 +39,89 @@ def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
     here, and pieces that have not begun are dropped.
     """
     keep_freed_memory()
-    threads = torch.get_num_threads()
+    _process.begin_work()
+    threads = num_threads()
     workers = min(threads, len(pieces)) if _each_thread_has_its_own_number() else 1
     if workers < 2:
         yield from map(work, pieces)
         return
-    all_begun = Barrier(workers + 1)
+    futures = [_process.pool(workers, threads).submit(work, piece) for piece in pieces]
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        # Workers take the first ones meanwhile.
+        for future in reversed(futures):
+            future.cancel()
+        wait(futures)
 
-    def begin() -> None:
-        # Without this call a new thread's first operation takes the number set last anywhere.
-        torch.get_num_threads()
-        torch.set_num_threads(threads // workers)
-        all_begun.wait()
 
-    with ThreadPoolExecutor(workers, "tidybert", initializer=begin) as pool:
-        results = pool.map(work, pieces)
+def num_threads() -> int:
+    """PyTorch's threads for an operation of the calling thread."""
+    with _process.lock:
+        return torch.get_num_threads()
+
+
+class _Process:
+    """The workers of this process, which are begun once.
+
+    ``torch.set_num_threads`` is for the calling thread, but a new thread's first operation takes
+    the number that was set last anywhere.  So no thread may ask while workers begin.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.is_forked = self.has_worked = False
+        self._pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+    def begin_work(self) -> None:
+        """Note that threads may exist from here on; warn once in a process that has lost them."""
+        if self.is_forked:
+            self.is_forked = False
+            warnings.warn(
+                "this process was forked from one that had computed on several threads, which a "
+                "fork does not copy: it computes on one thread. Begin processes with "
+                'multiprocessing.get_context("spawn")',
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self.has_worked = True
+
+    def pool(self, workers: int, threads: int) -> ThreadPoolExecutor:
+        """The workers, each with its share of the threads."""
+        with self.lock:
+            if (workers, threads) not in self._pools:
+                self._pools[workers, threads] = self._begin(workers, threads)
+            return self._pools[workers, threads]
+
+    def _begin(self, workers: int, threads: int) -> ThreadPoolExecutor:
+        all_begun = Barrier(workers + 1)
+
+        def begin() -> None:
+            # Without this call the first operation would take the number that was set last.
+            torch.get_num_threads()
+            torch.set_num_threads(threads // workers)
+            all_begun.wait()
+
+        pool = ThreadPoolExecutor(workers, "tidybert", initializer=begin)
+        for _ in range(workers):
+            pool.submit(int)
         all_begun.wait()
-        # Threads that others start later begin with the number set last.
         torch.set_num_threads(threads)
-        yield from results
+        return pool
+
+    def after_fork(self) -> None:
+        """In the new process: OpenMP would wait for ever for threads that are not there."""
+        had_threads = self.has_worked and torch.get_num_threads() > 1
+        self.__init__()  # type: ignore[misc]
+        if had_threads:
+            self.is_forked = True
+            torch.set_num_threads(1)
+
+
+_process: Final = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.after_fork)
 
 
 def _each_thread_has_its_own_number() -> bool:
