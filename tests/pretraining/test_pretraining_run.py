@@ -184,6 +184,7 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
 ) -> None:
     told: list[str] = []
     memory = {"micro_batch": 200, "precision": "float32", "checkpoint_activations": True}
+    memory |= {"deterministic": True}
     intervals = {"save_steps": 7, "eval_steps": 3}
     small(tmp_path / "whole", dropout=0.0)
     stopped_at(5, small, tmp_path / "run", dropout=0.0)
@@ -196,6 +197,7 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
     assert "micro_batch: 96 before, 200 now" in told
     arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert arguments["micro_batch"] == 200
+    assert arguments["deterministic"]
     assert arguments["record"]["changed_on_the_way"][0]["step"] == 5
     assert arguments["record"]["changed_on_the_way"][0]["precision"] == ["auto", "float32"]
     # Only rounding differs.
