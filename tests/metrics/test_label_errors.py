@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.metrics.label_errors import SuspectedLabelError, suspected_label_errors
+from tidybert.metrics.label_errors import (
+    SuspectedLabelError,
+    estimated_label_errors,
+    suspected_label_errors,
+)
 
 
 def test_a_literal_example():
@@ -67,3 +71,15 @@ def test_most_flipped_labels_of_a_good_model_are_found_and_no_others():
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(ValueError, match="indices of classes"):
         suspected_label_errors([[0.5, 0.5], [0.5, 0.5]], labels)
+
+
+def test_the_number_of_errors_is_that_of_the_calibrated_confident_joint() -> None:
+    """By hand: the averages are 0.6 and 0.65, and the fourth example is sure of neither class."""
+    p = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.6 - 1e-9, 0.4], [0.2, 0.8], [0.5, 0.5]]
+    labels = [0, 0, 0, 0, 1, 1]
+
+    # Of class 0, one of three sure examples is wrong: 4/3 of four.  Of class 1 none is.
+    assert estimated_label_errors(p, labels) == 1
+    # Ten times as many examples have ten times as many errors, before rounding.
+    assert estimated_label_errors(p * 10, labels * 10) == 13
+    assert estimated_label_errors([[0.9, 0.1], [0.1, 0.9]], [0, 1]) == 0

@@ -20,7 +20,7 @@ from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features, first_features
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.metrics.label_errors import suspected_label_errors
+from tidybert.metrics.label_errors import estimated_label_errors
 from tidybert.tasks.text_task import TextTask
 
 ALIKE: Final = 0.9
@@ -99,7 +99,7 @@ def label_probabilities(
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
     """Labels that may be wrong, the likeliest first, and pairs of classes that are mixed up.
 
-    As many labels are suspected as confident learning counts (Northcutt et al. 2021), those that
+    As many labels are suspected as confident learning estimates (Northcutt et al. 2021), those that
     the probes find the least likely.  Classes of fewer than FOLDS texts are not judged.
 
     p: ``label_probabilities``.
@@ -108,7 +108,7 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
     labels = np.array([one.label for one in features], dtype=np.int64)
     own, best = p[np.arange(len(p)), labels], p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
-    count = len(suspected_label_errors(p, labels))
+    count = estimated_label_errors(p, labels)
     judged = (best != labels) & (support[labels] >= FOLDS)
     order = [at for at in np.argsort(own, kind="stable").tolist() if judged[at]][:count]
     agreement = float((best == labels).mean())
