@@ -83,7 +83,7 @@ def test_servers_in_a_table(tiny_model: Path, tmp_path: Path, monkeypatch, capsy
         names = [
             f"{name}_{number}"
             for number in serving.CLIENTS
-            for name in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms")
+            for name in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms_per_text")
         ]
         quantities = (*names, "seconds_to_first_answer", "peak_mib")
         others = {"max_seq_length": 32, "num_cut": 1, "num_texts": 2}

@@ -1,5 +1,6 @@
 """Serving timed: servers in turn, the same texts, and answers that must agree."""
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.timing import serving_speed as serving
 from tidybert.timing.http_load import Load, run_load
-from tidybert.timing.serving_sides import Side, other_side, our_side
+from tidybert.timing.serving_sides import Running, Side, other_side, our_side
 from tidybert.tokenization import BertTokenizer
 
 # Answers the length of a text by ``number``, and counts what it is sent in a file.
@@ -54,6 +55,9 @@ def sides(tmp_path: Path, monkeypatch) -> dict[str, Side]:
     monkeypatch.setattr(serving, "our_side", lambda *_given, **_more: made["ours"])
     monkeypatch.setattr(serving, "other_side", lambda name, *_given: made[name])
     monkeypatch.setattr(serving, "_WARM_UP", 3)
+    # Such servers may use less than the clock's tick.
+    clock = itertools.count()
+    monkeypatch.setattr(Running, "cpu_seconds", lambda _server: next(clock))
     monkeypatch.setattr(
         serving, "run_apart", lambda _module, _side, work, _: run_load(Load(**work))
     )
@@ -77,11 +81,13 @@ def test_servers_in_turn(sides: dict[str, Side], tiny_model: Path, tmp_path: Pat
 
     quantities = {"seconds_to_first_answer", "peak_mib"} | {
         f"{name}_{number}"
-        for name in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms")
+        for name in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms_per_text")
         for number in (1, 2)
     }
     assert set(result["medians"]["ours"]) == set(result["ratios"]) == quantities
     assert all(value > 0 for value in result["medians"]["transformers"].values())
+    # A second of the clock for the requests of one client, and one for those of two.
+    assert result["medians"]["ours"]["cpu_ms_per_text_2"] == 1e3 / 16
     assert (result["num_texts"], result["num_cut"], result["rounds"]) == (3, 1, 1)
     assert result["largest_difference_of_answers"] == 0
     assert 0 < result["generators_share_of_a_core"] < 1

@@ -1,6 +1,7 @@
 """``tidybert bench``: time tokenising, inference, training and serving, alone or beside others."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -139,6 +140,8 @@ def serve(*, given: ServeFlags, read: ReadOptions) -> None:
     from tidybert.timing.serving_speed import CLIENTS, bench_serving
     from tidybert.timing.setting import TICKETS, max_seq_length_for, mixed_texts
 
+    if not Path("/proc/self/stat").exists():
+        raise UsageError("tidybert bench serve reads /proc, which this system does not have")
     if given.texts is None:
         _refuse_flags(read)
         source, texts = mixed_texts()
@@ -165,6 +168,7 @@ def serve(*, given: ServeFlags, read: ReadOptions) -> None:
             "p50 ms": "p50_ms",
             "p95 ms": "p95_ms",
             "p99 ms": "p99_ms",
+            "CPU ms/text": "cpu_ms_per_text",
         }.items()
     }
     rows |= {"seconds to the first answer": "seconds_to_first_answer", "peak MiB": "peak_mib"}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import IO, Any, Final
 
 from tidybert.errors import TidyBertError, UsageError, param
@@ -51,8 +52,14 @@ class Running:
     seconds_to_first_answer: float
 
     def peak_mib(self) -> float:
-        """The server's largest resident memory so far, in MiB."""
+        """The server's largest resident memory so far, in MiB (Linux)."""
         return peak_mib(self.process)
+
+    def cpu_seconds(self) -> float:
+        """The processor time of the server so far (Linux)."""
+        words = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        # utime and stime of proc(5).
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def our_side(directory: str, *, embeds: bool) -> Side:

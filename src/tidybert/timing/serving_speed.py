@@ -2,7 +2,8 @@
 
 Each round starts each server, times its first answer, and asks it with growing numbers of clients.
 A request has one text.  All servers have the same weights: MODEL with a classifier of random
-weights, or MODEL's encoder where the other side answers with embeddings.
+weights, or MODEL's encoder where the other side answers with embeddings.  It needs Linux, which
+tells the time and memory of other processes.
 """
 
 import json
@@ -46,9 +47,10 @@ def bench_serving(
     """Texts a second and the times of requests, with each number of clients.
 
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of
-    texts_per_second_N, p50_ms_N, p95_ms_N and p99_ms_N with N clients, seconds_to_first_answer
-    (from the start of the process) and peak_mib.  Texts are cut at a word to ``max_seq_length``
-    tokens before they are sent; ``num_cut`` counts them.
+    texts_per_second_N, p50_ms_N, p95_ms_N, p99_ms_N and cpu_ms_per_text_N with N clients,
+    seconds_to_first_answer (from the start of the process) and peak_mib.  The processor time is
+    the server's alone.  Texts are cut at a word to ``max_seq_length`` tokens before they are sent;
+    ``num_cut`` counts them.
 
     Args:
         against: a side of OTHERS; None times tidybert alone.
@@ -130,7 +132,9 @@ def _measure(
         answers = [side.read(found) for found in warm_up["answers"]]
         for number in clients:
             count = max(requests, _REQUESTS_A_CLIENT * number)
+            begin = server.cpu_seconds()
             found = _ask(side, Load(server.port, side.path, bodies, count, number))
+            values[f"cpu_ms_per_text_{number}"] = 1e3 * (server.cpu_seconds() - begin) / count
             values[f"texts_per_second_{number}"] = found["requests_per_second"]
             for name in ("p50_ms", "p95_ms", "p99_ms"):
                 values[f"{name}_{number}"] = found["times"][str(OK)][name]
