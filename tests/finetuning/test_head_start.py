@@ -13,6 +13,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import Callbacks, FinetunedModel, ProbeMemory, finetune
 from tidybert.inference.loading import load_finished
 from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -111,9 +112,40 @@ def test_a_large_file_gives_the_probe_a_sample(toy: Toy, monkeypatch: pytest.Mon
     assert "fitted to 25 examples of 60" in note
 
 
-def test_a_head_that_answers_questions_can_only_be_drawn(tiny_model: Path) -> None:
+def test_a_head_that_is_not_one_layer_can_only_be_drawn(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuestionAnswering, "head", None)
+
     with pytest.raises(UsageError, match="head_start='probe': the head of answer can only begin"):
         finetune(QuestionAnswering(), tiny_model, [], None, TrainingArguments(head_start="probe"))
+
+
+def test_the_probe_alone_finds_answers(toy: Toy) -> None:
+    contexts = [
+        f"the {colour} {animal} is {rest}"
+        for colour in ("red", "blue", "green")
+        for animal in ("cat", "dog", "cow", "hen")
+        for rest in ("near", "old", "under")
+    ]
+    questions = [
+        QuestionExample(str(row), "we saw", text, ((animal, text.index(animal)),), False, row)
+        for row, text in enumerate(contexts, start=1)
+        for animal in [text.split()[2]]
+    ]
+
+    trained, note = told_by(
+        toy,
+        task=QuestionAnswering(max_query_length=8),
+        train=questions[::2],
+        dev=questions[1::2],
+        max_steps=1,
+        learning_rate=1e-9,
+        head_start="probe",
+    )
+
+    assert note.startswith("the new head begins as a probe of the encoder")
+    assert trained.result.metrics["exact_match"] >= 0.9
 
 
 def test_the_rate_follows_the_width_and_the_run_says_so(toy: Toy) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
 
 MODEL: Final = "minilm"
-# The best on dev over seeds 1, 2 and 42, of rates from 1e-4 to 3e-4 and batches of 16 and 32.
+# Held-out training tickets chose: higher rates and a fourth epoch gained nothing there.
 LEARNING_RATE: Final = 1e-4
 TRAIN_BATCH_SIZE: Final = 16
-NUM_TRAIN_EPOCHS: Final = 4
+NUM_TRAIN_EPOCHS: Final = 3
 TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
 
 

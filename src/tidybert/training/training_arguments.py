@@ -41,8 +41,8 @@ class TrainingArguments:
     warmup_proportion: float = 0.1
     """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
     head_start: str | None = None
-    """Begin a new head as a fit to the encoder's states (probe), or at random. If not set: probe,
-    but random for answer."""
+    """Begin a new head as a fit to the encoder's states (probe), or at random. If not set: a
+    probe."""
     pooling: str | None = None
     """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
     open. If not set: as MODEL."""

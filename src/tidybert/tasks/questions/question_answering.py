@@ -126,6 +126,7 @@ class QuestionAnswering(Task[QuestionExample]):
     read = read_questions
     options_class = QuestionOptions
     unit = "token"
+    head = "qa_outputs"
     meanings: ClassVar[Mapping[str, str]] = {
         "exact_match": "share of the answers that are right to the word",
         "f1": "mean overlap in words with the right answer",
