@@ -26,8 +26,10 @@ from tidybert.training.linear_probe import LinearProbe, fit_probe
 from tidybert.training.trainer import Trainer
 from tidybert.training.training_arguments import TrainingArguments
 
-MOST_ROWS: Final = 32_768
-"""Rows of states that a probe is fitted to: 48 MiB at a width of 384."""
+MOST_FEATURES: Final = 32_768
+"""Texts, questions, sentences or windows that a probe is fitted to."""
+MOST_ROWS: Final = 131_072
+"""Rows of their states: 192 MiB at a width of 384, and twice that while the penalty is chosen."""
 
 
 @dataclass
@@ -100,9 +102,12 @@ def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
 
 
 def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:
-    """Numbers of features with at most MOST_ROWS rows, in their order; the same for any seed."""
+    """Numbers of at most MOST_FEATURES, with at most MOST_ROWS rows, in their order.
+
+    The seed changes nothing.
+    """
     counts = np.array([task.num_head_rows(one) for one in features])
-    order = np.random.default_rng(0).permutation(len(features))
+    order = np.random.default_rng(0).permutation(len(features))[:MOST_FEATURES]
     fitting = order[np.cumsum(counts[order]) <= max(MOST_ROWS, counts[order[0]])]
     return sorted(number for number in fitting.tolist() if counts[number])
 
