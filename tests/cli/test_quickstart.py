@@ -67,7 +67,7 @@ def test_it_shows_every_stage_and_its_next_commands_work(
     for stage in range(1, 6):
         assert f"\n{stage}. " in err
     assert "489 tickets" in err
-    assert "step 124 of 124: loss " in err
+    assert "step 93 of 93: loss " in err
     assert "accuracy" in out
     assert "true \\ predicted" in out
     for line in Path("tidybert-quickstart/tickets/new.txt").read_text().splitlines():
