@@ -110,14 +110,14 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
     longer = 64 if tiny else 512
     first = [
         Step("corpus, model and texts", check("prepare", *["--tiny"] * tiny), 75, "", last_line),
-        Step("tests of kernels", tests, 90, "none fails", last_line),
+        Step("tests of kernels", tests, 60, "none fails", last_line),
         Step(
             "kernels against the formula", check("kernels"), 60,
             "errors under 0.06, a rate of 0.1, new lengths as fast as again", last_line,
         ),
         Step(
             "mini in float32, CPU and device", check("losses", "--size", "tiny" if tiny else "mini",
-            "--tokens", per_step if tiny else 8_192), 90, "losses equal to 0.001", last_line,
+            "--tokens", per_step if tiny else 8_192), 80, "losses equal to 0.001", last_line,
         ),
         *(
             Step(
