@@ -29,6 +29,8 @@ class Server:
                 break
             if body == "silent":
                 continue
+            if body == "last":
+                asyncio.get_running_loop().call_later(0.03, writer.close)
             await asyncio.sleep(0.01)
             content = json.dumps({"got": body}).encode()
             status = b"429 Too Many" if body == "full" else b"200 OK"
@@ -101,6 +103,18 @@ def test_a_lost_connection_is_counted_and_opened_again(
 
     assert found["statuses"] == {"0": 2, "200": 2}
     assert made.connections == 2
+
+
+def test_a_connection_that_was_closed_while_idle_is_opened_again(
+    server: tuple[Server, int], tmp_path: Path
+) -> None:
+    made, port = server
+    bodies = file_of(tmp_path / "bodies", ["last"])
+
+    found = run_load(Load(port, "/ask", bodies, requests=3, clients=1, rate=10.0))
+
+    assert found["statuses"] == {"200": 3}
+    assert made.connections == 3
 
 
 def test_it_ends_in_time(server: tuple[Server, int], tmp_path: Path) -> None:

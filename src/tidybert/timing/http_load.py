@@ -112,6 +112,9 @@ class _Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # A server may close a connection that was not used for a while.
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection(HOST, self._load.port)
         return self._streams
