@@ -2,9 +2,11 @@
 
 conftest.py's ``begin`` runs this file and hands it as globals: ``words`` of the command, ``files``
 for its input, output and messages, its ``environment`` and its ``folder``.
+A variable TIDYBERT_TEST_MIB in the environment is how much more memory it may take.
 """
 
 import os
+import resource
 import signal
 import sys
 
@@ -22,6 +24,10 @@ def run(words: list[str], files: list[int], environment: dict[str, str], folder:
     os.chdir(folder)
     # A shell's background processes begin with a SIGINT that is ignored, and hand that on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if more := environment.get("TIDYBERT_TEST_MIB"):
+        with open("/proc/self/statm") as file:  # noqa: PTH123
+            taken = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + int(more) * 2**20,) * 2)
     sys.argv = ["tidybert", *words]
     main()
 

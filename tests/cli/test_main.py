@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,3 +197,23 @@ def test_light_commands_load_nothing_heavy(code: str) -> None:
     )
     loaded = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
     assert sorted(loaded.intersection(HEAVY)) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+@pytest.mark.parametrize("command", ["predict", "embed"])
+def test_too_little_memory_is_a_message(
+    command: str, begin: Callable[..., Any], tiny_run: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "a red cat,colour\nthe dog,animal\n" * 60_000)
+    words = {
+        "predict": ["predict", tiny_run, rows, "--out", tmp_path / "o.jsonl"],
+        "embed": ["embed", tiny_model, rows, "--out", tmp_path / "o.npy"],
+    }
+
+    process = begin(*words[command], stderr=subprocess.PIPE, TIDYBERT_TEST_MIB="8")
+    err = process.communicate()[1]
+
+    assert process.returncode == 1, err
+    assert "too little memory" in err
+    assert "Traceback" not in err
