@@ -27,8 +27,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
-# hundred steps of SST-2, without any gain in speed.  It reads this at its first product.
+# hundred steps of SST-2, without any gain in speed.  PyTorch's cache before it does the same in
+# each thread: a server grew by a third of a MiB a text.  Both read this at their first product.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "32")
 
 
 def _is_amd() -> bool:
