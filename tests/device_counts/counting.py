@@ -128,6 +128,7 @@ def pretend_ampere() -> None:
     torch.cuda.is_bf16_supported = lambda *_given, **_named: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.cuda.set_device = lambda _device: None
+    torch.random.fork_rng = lambda *_given, **_named: contextlib.nullcontext()
     torch.Tensor.pin_memory = pin
     torch.nn.init.trunc_normal_ = lambda tensor, **_named: tensor
 

@@ -38,7 +38,7 @@ def count_answers(name: str) -> dict[str, Any]:
             filler = object.__new__(fill_mask.MaskFiller)
             filler.model, filler.device, filler.precision = model, device, "bfloat16"
             filler.tokenizer = SimpleNamespace(mask_token_id=1, vocab_size=30522)
-            filler._spans = lambda encoding: encoding.input_ids
+            filler.spans = lambda encoding: encoding.input_ids
             encodings = [
                 SimpleNamespace(
                     input_ids=[1] * n, token_type_ids=[0] * n, num_tokens=n, truncated=False

@@ -506,10 +506,10 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
             parts["mlm"] = replace(parts["mlm"], total=parts["mlm"].total * math.nan)
         return parts
 
-    def count(*given: Any) -> None:
+    def count(*given: Any, **named: Any) -> torch.Generator:
         nonlocal launched
         launched += 1
-        begin_step(*given)
+        return begin_step(*given, **named)
 
     monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad_from_the_fifth_step)
     monkeypatch.setattr("tidybert.pretraining.loop.begin_step", count)
