@@ -20,6 +20,8 @@ FORMAT_VERSION = 1
 INPUTS: Final = ("text", "pair", "choices", "question", "words")
 """The kinds of input that one example of a task can hold."""
 
+# No file system has longer names.
+_LONGEST_NAME: Final = 255
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 
 
@@ -80,6 +82,7 @@ class ModelMetadata:
             _check(key, getattr(self, key), isinstance(getattr(self, key), str), "a string")
         for name, digest in self.files.items():
             plain = isinstance(digest, str) and Path(name).name == name
+            plain = plain and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
             _check("files", self.files, plain, "an object from plain file names to hashes")
         if self.format_version != FORMAT_VERSION:
             raise ConfigError(

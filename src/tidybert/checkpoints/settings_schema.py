@@ -3,7 +3,6 @@
 The tasks write them and read them back with their own defaults; a person may have edited them.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ _MOST: Final = 1_000_000
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+    return type(value) in (int, float) and low <= value <= high
 
 
 def _is_count(value: Any) -> bool:
