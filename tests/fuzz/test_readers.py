@@ -164,7 +164,7 @@ def sealed_again(name: str) -> Callable[[Path, Random], None]:
                 content.pop("checksum", None)
                 content["checksum"] = json_checksum(content)
                 path.write_text(json.dumps(content))
-        except ValueError:
+        except (ValueError, RecursionError):
             return
 
     return mend
