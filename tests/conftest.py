@@ -381,7 +381,7 @@ LOADED_BY_COMMANDS = (
     "tidybert.pretraining.pretraining_run",
     "tidybert.reporting.evaluation",
     "tidybert.reporting.writing",
-    "tidybert.server.process",
+    "tidybert.server.workers",
 )
 
 

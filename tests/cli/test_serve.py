@@ -60,7 +60,8 @@ def test_a_model_that_is_not_there_ends_the_server_with_its_message(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "log_as_json", lambda **_given: None)
-    monkeypatch.setattr(process, "_handle_signals", lambda *_given: None)
+    monkeypatch.setattr(process, "end_on_signals", lambda *_given: None)
+    monkeypatch.setattr(process, "_reload_on_signal", lambda *_given: None)
 
     assert run(["serve", "absent-model", "--port", "0"]) == 1
 

@@ -3,16 +3,22 @@
 import asyncio
 import contextlib
 import json
+import resource
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import torch
 
-from tidybert.server import process
+from tidybert.cli.main import run
+from tidybert.errors import UsageError
+from tidybert.server import process, workers
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.settings import ServerSettings
@@ -120,6 +126,83 @@ def test_connections_that_stop_half_way_are_closed(server: tuple[str, int, Engin
     assert engine.queue.inputs == 0
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_sigkill_under_load_leaves_the_address_to_the_next_server(
+    number: int, begin: Callable[..., Any], served: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "socket"
+    where = ServerSettings(models={}, unix_socket=path)
+    transport = httpx.HTTPTransport(uds=str(path))
+    if number == 2:
+        with process.listening_on(ServerSettings(models={}, port=0)) as free:
+            where = ServerSettings(models={}, port=free.getsockname()[1])
+        transport = httpx.HTTPTransport()
+    address = ("--port", where.port) if number == 2 else ("--unix-socket", path)
+    server = begin(
+        *("serve", served["colours"], *address, "--workers", number, "--threads", "2"),
+        stderr=subprocess.PIPE,
+    )
+    assert any("ready on" in line for line in iter(server.stderr.readline, ""))
+    answers: list[int] = []
+
+    def ask() -> None:
+        with httpx.Client(
+            transport=transport, base_url=f"http://127.0.0.1:{where.port}", timeout=20
+        ) as client:
+            while True:
+                answers.append(client.post(PREDICT, json={"inputs": ["a cat"] * 8}).status_code)
+
+    def until_killed() -> None:
+        with contextlib.suppress(httpx.TransportError):
+            ask()
+
+    clients = [threading.Thread(target=until_killed) for _ in range(3)]
+    for each in clients:
+        each.start()
+    while len(answers) < 10:
+        time.sleep(0.01)
+    with pytest.raises(UsageError, match="port" if number == 2 else "unix_socket"):
+        process.listening_on(where)
+    server.kill()
+    for each in clients:
+        each.join(20)
+
+    assert set(answers) == {200}
+    until = time.monotonic() + 10
+    while True:
+        # Workers see that their parent is gone, and end.
+        try:
+            process.listening_on(where).close()
+            break
+        except UsageError:
+            assert number == 2
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt"])
+def test_a_run_that_was_changed_is_refused_by_the_name_of_its_file(
+    name: str,
+    own_copy: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "log_as_json", lambda **_given: None)
+    file = own_copy("colours") / name
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+
+    threads = torch.get_num_threads()
+    try:
+        assert run(["serve", str(file.parent), "--port", "0", "--workers", "2"]) == 1
+    finally:
+        torch.set_num_threads(threads)
+
+    message = capsys.readouterr().err
+    assert f"{file.parent}: changed since the model was saved: {name}" in message
+
+
 def test_clients_that_leave_in_mid_batch_take_nothing_with_them(
     server: tuple[str, int, Engine],
 ) -> None:
@@ -138,14 +221,23 @@ def test_clients_that_leave_in_mid_batch_take_nothing_with_them(
     assert (engine.queue.inputs, engine.queue.tokens) == (0, 0)
 
 
-def test_many_idle_connections_do_not_hold_up_others(server: tuple[str, int, Engine]) -> None:
+def test_many_idle_connections_do_not_hold_up_others(
+    server: tuple[str, int, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "HEAD_SECONDS", 60)
     host, port, _engine = server
     before = descriptors()
+    # Each takes a descriptor of this process at both ends.
+    room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - before - 100
+    number = min(1000, room // 2)
     with contextlib.ExitStack() as opened:
-        # Each takes a descriptor of this process at both ends.
-        for _ in range(400):
+        client = opened.enter_context(httpx.Client(base_url=f"http://{host}:{port}", timeout=20))
+        for each in range(number):
             opened.enter_context(socket.create_connection((host, port), timeout=10))
+            if each % 20 == 0:
+                assert client.post(PREDICT, json={"inputs": "a cat"}).status_code == 200
         assert is_well(host, port)
+        assert descriptors() >= before + 2 * number
     until = time.monotonic() + 10
     while descriptors() > before + 20 and time.monotonic() < until:
         time.sleep(0.05)

@@ -28,6 +28,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     """Port to listen on; 0 takes a free one."""
     unix_socket: Path | None = None
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
+    workers: int = field(default=1, metadata={"min": 1})
+    """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
     TIDYBERT_API_KEYS holds keys too, with commas between them."""
@@ -65,7 +67,7 @@ def serve(
     A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
     """
     try:
-        from tidybert.server.process import serve as run_server
+        from tidybert.server import process, workers
     except ModuleNotFoundError as error:
         raise UsageError(
             f"tidybert serve needs the package {error.name}: pip install 'tidybert[server]'"
@@ -84,6 +86,7 @@ def serve(
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,
+        workers=given.workers,
         device=given.device,
         precision=given.precision,
         allow_pickle=given.allow_pickle,
@@ -95,7 +98,8 @@ def serve(
         batch_tokens=given.batch_tokens,
         keys=keys,
     )
-    run_server(settings, note, log_requests=not is_quiet())
+    room = workers if given.workers > 1 else process
+    room.serve(settings, note, log_requests=not is_quiet())
 
 
 def named(runs: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """Health, metrics, the list of models, and reloading."""
 
 import logging
+import os
+import signal
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -45,16 +47,24 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.post("/admin/reload", summary="Open all models anew")
+@router.post(
+    "/admin/reload",
+    summary="Open all models anew",
+    responses={202: {"description": "The parent of several workers opens them."}},
+)
 async def reload(request: Request) -> JsonAnswer:
     """Open the models' directories again; requests in work end with the old ones.
 
-    It needs an API key if the server has keys; else only this machine may ask.
+    It needs an API key if the server has keys; else only this machine may ask.  With several
+    workers the answer has status 202, and their parent goes on to open them.
     """
     engine = engine_of(request)
     is_here = request.client is None or request.client.host in _LOOPBACK
     if not engine.settings.keys and not is_here:
         raise Refusal(403, "without API keys only this machine may reload")
+    if engine.worker is not None:
+        os.kill(engine.worker.parent, signal.SIGHUP)
+        return JsonAnswer({"models": list(engine.models)}, 202)
     try:
         await engine.reload()
     except TidyBertError:

@@ -103,6 +103,8 @@ class Door:
                     *message.get("headers", ()),
                     (b"x-request-id", request_id.encode()),
                 ]
+                if self._engine.is_leaving:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         try:

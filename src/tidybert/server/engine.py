@@ -27,8 +27,15 @@ from tidybert.inference.loading import check_texts, choose_device
 from tidybert.server.batch_threads import BatchThreads
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.meters import Meters
-from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
-from tidybert.server.settings import ServerSettings
+from tidybert.server.served_model import (
+    EMBED,
+    FILL_MASK,
+    NEXT_SENTENCE,
+    PREDICT,
+    ServedModel,
+    open_models,
+)
+from tidybert.server.settings import ServerSettings, Worker
 from tidybert.server.work_queue import Job, Rows, Taken, WorkQueue
 from tidybert.tokenization.encoding import Encoding
 
@@ -58,15 +65,19 @@ class Engine:
 
     Args:
         settings: the models and limits.
+        worker: which of a server's processes this is; None for the only one.
 
     ``open`` loads the models; ``start`` begins the threads; both before the first request.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, worker: Worker | None = None) -> None:
         self.settings = settings
+        self.worker = worker
         self.models: Mapping[str, ServedModel] = {}
         self.meters = Meters(self)
         self.is_ready = False
+        #: Whether clients shall open new connections, because another process takes over.
+        self.is_leaving = False
         self._device = choose_device(settings.device)
         on_cpu = self._device.type == "cpu"
         cores = torch.get_num_threads() if on_cpu else 1
@@ -81,9 +92,12 @@ class Engine:
 
     # --- its life
 
-    def open(self) -> None:
-        """Load, verify and warm all models; raises what ``ServedModel`` raises."""
-        self.models = self._opened()
+    def open(self, models: Mapping[str, ServedModel] | None = None) -> None:
+        """Load, verify and warm all models, or take ``models``; raises what ``ServedModel`` raises.
+
+        ``models`` come from ``open_models``.
+        """
+        self.models = open_models(self.settings) if models is None else models
         self.is_ready = True
 
     def start(self) -> None:
@@ -103,23 +117,7 @@ class Engine:
         Raises what ``open`` raises, and keeps the old models then.
         """
         loop = asyncio.get_running_loop()
-        self.models = await loop.run_in_executor(None, self._opened)
-
-    def _opened(self) -> dict[str, ServedModel]:
-        given = self.settings
-        found = {
-            name: ServedModel(
-                name,
-                path,
-                device=given.device,
-                precision=given.precision,
-                allow_pickle=given.allow_pickle,
-            )
-            for name, path in given.models.items()
-        }
-        for each in found.values():
-            each.warm()
-        return found
+        self.models = await loop.run_in_executor(None, open_models, self.settings)
 
     # --- what it answers
 

@@ -1,5 +1,6 @@
 """What the server measures of itself, for Prometheus."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, perf_counter
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from tidybert.server.work_queue import Taken
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+# The name of a figure in Prometheus' text, and whether it has labels.
+_NAME: Final = re.compile(rb"^(\w+)(\{?)", re.MULTILINE)
 _TOKENS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16_384)
 
 
@@ -24,6 +27,7 @@ class Meters:
 
     def __init__(self, engine: "Engine") -> None:
         self.registry = CollectorRegistry()
+        self._worker = engine.worker
         self.requests = Counter(
             "tidybert_requests", "Requests by route and status.", ["route", "status"],
             registry=self.registry,
@@ -69,5 +73,9 @@ class Meters:
             self.observe("wait", max(0.0, now - seconds - job.begun))
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
-        return generate_latest(self.registry)
+        """All of it in Prometheus' text format; one of several workers labels each figure."""
+        found = generate_latest(self.registry)
+        if self._worker is None:
+            return found
+        label = b'{worker="%d"' % self._worker.number
+        return _NAME.sub(lambda name: name[1] + label + (b"," if name[2] else b"}"), found)

@@ -1,26 +1,30 @@
 """The process of a server: the socket, the signals, and the order in which it starts and ends."""
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tidybert.atomic_files import remove_tree
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.json_log import log_as_json
+from tidybert.server.served_model import ServedModel
 from tidybert.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.
-_MORE_SECONDS: Final = 5
+MORE_SECONDS: Final = 5
 # Seconds for the head of a request, and between two requests of a connection.
 HEAD_SECONDS: Final = 30
 
@@ -60,7 +64,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, whose signals are handled by ``_signals``."""
+    """uvicorn's server, whose signals this file handles."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -77,13 +81,13 @@ def serve(
     """
     log_as_json(requests=log_requests)
     engine = Engine(settings)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_serve(engine, say))
 
 
 async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
     settings = engine.settings
-    sockets = None if settings.unix_socket else [listening_on(settings)]
+    bound = listening_on(settings)
     server = http_server(make_app(engine), settings)
     loop = asyncio.get_running_loop()
     engine.start()
@@ -94,14 +98,13 @@ async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
         except BaseException:
             server.should_exit = True
             raise
-        for each in engine.models.values():
-            say(f"{each.name}: {', '.join(each.heads)}")
-        say(f"ready on {settings.unix_socket or _address(settings, sockets)}")
+        say_ready(engine.models, bound, settings, say)
 
     opening = asyncio.ensure_future(opened())
-    _handle_signals(server, engine)
+    end_on_signals(server)
+    _reload_on_signal(engine)
     try:
-        await server.serve(sockets)
+        await server.serve([bound])
         await opening
     finally:
         await loop.run_in_executor(None, engine.close)
@@ -112,24 +115,29 @@ def http_server(app: FastAPI, settings: ServerSettings) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
-            uds=None if settings.unix_socket is None else str(settings.unix_socket),
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="off",
             http=_Protocol,
             timeout_keep_alive=HEAD_SECONDS,
-            timeout_graceful_shutdown=int(settings.deadline) + _MORE_SECONDS,
+            timeout_graceful_shutdown=int(settings.deadline) + MORE_SECONDS,
         )
     )
 
 
-def _handle_signals(server: uvicorn.Server, engine: Engine) -> None:
-    loop = asyncio.get_running_loop()
-    reloading: set[asyncio.Task[None]] = set()
+def end_on_signals(server: uvicorn.Server) -> None:
+    """Have SIGTERM and Ctrl-C end the server."""
 
     def end() -> None:
         server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+
+
+def _reload_on_signal(engine: Engine) -> None:
+    reloading: set[asyncio.Task[None]] = set()
 
     async def reload() -> None:
         try:
@@ -143,13 +151,13 @@ def _handle_signals(server: uvicorn.Server, engine: Engine) -> None:
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-    loop.add_signal_handler(signal.SIGHUP, begin_reload)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin_reload)
 
 
 def listening_on(settings: ServerSettings) -> socket.socket:
-    """A socket bound to the host and port; UsageError if that cannot be."""
+    """A socket that listens on the path, or the host and port; UsageError if that cannot be."""
+    if settings.unix_socket is not None:
+        return _listening_at(settings.unix_socket)
     host, port = settings.host, settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
@@ -167,15 +175,48 @@ def listening_on(settings: ServerSettings) -> socket.socket:
     return bound
 
 
-def _address(settings: ServerSettings, sockets: list[socket.socket] | None) -> str:
-    port = sockets[0].getsockname()[1] if sockets else settings.port
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{port}"
+def _listening_at(path: Path) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as other, suppress(ConnectionRefusedError):
+                other.connect(str(path))
+                raise OSError(errno.EADDRINUSE, "another program listens there")
+            # A server that was killed left it.
+            remove_tree(path)
+        bound.bind(str(path))
+        # A proxy may run as another user; its way there goes through the folder's permissions.
+        path.chmod(0o666)
+        bound.listen()
+    except OSError as error:
+        bound.close()
+        raise UsageError(
+            f"{param('unix_socket', path)}: cannot listen there: {error.strerror or error}"
+        ) from None
+    return bound
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def say_ready(
+    models: Mapping[str, ServedModel],
+    bound: socket.socket,
+    settings: ServerSettings,
+    say: Callable[[str], None],
+) -> None:
+    """Show what each model can do, and where the server listens."""
+    for each in models.values():
+        say(f"{each.name}: {', '.join(each.heads)}")
+    where = str(settings.unix_socket)
+    if settings.unix_socket is None:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        where = f"http://{host}:{bound.getsockname()[1]}"
+    workers = f", {settings.workers} workers" if settings.workers > 1 else ""
+    say(f"ready on {where}{workers}")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed."""
     try:
         import uvloop
     except ImportError:
-        return None
-    return uvloop.new_event_loop
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -27,6 +27,7 @@ from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining
 from tidybert.modeling.rows import pooled
+from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.registry import foreign_metadata
 from tidybert.tasks.task import AnyTask
@@ -200,6 +201,23 @@ class ServedModel:
             return first.float()
         states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
         return pooled(states.float(), rows, pooling)
+
+
+def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
+    """The models of a server by name: loaded, verified and warm; raises as ``ServedModel``."""
+    found = {
+        name: ServedModel(
+            name,
+            path,
+            device=settings.device,
+            precision=settings.precision,
+            allow_pickle=settings.allow_pickle,
+        )
+        for name, path in settings.models.items()
+    }
+    for each in found.values():
+        each.warm()
+    return found
 
 
 def _verify(path: str | Path) -> None:

@@ -7,6 +7,14 @@ from pathlib import Path
 from tidybert.errors import UsageError, param
 
 
+@dataclass(frozen=True)
+class Worker:
+    """One of several processes of a server: its number, from 1 on, and its parent's process."""
+
+    number: int
+    parent: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """The models and the limits of one server.
@@ -15,6 +23,7 @@ class ServerSettings:
         models: the MODEL or RUN of each name; the first one serves requests that name none.
         host, port: where it listens; port 0 takes a free one.
         unix_socket: a path to listen on instead.
+        workers: how many processes answer.
         device, precision: as ``Predictor`` has them.
         allow_pickle: read weights from a pickle if there is no safetensors file.
         deadline: seconds after which a request that has no answer gets 504.
@@ -31,6 +40,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     unix_socket: Path | None = None
+    workers: int = 1
     device: str = "auto"
     precision: str = "auto"
     allow_pickle: bool = False
@@ -43,6 +53,8 @@ class ServerSettings:
     keys: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("deadline", "max_body", "max_inputs", "queue_tokens", "queue_inputs"):
+        for name in (
+            *("workers", "deadline", "max_body", "max_inputs", "queue_tokens", "queue_inputs"),
+        ):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{param(name, getattr(self, name))}: expected more than 0")

@@ -1,0 +1,118 @@
+"""Several processes behind one port: they share requests, come back, reload and end together."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="--workers needs Linux")
+
+
+def children(process: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+class Load:
+    """Clients that ask until the block ends, two of them on connections that they keep."""
+
+    def __init__(self, address: str) -> None:
+        self.answers: list[tuple[int, str]] = []
+        self._address, self._is_over, self._errors = address, False, []
+        self._clients = [threading.Thread(target=self._ask, args=[kept]) for kept in (0, 0, 1, 1)]
+
+    def __enter__(self) -> Self:
+        for each in self._clients:
+            each.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        for each in self._clients:
+            each.join(30)
+        assert not self._errors
+        assert {status for status, _ in self.answers} == {200}
+
+    def workers(self, since: int = 0) -> set[str]:
+        """The first part of each request's id, which differs from process to process."""
+        return {worker for _, worker in self.answers[since:]}
+
+    def _ask(self, is_kept: bool) -> None:
+        headers = {} if is_kept else {"Connection": "close"}
+        with httpx.Client(base_url=self._address, timeout=30, headers=headers) as client:
+            try:
+                while not self._is_over:
+                    found = client.post("/v1/models/one/predict", json={"inputs": "a red cat"})
+                    worker = found.headers["x-request-id"].partition("-")[0]
+                    self.answers.append((found.status_code, worker))
+            except httpx.TransportError as error:
+                self._errors.append(error)
+
+
+def test_workers_share_requests_come_back_reload_and_end_together(
+    begin: Callable[..., Any], served: dict[str, str]
+) -> None:
+    server = begin(
+        *("serve", f"one={served['colours']}", "--port", "0", "--workers", "2", "--threads", "2"),
+        stderr=subprocess.PIPE,
+    )
+    lines: list[str] = []
+    # The log of each request would fill the pipe.
+    reader = threading.Thread(target=lambda: lines.extend(server.stderr))
+    reader.start()
+    eventually(lambda: any(line.startswith("ready on") for line in lines))
+    ready = next(line for line in lines if line.startswith("ready on"))
+    assert ready.rstrip().endswith(", 2 workers")
+    address = ready.split()[2].rstrip(",")
+    workers = children(server.pid)
+    assert len(workers) == 2
+
+    with Load(address) as load:
+        eventually(lambda: len(load.workers()) == 2)
+
+    killed = min(workers)
+    os.kill(killed, signal.SIGKILL)
+    with Load(address) as load:
+        ended = f"process {killed}, ended with status -9; another one begins"
+        eventually(lambda: any(ended in line for line in lines))
+        eventually(lambda: len(load.workers()) == 2)
+        workers = children(server.pid)
+        assert len(workers) == 2
+
+        assert httpx.post(f"{address}/admin/reload").status_code == 202
+        eventually(lambda: any("the models were opened again" in line for line in lines))
+        eventually(lambda: not children(server.pid) & workers)
+        since = len(load.answers)
+        eventually(lambda: len(load.workers(since)) == 2)
+        workers = children(server.pid)
+        assert len(workers) == 2
+
+    figures = httpx.get(f"{address}/metrics").text
+    assert re.search(r'^tidybert_requests_total\{worker="[12]",route="/', figures, re.MULTILINE)
+    assert re.search(r'^tidybert_inputs_total\{worker="[12]"\} ', figures, re.MULTILINE)
+
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+    reader.join()
+    assert not any(Path(f"/proc/{each}").exists() for each in workers)
