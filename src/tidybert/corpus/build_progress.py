@@ -119,7 +119,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
                 raise TypeError(f"{name} is not an object")
         progress = Progress(**{**content, "reading": Reading(**content["reading"])})
         other = other_settings(progress.settings, settings)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, LookupError) as error:
         raise DataError(
             f"{path}: damaged ({error}); remove {directory} and build the corpus again"
         ) from error
