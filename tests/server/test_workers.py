@@ -14,6 +14,11 @@ from typing import Any, Self
 
 import httpx
 import pytest
+import torch
+
+from tidybert.errors import UsageError
+from tidybert.server import workers
+from tidybert.server.settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="--workers needs Linux")
 
@@ -70,6 +75,13 @@ class Load:
                 self._errors.append(error)
 
 
+def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "choose_device", lambda name: torch.device("cuda"))
+
+    with pytest.raises(UsageError, match=r"workers.*device"):
+        workers.serve(ServerSettings(models={}, workers=2), print)
+
+
 def test_workers_share_requests_come_back_reload_and_end_together(
     begin: Callable[..., Any], served: dict[str, str]
 ) -> None:
@@ -85,28 +97,28 @@ def test_workers_share_requests_come_back_reload_and_end_together(
     ready = next(line for line in lines if line.startswith("ready on"))
     assert ready.rstrip().endswith(", 2 workers")
     address = ready.split()[2].rstrip(",")
-    workers = children(server.pid)
-    assert len(workers) == 2
+    processes = children(server.pid)
+    assert len(processes) == 2
 
     with Load(address) as load:
         eventually(lambda: len(load.workers()) == 2)
 
-    killed = min(workers)
+    killed = min(processes)
     os.kill(killed, signal.SIGKILL)
     with Load(address) as load:
         ended = f"process {killed}, ended with status -9; another one begins"
         eventually(lambda: any(ended in line for line in lines))
         eventually(lambda: len(load.workers()) == 2)
-        workers = children(server.pid)
-        assert len(workers) == 2
+        processes = children(server.pid)
+        assert len(processes) == 2
 
         assert httpx.post(f"{address}/admin/reload").status_code == 202
         eventually(lambda: any("the models were opened again" in line for line in lines))
-        eventually(lambda: not children(server.pid) & workers)
+        eventually(lambda: not children(server.pid) & processes)
         since = len(load.answers)
         eventually(lambda: len(load.workers(since)) == 2)
-        workers = children(server.pid)
-        assert len(workers) == 2
+        processes = children(server.pid)
+        assert len(processes) == 2
 
     figures = httpx.get(f"{address}/metrics").text
     assert re.search(r'^tidybert_requests_total\{worker="[12]",route="/', figures, re.MULTILINE)
@@ -115,4 +127,4 @@ def test_workers_share_requests_come_back_reload_and_end_together(
     server.send_signal(signal.SIGTERM)
     assert server.wait(30) == 0
     reader.join()
-    assert not any(Path(f"/proc/{each}").exists() for each in workers)
+    assert not any(Path(f"/proc/{each}").exists() for each in processes)

@@ -105,6 +105,9 @@ class _Crew:
 
     def begin(self) -> None:
         """Begin a worker of each number, for the models as they are now."""
+        # Old models go; after the fork the collector would write to shared pages, and so copy them.
+        gc.disable()
+        gc.collect()
         for number in range(1, self._settings.workers + 1):
             self._begin(number)
 
@@ -123,6 +126,8 @@ class _Crew:
 
     def reload(self) -> None:
         """Open the models anew and begin workers for them; then the old workers leave."""
+        # A reload that failed may have left models.
+        gc.collect()
         try:
             self.models = open_models(self._settings)
         except Exception:
@@ -134,8 +139,6 @@ class _Crew:
             if each.is_alive():
                 os.kill(each.pid or 0, _LEAVE)
         self._leaving += old
-        # A model and its lanes name each other.
-        gc.collect()
         _LOGGER.info("the models were opened again")
 
     def end(self) -> None:
@@ -165,8 +168,8 @@ class _Crew:
         """The life of a worker."""
         os.close(self._life[1])
         signal.set_wakeup_fd(-1)
-        # The collector would write to the pages of objects that it visits, and so copy them.
         gc.freeze()
+        gc.enable()
         torch.set_num_threads(self._num_threads)
         engine = Engine(self._settings, worker)
         engine.open(self.models)
