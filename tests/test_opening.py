@@ -101,8 +101,8 @@ def test_a_byte_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
 PACKAGE = Path(tidybert.__file__).parent
 # Ways to open a file, or to ask for one, that follow a link to nowhere or wait for a pipe.
 UNGUARDED = re.compile(
-    r"\.read_(text|bytes)\(|(?<![\w.])(?<!def )open\(|(?<!ModelDirectory)\.open\((?!model|run)|json\.load\("
-    r"|safe_open\(|np\.(load|fromfile|memmap)\("
+    r"\.read_(text|bytes)\(|(?<![\w.])(?<!def )open\("
+    r"|(?<!ModelDirectory)(?<!engine)\.open\((?!model|run)|json\.load\(|safe_open\(|np\.(load|fromfile|memmap)\("
 )
 OWN_FILES = {
     "opening.py": "this is the guard",
