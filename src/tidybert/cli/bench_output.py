@@ -42,7 +42,8 @@ def print_bench(
     for remark in remarks:
         print_line(remark)
     how = [f"medians of {count_of(result['rounds'], 'round')}"]
-    if "threads" in result:
+    # Servers choose their threads by themselves where no number is given.
+    if result.get("threads") is not None:
         how.append(count_of(result["threads"], "thread"))
     how.append(f"{where['cpu']}, {count_of(where['cores'], 'core')}")
     print_line(_folded("; ".join(how)))
