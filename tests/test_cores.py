@@ -81,6 +81,22 @@ def test_a_quota_limits_the_threads_unless_the_user_chose(monkeypatch: pytest.Mo
         assert os.environ["OMP_NUM_THREADS"] == expected
 
 
+def test_a_server_prepares_for_single_texts_unless_the_user_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": "7"})
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    cores.prepare_short_answers()
+    assert "GOMP_SPINCOUNT" not in os.environ
+
+    monkeypatch.delitem(sys.modules, "torch")
+    cores.prepare_short_answers()
+
+    assert int(os.environ["GOMP_SPINCOUNT"]) > 0
+    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 32
+    assert os.environ["LRU_CACHE_CAPACITY"] == "7"
+
+
 def test_a_load_above_the_cores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "available_cores", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (2.1, 0, 0))

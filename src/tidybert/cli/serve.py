@@ -10,6 +10,7 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import is_quiet, note
+from tidybert.cores import prepare_short_answers
 from tidybert.errors import UsageError
 
 MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
@@ -66,6 +67,7 @@ def serve(
 
     A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
     """
+    prepare_short_answers()
     try:
         from tidybert.server import process, workers
     except ModuleNotFoundError as error:

@@ -3,15 +3,11 @@
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final
 
 import torch
 
 from tidybert.modeling.kernels.threads import keep_freed_memory
 from tidybert.server.work_queue import Taken, WorkQueue
-
-# Cores that share the products of fewer tokens wait for each other longer than they compute.
-_TOKENS_TO_SHARE: Final = 64
 
 
 class BatchThreads:
@@ -63,8 +59,7 @@ class BatchThreads:
         while (taken := self._queue.take()) is not None:
             begun = perf_counter()
             try:
-                is_shared = taken.is_alone and taken.tokens >= _TOKENS_TO_SHARE
-                torch.set_num_threads(self._num_cores if is_shared else 1)
+                torch.set_num_threads(self._num_cores if taken.is_alone else 1)
                 _compute(taken)
             finally:
                 seconds = perf_counter() - begun
