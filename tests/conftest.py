@@ -8,12 +8,14 @@ import os
 import runpy
 import subprocess
 import threading
+import time
 
 # Small models gain nothing from threads, and tests that run side by side lose by them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -398,6 +400,32 @@ def begin() -> Iterator[Callable[..., Command]]:
     yield start
     for command in begun:
         command.close()
+
+
+@contextmanager
+def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
+    """Runs a server of these ServerSettings; gives its host with its port, and its engine."""
+    import uvicorn
+
+    from tidybert.server.app import make_app
+    from tidybert.server.engine import Engine
+    from tidybert.server.settings import ServerSettings
+
+    engine = Engine(ServerSettings(**settings))
+    engine.open()
+    engine.start()
+    config = uvicorn.Config(make_app(engine), port=0, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", engine
+    finally:
+        server.should_exit = True
+        thread.join()
+        engine.close()
 
 
 @pytest.fixture(scope="session")

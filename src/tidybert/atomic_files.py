@@ -153,7 +153,7 @@ def check_absent(target: Path, source: Path) -> None:
 
 
 def _is_filling(target: Path) -> bool:
-    """Whether a directory above ``target`` is itself still under a temporary name."""
+    """Whether a directory above ``target`` still has a temporary name."""
     return bool(_FILLING) and not _FILLING.isdisjoint(target.parents)
 
 

@@ -85,7 +85,7 @@ def test_examples_of_one_line_are_told_apart_by_their_texts(write) -> None:
         (f"{HEAD}5,1,one,third\n", r"csv:2: no example has the label 'one'"),
         (f"{HEAD}5,1,third\n", r"csv:2: 3 cells where the header has 4"),
         (f'{HEAD}5,1,-1,"third\n', r"csv:2: line 2 cannot be parsed: a quote is never closed"),
-        ("row,text\n5,third\n", r"csv:1: there is no column 'correction'"),
+        ("row,text\n5,third\n", r"csv:1: the column 'correction' is missing"),
         ("", r"it is empty"),
     ],
 )

@@ -4,8 +4,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,12 @@ import pytest
 pytest.importorskip("openai")
 pytest.importorskip("fastapi")
 
-import uvicorn
 from huggingface_hub import constants
+from tests.conftest import server_on_a_thread
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.modeling.heads import BertForPreTraining
-from tidybert.server.app import make_app
-from tidybert.server.engine import Engine
-from tidybert.server.settings import ServerSettings
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.tags.tagging import Tagging
@@ -71,19 +66,8 @@ def address(
         architecture="BertForPreTraining",
     )
     models = {name: str(tmp_path / name) for name in (*TASKS, "minilm")}
-    engine = Engine(ServerSettings(models=models, device="cpu"))
-    engine.open()
-    engine.start()
-    config = uvicorn.Config(make_app(engine), port=0, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    engine.close()
+    with server_on_a_thread(models=models, device="cpu") as (address, _):
+        yield address
 
 
 def blocks(guide: str) -> list[tuple[str, str]]:

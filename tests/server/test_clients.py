@@ -1,7 +1,6 @@
 """The clients of OpenAI and Hugging Face against a real server, and transformers' pipelines."""
 
 import base64
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,16 +12,12 @@ import numpy as np
 import openai
 import pytest
 import transformers
-import uvicorn
 from huggingface_hub import InferenceClient, constants
 from huggingface_hub.errors import HfHubHTTPError
-from tests.conftest import TINY_VOCABULARY
+from tests.conftest import TINY_VOCABULARY, server_on_a_thread
 
 from tidybert.inference import Embedder, Predictor
-from tidybert.server.app import make_app
-from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
-from tidybert.server.settings import ServerSettings
 from tidybert.tokenization import BertTokenizer
 
 TEXTS = ["red cat", "the old dog saw a white hen", ""]
@@ -61,20 +56,8 @@ def server(
         "several": saved("several", CLASSIFIER, num_labels=3, problem_type=SEVERAL),
         "pairs": saved("pairs", CLASSIFIER, num_labels=2),
     }
-    engine = Engine(ServerSettings(models=models, keys=(KEY,)))
-    engine.open()
-    engine.start()
-    config = uvicorn.Config(make_app(engine), port=0, log_level="warning", lifespan="off")
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    port = running.servers[0].sockets[0].getsockname()[1]
-    yield Served(url=f"http://127.0.0.1:{port}", models=models, engine=engine)
-    running.should_exit = True
-    thread.join()
-    engine.close()
+    with server_on_a_thread(models=models, keys=(KEY,)) as (address, engine):
+        yield Served(url=f"http://{address}", models=models, engine=engine)
 
 
 # --- OpenAI

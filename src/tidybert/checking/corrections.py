@@ -118,7 +118,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
                 lacking = [name for name in _NEEDED if name not in columns]
                 if lacking:
                     raise DataError(
-                        f"{path}:{line}: there is no column {lacking[0]!r}; tidybert check FILE "
+                        f"{path}:{line}: the column {lacking[0]!r} is missing; tidybert check FILE "
                         f"{param('out')} DIR writes corrections.csv with all that are needed"
                     )
                 continue
@@ -153,5 +153,5 @@ def _cell(value: object) -> str:
 
 
 def _unquoted(cell: str) -> str:
-    """What ``_cell`` was given."""
+    """The text that ``_cell`` turned into this cell."""
     return cell[1:] if cell.startswith(tuple(f"'{sign}" for sign in _FORMULAS)) else cell

@@ -1,5 +1,5 @@
-"""What frozen features say of labelled texts: labels that may be wrong, classes that are mixed up,
-near-duplicates, and which texts to label next.
+"""Findings about labelled texts by frozen features: labels that may be wrong, classes that are
+mixed up, near-duplicates, and which texts to label next.
 
 The contents are plain values for JSON; docs/check.md names the keys.  N training texts, M dev
 texts, P unlabelled ones, H width, C classes.
@@ -48,7 +48,7 @@ class Vectors:
     of_pairs: bool = False
 
     def compared(self) -> "Vectors":
-        """What a probe reads: of pairs the distance of u and v and their product, |u - v| and u v.
+        """The vectors that a probe reads: for pairs |u - v| and u v, side by side.
 
         The pair read as one text, as in training, showed a probe next to nothing.
         """

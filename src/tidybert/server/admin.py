@@ -49,7 +49,7 @@ async def metrics(request: Request) -> Response:
 
 @router.post(
     "/admin/reload",
-    summary="Open all models anew",
+    summary="Open all models again",
     responses={202: {"description": "The parent of several workers opens them."}},
 )
 async def reload(request: Request) -> JsonAnswer:

@@ -112,7 +112,7 @@ class Engine:
         self._aside.shutdown(cancel_futures=True)
 
     async def reload(self) -> None:
-        """Open all models anew; requests that have begun end with the old ones.
+        """Open all models again; requests that have begun end with the old ones.
 
         Raises what ``open`` raises, and keeps the old models then.
         """

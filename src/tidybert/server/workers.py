@@ -125,7 +125,7 @@ class _Crew:
             self._begin(number)
 
     def reload(self) -> None:
-        """Open the models anew and begin workers for them; then the old workers leave."""
+        """Open the models again and begin workers for them; then the old workers leave."""
         # A reload that failed may have left models.
         gc.collect()
         try:
