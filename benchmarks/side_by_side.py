@@ -210,7 +210,7 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     import shutil
 
     from tidybert.catalog import find_model
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import finetune_examples
     from tidybert.model_files import CONFIG_FILE, METADATA_FILE
     from tidybert.training.training_arguments import TrainingArguments
 
@@ -227,7 +227,7 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     arguments = TrainingArguments(
         max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
     )
-    finetune(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
+    finetune_examples(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
     return replace(work, model=str(start))
 
 

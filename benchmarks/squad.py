@@ -98,13 +98,13 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 @cache
 def learned_on_shifts(work: FinetuningWork) -> tempfile.TemporaryDirectory[str]:
     """The model that tidybert trains on ``shifts``, in a folder that is removed at exit."""
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import finetune_examples
 
     run = tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as folder:
         work = prepared("shifts", work, Path(folder))
         task, train, _ = replace(work, dev=None).read()
-    finetune(
+    finetune_examples(
         task,
         work.model,
         train,

@@ -194,11 +194,11 @@ def tiny_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import finetune_examples
     from tidybert.tasks.classification import Classification
 
     run = tmp_path_factory.mktemp("runs") / "toy"
-    finetune(
+    finetune_examples(
         Classification(["animal", "colour"]),
         tiny_model,
         toy_examples(192),
@@ -218,11 +218,11 @@ def tiny_score_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """The same for scores."""
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import finetune_examples
     from tidybert.tasks.regression import Regression
 
     run = tmp_path_factory.mktemp("runs") / "scores"
-    finetune(
+    finetune_examples(
         Regression(),
         tiny_model,
         toy_examples(192, scores=True),

@@ -30,6 +30,7 @@ FLOORS = (
         "terminal_text",
         "limits",
         "opening",
+        "user_warnings",
     },
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},

@@ -156,5 +156,13 @@ class DivergedError(TrainingError):
     """The loss or the gradient is not finite; other arguments may help."""
 
 
-class TruncationWarning(UserWarning):
+class DataWarning(UserWarning):
+    """Something in the data deserves a look: duplicates, contradictions, texts that are cut."""
+
+
+class CollapseWarning(UserWarning):
+    """A trained model gives every example it was measured on the same answer."""
+
+
+class TruncationWarning(DataWarning):
     """Texts were longer than ``max_seq_length`` and lost a part; an object says so once."""

@@ -29,7 +29,7 @@ def stopped(
     toy_file("a.csv", 96)
     command = ["finetune", "classify", str(tiny_model), "--train", "a.csv", "--out", "run"]
     command += ["--seeds", "2", "--num-train-epochs", "1", *QUICK]
-    train = tidybert.finetuning.finetune
+    train = tidybert.finetuning.finetune_examples
 
     def stops(*given: Any, **named: Any) -> Any:
         if given[4].seed == 43:
@@ -37,7 +37,7 @@ def stopped(
         return train(*given, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tidybert.finetuning, "finetune", stops)
+        patch.setattr(tidybert.finetuning, "finetune_examples", stops)
         assert shell(command) == 130
     return command
 

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import finetune
+from tidybert.finetuning import finetune_examples
 from tidybert.inference import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
@@ -133,7 +133,7 @@ def test_a_run_of_the_shell(quick: Quick, toy: Data, tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = TrainingArguments(learning_rate=1e-2, train_batch_size=8)
     task = Classification(["9", "10"])
-    finetune(task, quick["model"], examples, None, arguments, max_seq_length=32, run=run)
+    finetune_examples(task, quick["model"], examples, None, arguments, max_seq_length=32, run=run)
     loaded = BertClassifier.load(run)
     assert loaded.classes_.tolist() == ["10", "9"]
     assert loaded.learning_rate == 1e-2

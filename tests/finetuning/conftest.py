@@ -9,7 +9,7 @@ import pytest
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     FinetunedModel,
-    finetune,
+    finetune_examples,
 )
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
@@ -30,7 +30,7 @@ def toy(tiny_model: Path, toy_examples: Examples, toy_arguments: Arguments) -> C
         model = given.pop("model", tiny_model)
         train = given.pop("train", None) or toy_examples(60)
         dev = given.pop("dev", toy_examples(20, seed=1))
-        return finetune(
+        return finetune_examples(
             task, model, train, dev, toy_arguments(**arguments), **{"max_seq_length": 16, **given}
         )
 

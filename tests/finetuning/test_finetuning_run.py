@@ -18,7 +18,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import (
     Callbacks,
     FinetunedModel,
-    finetune,
+    finetune_examples,
     is_finished,
     save,
 )
@@ -172,7 +172,7 @@ def test_a_length_that_is_not_given_is_the_tasks_own(
     task: Any, default: int, tiny_model: Path
 ) -> None:
     with pytest.raises(UsageError, match=f"max_seq_length is {default}, .* 32 tokens"):
-        finetune(task, tiny_model, [], None, TrainingArguments())
+        finetune_examples(task, tiny_model, [], None, TrainingArguments())
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
         learning_rate=1e-3, train_batch_size=8, num_train_epochs=2, head_start="random"
     )
     losses: list[float] = []
-    finetune(
+    finetune_examples(
         Classification(NAMES),
         directory,
         train,
@@ -283,7 +283,7 @@ def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
         callbacks=Callbacks(step=lambda done: losses.append(done.loss)),
     )
     # The same head: a run of no steps to speak of has the seed's first weights.
-    finetune(
+    finetune_examples(
         Classification(NAMES),
         directory,
         train,

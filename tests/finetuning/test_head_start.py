@@ -10,7 +10,7 @@ import torch
 
 from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import Callbacks, FinetunedModel, ProbeMemory, finetune
+from tidybert.finetuning import Callbacks, FinetunedModel, ProbeMemory, finetune_examples
 from tidybert.inference.loading import load_finished
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -118,7 +118,9 @@ def test_a_head_that_is_not_one_layer_can_only_be_drawn(
     monkeypatch.setattr(QuestionAnswering, "head", None)
 
     with pytest.raises(UsageError, match="head_start='probe': the head of answer can only begin"):
-        finetune(QuestionAnswering(), tiny_model, [], None, TrainingArguments(head_start="probe"))
+        finetune_examples(
+            QuestionAnswering(), tiny_model, [], None, TrainingArguments(head_start="probe")
+        )
 
 
 def test_the_probe_alone_finds_answers(toy: Toy) -> None:
@@ -188,4 +190,6 @@ def test_a_model_with_a_head_on_the_mean_goes_on(
 
 def test_a_head_on_every_token_has_no_pooling(tiny_model: Path) -> None:
     with pytest.raises(UsageError, match="pooling='mean': the head of answer reads every token"):
-        finetune(QuestionAnswering(), tiny_model, [], None, TrainingArguments(pooling="mean"))
+        finetune_examples(
+            QuestionAnswering(), tiny_model, [], None, TrainingArguments(pooling="mean")
+        )

@@ -155,7 +155,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import Callbacks, finetune
+from tidybert.finetuning import Callbacks, finetune_examples
 from tidybert.tasks.classification import Classification
 from tidybert.training import run_checkpoints as state
 from tidybert.training.training_arguments import TrainingArguments
@@ -171,7 +171,7 @@ def write_half(path, tensors):
     return written
 
 state.write_tensors = write_half
-finetune(
+finetune_examples(
     Classification(["animal", "colour"]),
     given["model"],
     [TextExample(*each) for each in given["train"]],

@@ -22,7 +22,7 @@ from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, finetune
+from tidybert.finetuning import FinetunedModel, finetune_examples
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -289,7 +289,7 @@ def tuned(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, toy_arguments: Callable[..., Any]
 ) -> tuple[Path, FinetunedModel]:
     run = tmp_path_factory.mktemp("labels") / "run"
-    finished = finetune(
+    finished = finetune_examples(
         MultiLabelClassification(NAMES),
         tiny_model,
         toy_texts(192, 0),

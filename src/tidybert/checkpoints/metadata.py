@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.atomic_files import atomic_write_text, file_sha256
+from tidybert.checkpoints.label_values import check_label_values
 from tidybert.checkpoints.settings_schema import check_settings
 from tidybert.errors import ConfigError, WeightsError, suggestion
 from tidybert.json_objects import plain_json, read_json_object
@@ -32,6 +33,7 @@ class ModelMetadata:
     Args:
         task: the task that the model was trained for ("classify", "regress", ...).
         label_names: the names of the classes in the order of their ids; None without classes.
+        label_values: what a program gave as labels, see ``label_values``; None for texts.
         max_seq_length: the longest training input in tokens, special tokens included.
         inputs: what one example holds: "text", "pair", "choices", "question" or "words"; None where
             training examples differed, or an older version wrote the file.
@@ -52,6 +54,7 @@ class ModelMetadata:
     max_seq_length: int = 128
     inputs: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    label_values: Mapping[str, Any] | None = None
     reading: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
@@ -76,6 +79,8 @@ class ModelMetadata:
             allowed = isinstance(value, Mapping) or is_absent
             _check(key, value, allowed, "a JSON object")
         check_settings(self.settings)
+        if self.label_values is not None:
+            check_label_values(names, self.label_values)
         known = self.inputs is None or self.inputs in INPUTS
         _check("inputs", self.inputs, known, f"one of {', '.join(INPUTS)}")
         for key in ("sha256", "tidybert_version"):
@@ -162,6 +167,9 @@ class ModelMetadata:
         """The text of tidybert.json; a number that is not finite becomes null."""
         keys = ("format_version", "tidybert_version", *(item.name for item in fields(self)))
         values = {key: plain_json(getattr(self, key)) for key in keys}
+        if self.label_values is None:
+            # So older versions can read the file.
+            del values["label_values"]
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

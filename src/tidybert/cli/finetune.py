@@ -138,8 +138,7 @@ def _finetune(
 ) -> None:
     from tidybert.cli.progress import shown_training, tensorboard_figures
     from tidybert.cli.results import print_trials
-    from tidybert.finetuning import ProbeMemory
-    from tidybert.finetuning import finetune as train_model
+    from tidybert.finetuning import ProbeMemory, finetune_examples
 
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
     data = _read_data(chosen, given, read, options, arguments.seed)
@@ -166,7 +165,7 @@ def _finetune(
             tensorboard_figures(run, given.tensorboard) as add_figure,
             shown_training(data.job.metric, varied.train_batch_size, add_figure) as callbacks,
         ):
-            return train_model(
+            return finetune_examples(
                 data.job,
                 model,
                 data.examples,
@@ -289,6 +288,7 @@ def _variants(arguments: TrainingArguments, model: str, given: FinetuneFlags) ->
 def _show(finished: "FinetunedModel", out: Path, *, as_json: bool) -> None:
     """Print the metrics, and say how the training went."""
     from tidybert.cli.results import note_trained, print_metrics, trained_figures
+    from tidybert.finetuning import collapse_message
 
     result = finished.result
     if as_json:
@@ -296,10 +296,6 @@ def _show(finished: "FinetunedModel", out: Path, *, as_json: bool) -> None:
         return
     print_metrics(finished.task, result.metrics)
     if finished.collapsed is not None:
-        note(
-            "warning: the model collapsed: it gives every dev example the answer "
-            f"{finished.collapsed!r:.80}; try another --seed, a lower --learning-rate, or more "
-            "--num-train-epochs"
-        )
+        note(f"warning: {collapse_message(finished.collapsed)}")
     note_trained(result, result.num_examples, "examples", stopped_early=result.stopped_early)
     note(f"the model is in {out}; next: tidybert predict {out} FILE")

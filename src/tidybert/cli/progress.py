@@ -153,9 +153,9 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int]
 def shown_training(
     metric: str, train_batch_size: int, tensorboard: AddFigure | None = None
 ) -> "Iterator[Callbacks]":
-    """Callbacks for ``finetune`` that show a bar for the steps, and a line for each evaluation.
+    """Callbacks for ``finetune_examples``: a bar for the steps, and a line for each evaluation.
 
-    Each evaluation's line shows ``metric`` on dev.  It repeats the bar's figures, because not every
+    Each line shows ``metric`` on dev.  It repeats the bar's figures, because not every
     stderr has a bar.
     """
     from tidybert.finetuning import Callbacks

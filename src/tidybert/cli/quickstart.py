@@ -66,7 +66,7 @@ def _quickstart(given: QuickstartFlags) -> None:
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
     from tidybert.files.labels import label_names
-    from tidybert.finetuning import finetune
+    from tidybert.finetuning import finetune_examples
     from tidybert.inference.predictor import Predictor
     from tidybert.tasks.classification import Classification
 
@@ -85,7 +85,7 @@ def _quickstart(given: QuickstartFlags) -> None:
         "weights."
     )
     with shown_training(task.metric, arguments.train_batch_size) as callbacks:
-        finished = finetune(
+        finished = finetune_examples(
             task, MODEL, train, dev, arguments, run=out, resume=given.resume, callbacks=callbacks
         )
     result = finished.result

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, first_features
-from tidybert.errors import LINE, DataError, in_python, param
+from tidybert.errors import LINE, DataError, DataWarning, TruncationWarning, in_python, param
 from tidybert.files.labels import label_order
 from tidybert.files.wording import count_of
+from tidybert.user_warnings import warn_user
 
 LINE_WIDTH: Final = 80
 SHOWN: Final = 5
@@ -40,6 +41,10 @@ class Example(Protocol):
 E = TypeVar("E", bound=Example)
 
 
+class Loss(str):
+    """A warning that examples are cut; its category in Python is TruncationWarning."""
+
+
 @dataclass
 class DataReport:
     """The findings of a task's checks; ``errors`` stop training, ``warnings`` do not."""
@@ -61,7 +66,9 @@ class DataReport:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def lines(self, spell: Callable[[str], str] = in_python) -> list[str]:
+    def lines(
+        self, spell: Callable[[str], str] = in_python, *, with_warnings: bool = True
+    ) -> list[str]:
         """The report as plain text, at most 80 columns wide; ``spell`` writes the parameters."""
         dev = "" if self.num_dev is None else f", {self.num_dev:,} to evaluate"
         paragraphs = [f"{count_of(self.num_train, 'example')} to train{dev}"]
@@ -76,7 +83,7 @@ class DataReport:
             )
             paragraphs.append(f"tokens, {part}: {shown}")
         paragraphs += self.facts
-        paragraphs += [f"warning: {message}" for message in self.warnings]
+        paragraphs += [f"warning: {message}" for message in self.warnings if with_warnings]
         paragraphs += [f"error: {message}" for message in self.errors]
         return [
             line
@@ -85,6 +92,15 @@ class DataReport:
                 spell(paragraph), LINE_WIDTH, subsequent_indent="  ", break_on_hyphens=False
             )
         ]
+
+    def warn(self, rows: str = "line") -> None:
+        """Make a Python warning of each, at the line of the program that called tidybert.
+
+        ``rows`` names the rows of examples: line, position.
+        """
+        for finding in self.warnings:
+            category = TruncationWarning if isinstance(finding, Loss) else DataWarning
+            warn_user(in_python(finding, rows=rows), category)
 
     def raise_on_errors(self) -> None:
         """Raise DataError with every error, if there is one."""
@@ -288,8 +304,10 @@ def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
             f"{split}"
         )
     report.warnings.append(
-        f"examples longer than {param('max_seq_length', data.max_seq_length)} lose a part: "
-        f"{' and '.join(lossy)}; {advice}"
+        Loss(
+            f"examples longer than {param('max_seq_length', data.max_seq_length)} lose a part: "
+            f"{' and '.join(lossy)}; {advice}"
+        )
     )
 
 

@@ -34,7 +34,7 @@ from tidybert.errors import (
     in_python,
 )
 from tidybert.estimators.checked_inputs import text_tags
-from tidybert.finetuning import Callbacks, FinetunedModel, finetune, save
+from tidybert.finetuning import Callbacks, FinetunedModel, finetune_examples, save
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
@@ -182,7 +182,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         device = choose_device(self.device)
         train, dev = self._split(task, examples)
         with as_in_python():
-            finished = finetune(
+            finished = finetune_examples(
                 task,
                 self.model,
                 [examples[index] for index in train],

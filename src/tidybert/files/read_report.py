@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tidybert.errors import in_python, param
+from tidybert.errors import DataError, in_python, param
 from tidybert.files.read_options import ROLES
 from tidybert.files.wording import count_of
+
+if TYPE_CHECKING:
+    from tidybert.files.in_memory import Memory
 
 SHOWN_PROBLEMS: Final = 5
 KEPT_PROBLEMS: Final = 1000
@@ -14,7 +17,10 @@ KEPT_PROBLEMS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A row that cannot be read: the 1-based line where it starts, and why."""
+    """A row that cannot be read: the 1-based line where it starts, and why.
+
+    A row in memory has its place, from 0, for its line.
+    """
 
     row: int
     message: str
@@ -25,6 +31,9 @@ class ReadReport:
     """How a file was read; filled on the way, complete when reading ends."""
 
     path: str = ""
+    """The file, or the name of the parameter that holds the rows in memory."""
+    memory: "Memory | None" = None
+    """The rows, where they are in no file."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""
@@ -37,6 +46,8 @@ class ReadReport:
     """The roles whose column no flag gave, and training read from a column of this name."""
     header: bool | None = None
     """Whether the first row named the columns; None for formats without a header."""
+    label_values: dict[str, object] = field(default_factory=dict)
+    """By name the labels of rows in memory, as the program gave them."""
     num_examples: int = 0
     num_problems: int = 0
     """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
@@ -44,6 +55,22 @@ class ReadReport:
     """The first of them, at most KEPT_PROBLEMS."""
     notes: list[str] = field(default_factory=list)
     """What else was found: blank lines, rows of another width, a first row taken for data."""
+
+    def place(self, row: int) -> str:
+        """Where a row is: file:line, or name[place] for rows in memory."""
+        return f"{self.path}:{row}" if self.memory is None else f"{self.path}[{row}]"
+
+    def keep_label(self, name: str, value: object) -> None:
+        """Keep the value of a label in memory; DataError where two values have one name."""
+        if self.memory is not None:
+            kept = self.label_values.setdefault(name, value)
+            if isinstance(kept, str) != isinstance(value, str) or (
+                not isinstance(value, str) and kept != value
+            ):
+                raise DataError(
+                    f"{self.path}: the labels {kept!r} and {value!r} look the same in files: give "
+                    "labels of one type"
+                )
 
     def guess_format(self, name: str, judged_by: str) -> None:
         """Note the format, and what showed it, such as the first line."""
@@ -82,12 +109,18 @@ class ReadReport:
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""
-        return problem_lines([(self.path, each) for each in self.problems], self.num_problems)
+        placed = [(self.place(each.row), each.message) for each in self.problems]
+        return shown_problems(placed, self.num_problems)
 
 
 def problem_lines(problems: Sequence[tuple[str, Problem]], total: int) -> list[str]:
     """The first problems, each with its file and line, and how many more of ``total`` there are."""
+    return shown_problems([(f"{path}:{each.row}", each.message) for path, each in problems], total)
+
+
+def shown_problems(problems: Sequence[tuple[str, str]], total: int) -> list[str]:
+    """The first problems, each a place and a message, and how many more of ``total`` there are."""
     shown = problems[:SHOWN_PROBLEMS]
-    lines = [f"  {path}:{problem.row}: {problem.message}" for path, problem in shown]
+    lines = [f"  {place}: {message}" for place, message in shown]
     more = total - len(shown)
     return [*lines, f"  and {more:,} more"] if more else lines

@@ -3,8 +3,9 @@
 from tidybert.finetuning.finetuning_run import (
     Callbacks,
     FinetunedModel,
+    collapse_message,
     collapsed_to,
-    finetune,
+    finetune_examples,
     model_sources,
     save,
 )
@@ -27,8 +28,9 @@ __all__ = [
     "Trials",
     "check_search",
     "clear_run",
+    "collapse_message",
     "collapsed_to",
-    "finetune",
+    "finetune_examples",
     "is_finished",
     "is_resumed_in_vain",
     "model_sources",

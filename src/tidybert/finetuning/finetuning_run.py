@@ -1,6 +1,6 @@
 """From labelled examples to a trained model and a finished RUN: config, build, train, save.
 
-The shell and the scikit-learn estimators both call ``finetune``.
+The shell and the scikit-learn estimators both call ``finetune_examples``.
 """
 
 import math
@@ -13,13 +13,21 @@ import torch
 from torch import nn
 
 from tidybert.catalog import is_size
+from tidybert.checkpoints.label_values import stored_values
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.text_hashes import text_hashes
 from tidybert.data.training_texts import write_training_texts
-from tidybert.errors import ConfigError, UsageError, WeightsError, param
+from tidybert.errors import (
+    CollapseWarning,
+    ConfigError,
+    UsageError,
+    WeightsError,
+    in_python,
+    param,
+)
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.answer_precision import as_trained
@@ -41,6 +49,7 @@ from tidybert.training.run_origin import RunOrigin, environment
 from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
+from tidybert.user_warnings import warn_user
 
 
 @dataclass(frozen=True)
@@ -63,14 +72,19 @@ class FinetunedModel:
 
 @dataclass(frozen=True)
 class Callbacks(TrainingCallbacks):
-    """The same functions, and one that gets the report on the data."""
+    """The same functions, and one that gets the report on the data.
+
+    rows: what the rows of examples are to a program, such as position; what the checks find, and a
+        collapse, are then Python warnings at its line.  None notes them, as the shell does.
+    """
 
     data: Callable[[DataReport], None] = lambda _report: None
+    rows: str | None = None
 
 
 @owning_run
 @repeating
-def finetune(
+def finetune_examples(
     task: AnyTask,
     model: str | Path,
     train: Sequence[Any],
@@ -160,8 +174,7 @@ def finetune(
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
-    collapsed = None if answers is None else collapsed_to(answers)
-    inputs = task.inputs_of(train)
+    collapsed, inputs = _collapse(answers, callbacks), task.inputs_of(train)
     finished = FinetunedModel(
         task, network, tokenizer, config, max_seq_length, result, collapsed, inputs, made_from
     )
@@ -309,8 +322,10 @@ def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) ->
     """Check the data, say what was found, and label their features.  Raises DataError."""
     report = task.check(data)
     report.raise_on_errors()
-    for line in report.lines(callbacks.spell):
+    for line in report.lines(callbacks.spell, with_warnings=callbacks.rows is None):
         callbacks.tell(line)
+    if callbacks.rows is not None:
+        report.warn(callbacks.rows)
     callbacks.data(report)
     task.add_labels(data.train_features, data.train)
     task.add_labels(data.dev_features, data.held_out)
@@ -340,6 +355,22 @@ def collapsed_to(answers: Answers[Any, Any]) -> str | None:
     return None if is_one_right else first.predicted
 
 
+def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | None:
+    """What the answers to dev collapsed to, if they did; a program is warned."""
+    collapsed = None if answers is None else collapsed_to(answers)
+    if collapsed is not None and callbacks.rows is not None:
+        warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
+    return collapsed
+
+
+def collapse_message(answer: str) -> str:
+    """What happened and what to try, where ``collapsed_to`` found one answer to everything."""
+    return (
+        f"the model collapsed: it gives every dev example the answer {answer!r:.80}; try another "
+        f"{param('seed')}, a lower {param('learning_rate')}, or more {param('num_train_epochs')}"
+    )
+
+
 def save(
     finished: FinetunedModel, directory: Path, *, beside: Mapping[str, str] | None = None
 ) -> None:
@@ -358,6 +389,7 @@ def save(
             max_seq_length=finished.max_seq_length,
             inputs=finished.inputs,
             reading=finished.made_from.reading,
+            label_values=stored_values(finished.task.names, finished.made_from.label_values),
             settings=finished.task.settings(),
             metrics=finished.result.metrics,
         ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidybert.checkpoints.label_values import restored_values
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.files.reading import Reading
@@ -59,6 +60,8 @@ class Predictor:
         fitting = fitting_length(config, max_seq_length)
         trained = self.metadata.max_seq_length
         self.max_seq_length = trained if max_seq_length is None else fitting
+        #: By name, the labels of a program that are no texts.
+        self.label_values = restored_values(self.task.names, self.metadata.label_values)
 
     @property
     def fingerprint(self) -> str:
@@ -107,7 +110,8 @@ class Predictor:
         """
         check_texts(texts, text_pairs)
         examples = self.task.from_texts(texts, text_pairs)
-        return list(self._predictions(examples)) if examples else []
+        answers = list(self._predictions(examples)) if examples else []
+        return [self._with_values(each) for each in answers] if self.label_values else answers
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
@@ -146,6 +150,16 @@ class Predictor:
         if not examples:
             raise DataError("there are no examples to evaluate on")
         return self._answers(examples, labelled=True, advance=advance)
+
+    def _with_values(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer with the labels that training was given, in place of their names."""
+        values = self.label_values
+        found = dict(answer)
+        if "label" in found:
+            found["label"] = values[found["label"]]
+        if "labels" in found:
+            found["labels"] = [values[name] for name in found["labels"]]
+        return {**found, "scores": {values[name]: each for name, each in found["scores"].items()}}
 
     def _answers(
         self,

@@ -21,7 +21,7 @@ import torch
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.finetuning import Callbacks, finetune
+from tidybert.finetuning import Callbacks, finetune_examples
 from tidybert.inference.forward import run_features
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
@@ -190,7 +190,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         clock.step_ended()
         step_examples.append(done.num_examples)
 
-    trained = finetune(
+    trained = finetune_examples(
         task,
         work.model,
         train,

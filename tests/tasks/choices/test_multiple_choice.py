@@ -18,7 +18,7 @@ from tidybert.data.batching import collate
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
-from tidybert.finetuning import FinetunedModel, finetune
+from tidybert.finetuning import FinetunedModel, finetune_examples
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.choices.choice_files import ChoiceExample
@@ -296,7 +296,7 @@ def tuned(
 ) -> tuple[Path, FinetunedModel]:
     """A RUN of the toy problem."""
     run = tmp_path_factory.mktemp("choices") / "run"
-    finished = finetune(
+    finished = finetune_examples(
         MultipleChoice(),
         tiny_model,
         toy_choices(96, 0),

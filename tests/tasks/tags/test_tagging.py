@@ -19,7 +19,7 @@ from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError
 from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning import finetune
+from tidybert.finetuning import finetune_examples
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
@@ -477,7 +477,7 @@ def test_a_run_is_trained_measured_and_answers(
     task = Tagging.from_examples(train, WindowOptions(doc_stride=4))
     run = tmp_path / "run"
 
-    finished = finetune(
+    finished = finetune_examples(
         task,
         tiny_model,
         train,
