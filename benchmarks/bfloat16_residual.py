@@ -6,9 +6,10 @@
 
 Every run pre-trains a size on a CPU in bfloat16, with the fast recipe but AdamW.  In one kind of
 run the residual stream and LayerNorm's output are float32, as a CPU has them.  In the other they
-are bfloat16, forward and backward: LayerNorm takes CUDA's path.  Runs of one seed have the same
-first weights and the same batches.  Each is one line of --out, and a stopped trial continues from
-there.  A second seed shows how much of a difference is chance.
+are bfloat16, forward and backward: LayerNorm takes CUDA's path.  The third kind is float32 again,
+but its first weights are rounded to bfloat16 once: it shows how far chance alone drives two
+trainings apart.  Runs of one seed have the same first weights and the same batches.  Each is one
+line of --out, and a stopped trial continues from there.
 """
 
 import argparse
@@ -29,12 +30,16 @@ from torch.nn import functional
 
 from tidybert.machine import machine
 from tidybert.modeling.kernels.layer_norm import LayerNorm
+from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
+from tidybert.pretraining.objectives import PretrainingModel
+from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.start import start_from_corpus
 
-RESIDUALS: Final = ("float32", "bfloat16")
+KINDS: Final = ("float32", "bfloat16", "rounded")
 LAST: Final = 200
 """A run is measured by the mean loss of this many last steps."""
 
@@ -57,8 +62,29 @@ def bfloat16_residual() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rounded_weights() -> Iterator[None]:
+    """Within it a pre-training begins with weights that are rounded to bfloat16 and back."""
+
+    def start(network: PretrainingModel, plan: PretrainingPlan) -> None:
+        start_from_corpus(network, plan)
+        with torch.no_grad():
+            for weight in network.parameters():
+                weight.copy_(weight.bfloat16())
+
+    with patch.object(pretraining_run, "start_from_corpus", start):
+        yield
+
+
+_WITHIN: Final = {
+    "float32": nullcontext,
+    "bfloat16": bfloat16_residual,
+    "rounded": rounded_weights,
+}
+
+
 def trained(
-    size: str, corpus: Path, arguments: PretrainingArguments, residual: str
+    size: str, corpus: Path, arguments: PretrainingArguments, kind: str
 ) -> tuple[list[float], float]:
     """The loss of each step, and the seconds of all."""
     losses: list[float] = []
@@ -66,13 +92,10 @@ def trained(
     def step(done: PretrainingReport) -> None:
         losses.append(done.loss)
         if done.step % 100 == 0:
-            where = f"seed {arguments.seed}, {residual}, step {done.step}"
+            where = f"seed {arguments.seed}, {kind}, step {done.step}"
             print(f"{where}: {done.loss:.4f}", flush=True)
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        bfloat16_residual() if residual == "bfloat16" else nullcontext(),
-    ):
+    with tempfile.TemporaryDirectory() as folder, _WITHIN[kind]():
         result = pretrain(
             size,
             corpus,
@@ -86,7 +109,7 @@ def trained(
 
 
 def measured(
-    size: str, corpus: Path, steps: int, tokens_per_step: int, seed: int, residual: str
+    size: str, corpus: Path, steps: int, tokens_per_step: int, seed: int, kind: str
 ) -> dict[str, Any]:
     """One run as a line of --out."""
     arguments = PretrainingArguments(
@@ -103,10 +126,10 @@ def measured(
         save_steps=steps + 1,
         save_minutes=1e6,
     )
-    losses, seconds = trained(size, corpus, arguments, residual)
+    losses, seconds = trained(size, corpus, arguments, kind)
     last = losses[-min(LAST, max(1, steps // 2)) :]
     return {
-        "residual": residual,
+        "kind": kind,
         "seed": seed,
         "size": size,
         "num_steps": len(losses),
@@ -119,24 +142,27 @@ def measured(
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Markdown rows: a seed's two losses, and how far they are apart."""
+    """Markdown rows: a seed's losses, and their differences from the first kind's."""
     lines = [
-        "| seed | steps | tokens a step | float32 residual | bfloat16 residual | difference |",
-        "|---|---|---|---|---|---|",
+        "| seed | steps | tokens a step | float32 residual | bfloat16 residual "
+        "| float32, first weights rounded | bfloat16 - float32 | rounded - float32 |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    differences: dict[str, list[float]] = {kind: [] for kind in KINDS[1:]}
     for seed in sorted({each["seed"] for each in results}):
-        runs = {each["residual"]: each for each in results if each["seed"] == seed}
+        runs = {each["kind"]: each for each in results if each["seed"] == seed}
         known = next(iter(runs.values()))
-        losses = [runs[each]["loss"] for each in RESIDUALS if each in runs]
         cells = [f"{seed}", f"{known['num_steps']:,}", f"{known['tokens_per_step']:,}"]
-        cells += [f"{runs[each]['loss']:.4f}" if each in runs else "" for each in RESIDUALS]
-        cells.append(f"{losses[1] - losses[0]:+.4f}" if len(losses) == 2 else "")
+        cells += [f"{runs[each]['loss']:.4f}" if each in runs else "" for each in KINDS]
+        for kind, known_differences in differences.items():
+            if kind in runs and KINDS[0] in runs:
+                known_differences.append(runs[kind]["loss"] - runs[KINDS[0]]["loss"])
+                cells.append(f"{known_differences[-1]:+.4f}")
+            else:
+                cells.append("")
         lines.append(f"| {' | '.join(cells)} |")
-    apart = []
-    for residual in RESIDUALS:
-        losses = [each["loss"] for each in results if each["residual"] == residual]
-        apart.append(f"{max(losses) - min(losses):.4f}" if len(losses) > 1 else "")
-    lines.append(f"| apart by the seed | | | {' | '.join(apart)} | |")
+    means = [f"{statistics.mean(each):+.4f}" if each else "" for each in differences.values()]
+    lines.append(f"| mean | | | | | | {' | '.join(means)} |")
     return lines
 
 
@@ -158,15 +184,13 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     if given.out.exists():
         results = [json.loads(line) for line in given.out.read_text().splitlines()]
-    done = {(each["seed"], each["residual"]) for each in results}
+    done = {(each["seed"], each["kind"]) for each in results}
     for seed in range(1, given.seeds + 1):
-        for residual in RESIDUALS:
-            if (seed, residual) in done:
+        for kind in KINDS:
+            if (seed, kind) in done:
                 continue
             results.append(
-                measured(
-                    given.size, given.corpus, given.steps, given.tokens_per_step, seed, residual
-                )
+                measured(given.size, given.corpus, given.steps, given.tokens_per_step, seed, kind)
             )
             with given.out.open("a") as file:
                 file.write(json.dumps({**results[-1], "machine": machine()}) + "\n")

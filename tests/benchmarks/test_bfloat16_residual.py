@@ -45,8 +45,10 @@ def test_runs_of_a_seed_are_compared_and_done_once(
     for _ in range(2):
         run_script("bfloat16_residual", corpus, *flags, "--out", out, "--write", written)
 
-    full, half = (json.loads(line) for line in out.read_text().splitlines())
-    assert (full["residual"], half["residual"]) == ("float32", "bfloat16")
-    assert full["losses"] != half["losses"]
-    assert half["losses"] == pytest.approx(full["losses"], abs=0.05)
+    full, half, rounded = (json.loads(line) for line in out.read_text().splitlines())
+    assert [each["kind"] for each in (full, half, rounded)] == ["float32", "bfloat16", "rounded"]
+    assert len({str(each["losses"]) for each in (full, half, rounded)}) == 3
+    for other in (half, rounded):
+        assert other["losses"] == pytest.approx(full["losses"], abs=0.05)
     assert f"| 1 | 2 | 128 | {full['loss']:.4f} | {half['loss']:.4f} |" in written.read_text()
+    assert f"| {rounded['loss'] - full['loss']:+.4f} |\n" in written.read_text()
