@@ -143,6 +143,30 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> Pa
 
 
 @pytest.fixture(scope="session")
+def pretrained(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_config: Callable[..., BertConfig],
+    tiny_model: Path,
+    reference: Callable[..., Any],
+) -> Callable[[str], tuple[Path, Any]]:
+    """Makes a directory that transformers saved, by class name, and its model, all random."""
+    from tidybert.tokenization import BertTokenizer
+
+    kept: dict[str, tuple[Path, Any]] = {}
+
+    def make(name: str) -> tuple[Path, Any]:
+        if name not in kept:
+            directory = tmp_path_factory.mktemp(name)
+            model = reference(tiny_config(), name)
+            model.save_pretrained(directory)
+            BertTokenizer.from_pretrained(tiny_model).save(directory)
+            kept[name] = directory, model
+        return kept[name]
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def toy_examples() -> Callable[..., list["TextExample"]]:
     """Makes examples that a tiny model can learn: does a colour or an animal stand in the text?
 

@@ -38,7 +38,7 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference"},
-    {"finetuning", "pretraining", "checking"},
+    {"finetuning", "pretraining", "checking", "explain"},
     {"estimators", "timing", "reporting", "server"},
     {"cli"},
 )

@@ -20,6 +20,7 @@ from tidybert.cores import prepare_threads
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
+    from tidybert.explain import Explainer
     from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor, load
     from tidybert.modeling import (
         BertForMaskedLM,
@@ -51,6 +52,7 @@ __all__ = [
     "BertTokenizer",
     "BertVectorizer",
     "Embedder",
+    "Explainer",
     "MaskFiller",
     "NextSentencePredictor",
     "Predictor",
@@ -65,6 +67,7 @@ _MODULE_OF: Final = {
     "BertConfig": "tidybert.configuration",
     "BertTokenizer": "tidybert.tokenization",
     **dict.fromkeys(("BertModel", *_HEADS), "tidybert.modeling"),
+    "Explainer": "tidybert.explain",
     **dict.fromkeys(_INFERENCE, "tidybert.inference"),
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
 }

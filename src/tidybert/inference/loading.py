@@ -15,7 +15,14 @@ from tidybert.checkpoints.conversion import huggingface_names
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.errors import ConfigError, DataError, UsageError, WeightsError, param
+from tidybert.errors import (
+    ConfigError,
+    DataError,
+    TidyBertError,
+    UsageError,
+    WeightsError,
+    param,
+)
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -23,6 +30,8 @@ from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 
 _LOGGER: Final = logging.getLogger(__name__)
+PRETRAINING: Final = "pretrain"
+"""The task of a RUN that pre-training wrote."""
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
@@ -79,6 +88,18 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
             "with tidybert finetune, or name a finished RUN"
         )
     return found
+
+
+def is_finished(directory: ModelDirectory) -> bool:
+    """Whether a MODEL has a head that predicts, from ``finetune`` or from another program."""
+    if directory.metadata is not None:
+        return directory.metadata.task != PRETRAINING
+    try:
+        return (
+            foreign_metadata(directory.head, directory.config.max_position_embeddings) is not None
+        )
+    except TidyBertError:
+        return False
 
 
 def load_with_head(

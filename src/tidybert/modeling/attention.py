@@ -18,8 +18,8 @@ from tidybert.modeling.rows import Rows
 
 def scaled_dot_product(
     query: Tensor, key: Tensor, value: Tensor, visible: Tensor, probability: float
-) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T / sqrt(D)) V: the context (B, N, S, D) and attention_probs (B, N, S, S).
+) -> tuple[Tensor, Tensor, Tensor]:
+    """softmax(Q K^T / sqrt(D)) V: context (B, N, S, D), probs and scores (B, N, S, S) before them.
 
     query, key and value are (B, N, S, D).  visible (B, 1, S, S) is True where a token (row) sees
     another (column).  ``probability`` drops attention weights.
@@ -28,7 +28,7 @@ def scaled_dot_product(
     # A row that sees nothing, past the end of its sequence, would be NaN with -inf.
     probs = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1) * visible
     context = dropout(probs, probability, training=probability > 0.0) @ value
-    return context, probs
+    return context, probs, scores
 
 
 @float32_on_a_cpu
@@ -49,7 +49,7 @@ def plain_attention(
     visible = is_token[:, None, :, None] & is_token[:, None, None, :]  # (B, 1, S, S)
     if causal:
         visible = visible & (column <= column[:, None])
-    context, probs = scaled_dot_product(query, key, value, visible, probability)
+    context, probs, _ = scaled_dot_product(query, key, value, visible, probability)
     return context.transpose(1, 2).reshape(size, longest, width)[is_token], probs
 
 

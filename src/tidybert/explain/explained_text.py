@@ -1,0 +1,92 @@
+"""A text or pair whose inside is shown, its pieces, and the words that they make up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidybert.explain.shown import Shown
+from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.tokenization.vocabulary import CONTINUATION
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text.
+
+    Args:
+        text: its characters.
+        sequence_id: 0 for the first text, 1 for the second.
+        span: its place in that text, (start, end) in characters.
+        pieces: the positions of its pieces in the input.
+    """
+
+    text: str
+    sequence_id: int
+    span: Span
+    pieces: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExplainedText(Shown):
+    """The base of results about one input of n pieces.
+
+    Args:
+        text, text_pair: as given.
+        encoding: the pieces with their ids and places; [CLS] and [SEP] among them.
+    """
+
+    text: str
+    text_pair: str | None
+    encoding: Encoding
+
+    @property
+    def tokens(self) -> list[str]:
+        """The n pieces."""
+        return self.encoding.tokens
+
+    @property
+    def words(self) -> list[Word]:
+        """The words of the text, then those of the second text."""
+        return words_of(self.encoding, (self.text, self.text_pair or ""))
+
+    def facts(self) -> dict[str, object]:
+        """The text and the number of pieces."""
+        pair = {} if self.text_pair is None else {"text_pair": self.text_pair}
+        return {"text": self.text, **pair, "num_pieces": len(self.encoding)}
+
+
+def words_of(encoding: Encoding, sides: Sequence[str]) -> list[Word]:
+    """The words that pieces make up: a piece that begins with ## continues the one before it."""
+    groups: list[list[int]] = []
+    for position, (token, side) in enumerate(
+        zip(encoding.tokens, encoding.sequence_ids, strict=True)
+    ):
+        if side is None:
+            continue
+        continues = (
+            token.startswith(CONTINUATION)
+            and token != CONTINUATION
+            and bool(groups)
+            and groups[-1][-1] == position - 1
+        )
+        if continues:
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+    words = []
+    for group in groups:
+        side = encoding.sequence_ids[group[0]]
+        assert side is not None
+        start, end = encoding.offset_mapping[group[0]][0], encoding.offset_mapping[group[-1]][1]
+        words.append(Word(sides[side][start:end], side, (start, end), tuple(group)))
+    return words
+
+
+def pieces_within(encoding: Encoding, span: Span) -> list[int]:
+    """The positions of the first text's pieces that have a character of ``span``."""
+    return [
+        position
+        for position, (side, (start, end)) in enumerate(
+            zip(encoding.sequence_ids, encoding.offset_mapping, strict=True)
+        )
+        if side == 0 and start < span[1] and end > span[0]
+    ]

@@ -1,0 +1,382 @@
+"""Explainer: what happens inside a MODEL or a RUN, for one text or a few.
+
+n pieces, L layers, N heads, H width, D head width.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.data.batching import collate
+from tidybert.data.features import Features
+from tidybert.errors import DataError, UsageError, WeightsError, param
+from tidybert.explain import attributions as methods
+from tidybert.explain.attention_maps import Attention
+from tidybert.explain.attributions import Attributions, ExplainedInput, check_method
+from tidybert.explain.cloze_layers import Cloze, LayerAnswer, MaskAnswers
+from tidybert.explain.explained_text import pieces_within, words_of
+from tidybert.explain.inside_encoder import (
+    as_array,
+    attention_of,
+    embeddings_of,
+    rows_of,
+    states_of,
+)
+from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInTexts
+from tidybert.explain.shown import Floats, cosine
+from tidybert.explain.targets import find_target, find_word_target
+from tidybert.explain.word_space import (
+    NearestPieces,
+    Similarities,
+    nearest_pieces,
+    word_vectors,
+)
+from tidybert.inference.embedding import find_layers
+from tidybert.inference.forward import encoding_features
+from tidybert.inference.loading import check_texts, is_finished
+from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.predictor import Predictor
+from tidybert.modeling.bert import BertModel
+from tidybert.modeling.heads import BertForMaskedLM
+from tidybert.modeling.rows import pooled
+from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.tokenization.vocabulary import MASK_TOKEN
+
+WORDS: Final = "words"
+"""In place of a layer: the word embeddings alone, which no other word of the text changes."""
+
+
+class Explainer:
+    """Shows what happens inside a model, in float32 on the CPU.
+
+    Layers and heads are counted from 1; layer 0 is the output of the embeddings.  In a text,
+    [MASK] and the other special tokens count as such.
+
+    Args:
+        model: a MODEL or a RUN.  ``cloze`` needs a masked-LM head, ``attributions`` that or a RUN.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
+
+    Raises what ``load`` and ``Predictor`` raise.
+    """
+
+    def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
+        self._model = str(model)
+        directory = ModelDirectory.open(model)
+        #: The fine-tuned model; None for a pre-trained one.
+        self.predictor: Predictor | None = None
+        #: The model with its masked-LM head; None where it has none.
+        self.masked_lm: BertForMaskedLM | None = None
+        if is_finished(directory):
+            self.predictor = Predictor(
+                model, device="cpu", precision="float32", allow_pickle=allow_pickle
+            )
+            found: Any = self.predictor.model
+            self.encoder: BertModel = found.bert
+            self.tokenizer = self.predictor.tokenizer
+        else:
+            built, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
+            self.masked_lm = None if report.new else built
+            self.encoder, self.tokenizer = built.eval().bert, directory.tokenizer
+        self.config = self.encoder.config
+        #: Most pieces of an input.
+        self.max_seq_length: int = self.config.max_position_embeddings
+
+    def __repr__(self) -> str:
+        return one_line(self, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "model": self._model,
+            "task": None if self.predictor is None else self.predictor.task.name,
+            "masked_lm": self.masked_lm is not None,
+            "layers": self.config.num_hidden_layers,
+            "heads": self.config.num_attention_heads,
+            "max_seq_length": self.max_seq_length,
+        }
+
+    # --- one input
+
+    def encode(
+        self, text: str, text_pair: str | None = None, *, hide: Span | None = None
+    ) -> Encoding:
+        """The n pieces of a text or pair, never cut.
+
+        Args:
+            text, text_pair: the input.
+            hide: (start, end) in characters of ``text``: its pieces become [MASK].
+
+        Raises DataError for more pieces than the model has positions, and for a ``hide`` without a
+        piece.
+        """
+        encoding = self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
+        if len(encoding) > self.max_seq_length:
+            raise DataError(
+                f"the text has {len(encoding)} pieces, and the model has positions for "
+                f"{self.max_seq_length}: shorten it"
+            )
+        if hide is None:
+            return encoding
+        hidden = pieces_within(encoding, hide)
+        if not hidden:
+            raise DataError(f"{param('hide')}: characters {hide[0]} to {hide[1]} hold no piece")
+        tokens, ids = list(encoding.tokens), list(encoding.input_ids)
+        for position in hidden:
+            tokens[position], ids[position] = MASK_TOKEN, self.tokenizer.mask_token_id
+        return replace(encoding, tokens=tokens, input_ids=ids)
+
+    def embeddings(
+        self, text: str, text_pair: str | None = None, *, hide: Span | None = None
+    ) -> EmbeddingSum:
+        """The three embeddings of each piece, their sum, and the sum after LayerNorm."""
+        encoding = self.encode(text, text_pair, hide=hide)
+        return EmbeddingSum(text, text_pair, encoding, *embeddings_of(self.encoder, encoding))
+
+    def attention(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        *,
+        hide: Span | None = None,
+        causal: bool = False,
+    ) -> Attention:
+        """Scores before the softmax and probabilities of every layer and head.
+
+        ``causal`` shows the same weights with a mask: a piece sees itself and those before it.
+        """
+        encoding = self.encode(text, text_pair, hide=hide)
+        arrays = attention_of(self.encoder, encoding, causal=causal)
+        return Attention(text, text_pair, encoding, causal, *arrays)
+
+    def hidden_states(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        *,
+        hide: Span | None = None,
+        causal: bool = False,
+    ) -> HiddenStates:
+        """The states of each piece in each layer."""
+        encoding = self.encode(text, text_pair, hide=hide)
+        states = as_array(torch.stack(states_of(self.encoder, [encoding], causal=causal)))
+        return HiddenStates(text, text_pair, encoding, causal, states)
+
+    def cloze(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        *,
+        hide: Span | None = None,
+        top_k: int = 10,
+    ) -> Cloze:
+        """What each layer would answer at each [MASK], in the text or made by ``hide``.
+
+        Raises WeightsError for a model without a masked-LM head, DataError for a text without
+        [MASK], and UsageError for a ``top_k`` that is not 1 to the size of the vocabulary.
+        """
+        model = self._masked_lm()
+        if not 1 <= top_k <= self.tokenizer.vocab_size:
+            raise UsageError(
+                f"{param('top_k')} is {top_k}: expected 1 to {self.tokenizer.vocab_size}"
+            )
+        encoding = self.encode(text, text_pair, hide=hide)
+        masked = [
+            at
+            for at, index in enumerate(encoding.input_ids)
+            if index == self.tokenizer.mask_token_id
+        ]
+        if not masked:
+            raise DataError(
+                f"{text!r:.60} has no {MASK_TOKEN}: write it, in capitals, in place of a word, or "
+                f"name a word's characters with {param('hide')}"
+            )
+        truths = self.tokenizer.encode(text, text_pair, special_tokens_in_text=True).input_ids
+        table = model.bert.word_embeddings.weight
+        layers = []
+        with torch.inference_mode():
+            for states in states_of(self.encoder, [encoding]):
+                logits = model.mlm(states[masked], table)
+                layers.append(as_array(logits.softmax(-1)[:, : self.tokenizer.vocab_size]))
+        masks = []
+        for number, position in enumerate(masked):
+            hidden = truths[position]
+            truth = None if hidden == self.tokenizer.mask_token_id else hidden
+            answers = tuple(
+                self._layer_answer(layer, each[number], truth, top_k)
+                for layer, each in enumerate(layers)
+            )
+            word = None if truth is None else self.tokenizer.vocabulary.id_to_token(truth)
+            masks.append(MaskAnswers(position, word, answers))
+        return Cloze(text, text_pair, encoding, masks)
+
+    def attributions(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        *,
+        method: str = "integrated-gradients",
+        target: str | None = None,
+        steps: int | None = None,
+    ) -> Attributions:
+        """How much each word raised an answer.
+
+        Args:
+            text, text_pair: the input of a RUN; of a pre-trained model a text with one [MASK].
+            method: integrated-gradients, gradient-x-input or leave-one-out.
+            target: a label, or a word for [MASK]; None for the model's own answer.
+            steps: points of the path of integrated gradients; None for 50.
+
+        Raises UsageError for an unknown method or target; DataError for a text that the model would
+        cut, or a task whose answers this cannot explain; WeightsError for a model without a head.
+        """
+        steps = check_method(method, steps)
+        is_run = self.predictor is not None
+        encoding = (
+            self.tokenizer.encode(text, text_pair) if is_run else self.encode(text, text_pair)
+        )
+        words = words_of(encoding, (text, text_pair or ""))
+        (features,) = encoding_features([encoding])
+        if self.predictor is not None:
+            features = self._task_features(self.predictor, encoding, text, text_pair)
+            found_target = find_target(self.predictor, encoding, collate([features]), target)
+        else:
+            found_target = find_word_target(
+                self._masked_lm(), self.tokenizer, encoding, collate([features]), target
+            )
+        given = ExplainedInput(
+            self.encoder, features, words, self._baseline(features), found_target
+        )
+        if method == "leave-one-out":
+            found = methods.leave_one_out(given)
+        elif method == "gradient-x-input":
+            found = methods.gradient_x_input(given)
+        else:
+            found = methods.integrated_gradients(given, steps)
+        return Attributions(
+            *(text, text_pair, encoding, method, found_target.label, found.score),
+            *(found.baseline_score, found.values, found.word_values),
+            *(found.completeness_gap, found.steps),
+        )
+
+    # --- words and texts beside each other
+
+    def word_in_texts(self, word: str, texts: Sequence[str]) -> WordInTexts:
+        """The vectors of a word's first place in each text, layer by layer.
+
+        A vector is the mean over the word's pieces.  Raises DataError where a text lacks the word,
+        and for fewer than two texts.
+        """
+        check_texts(texts)
+        if len(texts) < 2:
+            raise DataError(f"{len(texts)} texts were given: a word is compared in two or more")
+        spans = [_place_of(word, text) for text in texts]
+        vectors = []
+        for text, span in zip(texts, spans, strict=True):
+            encoding = self.encode(text)
+            pieces = pieces_within(encoding, span)
+            if not pieces:
+                raise DataError(f"the tokenizer drops {word!r} from {text!r:.60}")
+            states = torch.stack(states_of(self.encoder, [encoding]))
+            vectors.append(as_array(states[:, pieces].mean(1)))
+        found = np.stack(vectors)  # (B, L + 1, H)
+        cosines = cosine(found[:, None], found[None])  # (B, B, L + 1)
+        return WordInTexts(word, list(texts), spans, found, np.moveaxis(cosines, -1, 0))
+
+    def nearest(self, word: str, *, top_k: int = 10) -> NearestPieces:
+        """The pieces of the vocabulary whose word embeddings are nearest to a word's, by cosine.
+
+        A word of several pieces has their mean.  The word's own pieces and names in brackets are
+        left out.  Raises DataError for a word that the vocabulary does not know.
+        """
+        return nearest_pieces(self._word_table(), self.tokenizer, word, top_k)
+
+    def similarities(self, texts: Sequence[str], *, layer: int | str = -1) -> Similarities:
+        """The cosines of words and texts with each other; ``.map()`` places them on a plane.
+
+        Args:
+            texts: at least two words or texts.
+            layer: whose states are averaged over all pieces, [CLS] and [SEP] among them, as
+                Embedder does; "words" averages the word embeddings of the text's own pieces.
+
+        Raises DataError for fewer texts, or one without a piece; UsageError for an unknown layer.
+        """
+        check_texts(texts)
+        if len(texts) < 2:
+            raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
+        if layer == WORDS:
+            vectors = word_vectors(self._word_table(), self.tokenizer, texts)
+            return Similarities(list(texts), WORDS, vectors, cosine(vectors[:, None], vectors))
+        number, *more = find_layers(layer, self.config.num_hidden_layers)
+        if more:
+            raise UsageError(f"{param('layer')} {layer!r}: expected one layer, or {WORDS}")
+        encodings = [self.encode(text) for text in texts]
+        with torch.inference_mode():
+            found = pooled(states_of(self.encoder, encodings)[number], rows_of(encodings), "mean")
+        vectors = as_array(found)
+        return Similarities(list(texts), number, vectors, cosine(vectors[:, None], vectors))
+
+    # --- parts
+
+    def _masked_lm(self) -> BertForMaskedLM:
+        if self.masked_lm is None:
+            raise WeightsError(
+                f"{self._model} has no masked-LM head. Name a model that has its pre-training "
+                "heads (tidybert-mini and Google's releases do, fine-tuned models and minilm do "
+                "not)"
+            )
+        return self.masked_lm
+
+    def _layer_answer(
+        self, layer: int, probabilities: Floats, truth: int | None, top_k: int
+    ) -> LayerAnswer:
+        best = np.argsort(-probabilities, kind="stable")[:top_k]
+        words = self.tokenizer.convert_ids_to_tokens(best.tolist())
+        known = None if truth is None else float(probabilities[truth])
+        rank = None if known is None else int((probabilities > known).sum()) + 1
+        return LayerAnswer(layer, tuple(words), tuple(probabilities[best].tolist()), known, rank)
+
+    def _task_features(
+        self, predictor: Predictor, encoding: Encoding, text: str, text_pair: str | None
+    ) -> Any:
+        """The input as the RUN's task makes it; DataError where it is cut or in several parts."""
+        task = predictor.task
+        examples = task.from_texts([text], None if text_pair is None else [text_pair])
+        task.check_inputs(examples, predictor.metadata.inputs)
+        features = task.features(examples, self.tokenizer, predictor.max_seq_length)
+        if len(features) != 1 or features[0].input_ids.tolist() != encoding.input_ids:
+            raise DataError(
+                f"the text has {len(encoding)} pieces, and the model reads at most "
+                f"{predictor.max_seq_length} at once in one text or pair: shorten it"
+            )
+        return features[0]
+
+    def _baseline(self, features: Features) -> npt.NDArray[np.int32]:
+        """(n,) ids with [PAD] in place of each piece but [CLS], [SEP] and [MASK]."""
+        one = self.tokenizer
+        kept = np.isin(features.input_ids, (one.cls_token_id, one.sep_token_id, one.mask_token_id))
+        return np.where(kept, features.input_ids, np.int32(one.pad_token_id))
+
+    def _word_table(self) -> Floats:
+        """(V, H): the word embeddings of the tokenizer's pieces."""
+        return as_array(self.encoder.word_embeddings.weight.detach())[: self.tokenizer.vocab_size]
+
+
+def _place_of(word: str, text: str) -> Span:
+    """The first place of a word in a text, whatever its case; DataError where there is none."""
+    escaped = re.escape(word)
+    # Between other letters only where it is no word by itself, as in Chinese.
+    found = re.search(rf"(?<!\w){escaped}(?!\w)", text, re.IGNORECASE) or re.search(
+        escaped, text, re.IGNORECASE
+    )
+    if not word or found is None:
+        raise DataError(f"{text!r:.60} does not have the word {word!r}")
+    return found.span()
