@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
     from tidybert.explain import Explainer
-    from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor, load
+    from tidybert.inference import (
+        Embedder,
+        MaskFiller,
+        NextSentencePredictor,
+        Predictor,
+        TextGenerator,
+        TextScorer,
+        load,
+    )
     from tidybert.modeling import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -56,12 +64,22 @@ __all__ = [
     "MaskFiller",
     "NextSentencePredictor",
     "Predictor",
+    "TextGenerator",
+    "TextScorer",
     "__version__",
     "load",
 ]
 
 _HEADS: Final = tuple(name for name in __all__ if name.startswith("BertFor"))
-_INFERENCE: Final = ("Embedder", "MaskFiller", "NextSentencePredictor", "Predictor", "load")
+_INFERENCE: Final = (
+    "Embedder",
+    "MaskFiller",
+    "NextSentencePredictor",
+    "Predictor",
+    "TextGenerator",
+    "TextScorer",
+    "load",
+)
 _ESTIMATORS: Final = ("BertClassifier", "BertRegressor", "BertTagger", "BertVectorizer")
 _MODULE_OF: Final = {
     "BertConfig": "tidybert.configuration",

@@ -148,8 +148,8 @@ class BertConfig:
         It needs the five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
         intermediate_size; other fields have the defaults above.  It skips known keys that say
         nothing about the encoder (id2label, transformers_version, ...).  A key that would change
-        the computation must have the value that this encoder computes (model_type "bert" or
-        "bert-mean", position_embedding_type "absolute", is_decoder false, ...).
+        the computation must have the value that this encoder computes (model_type "bert",
+        "bert-mean" or "causal-lm", position_embedding_type "absolute", is_decoder false, ...).
 
         Args:
             source: the origin of the values; begins the message of an error.
@@ -158,8 +158,7 @@ class BertConfig:
             ConfigError: an unknown, missing or inconsistent key; the message names it.
         """
         try:
-            given = _encoder_values(values)
-            return _CONFIGS[values.get("model_type", cls.model_type)](**given)
+            return _built(values)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error.message}") from None
 
@@ -191,9 +190,52 @@ class MeanBertConfig(BertConfig):
         return super().num_parameters - self.hidden_size * (self.hidden_size + 1)
 
 
+POSITIONS = ("sinusoidal", "learned")
+
+
+@dataclass(frozen=True)
+class CausalConfig(BertConfig):
+    """A BertConfig of modeling/causal_model.py's transformer, which reads from left to right.
+
+    Args:
+        type_vocab_size: 1; it has no segments.
+        positions: "sinusoidal", computed once and never trained, or "learned".
+    """
+
+    model_type = "causal-lm"
+
+    type_vocab_size: int = 1
+    positions: str = "sinusoidal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.type_vocab_size != 1:
+            raise ConfigError(
+                f"type_vocab_size is {self.type_vocab_size}; a language model has 1, no segments"
+            )
+        if self.positions not in POSITIONS:
+            raise ConfigError(
+                f"positions is {self.positions!r:.40}; expected {' or '.join(POSITIONS)}"
+            )
+
+    @property
+    def num_parameters(self) -> int:
+        """Exact number of parameters of embeddings and layers, fixed positions included."""
+        width = self.hidden_size
+        return super().num_parameters - width * (width + 1) - width * self.type_vocab_size
+
+    def with_pooling(self, pooling: str) -> BertConfig:
+        """Raise ConfigError: its first token has seen nothing that a head could pool."""
+        raise ConfigError(
+            "a language model reads from left to right (model_type causal-lm), and this needs a "
+            "BERT, which reads both sides"
+        )
+
+
 #: The configurations by the state that a head on whole sequences reads.
 CONFIG_OF_POOLING: dict[str, type[BertConfig]] = {"cls": BertConfig, "mean": MeanBertConfig}
-_CONFIGS = {each.model_type: each for each in CONFIG_OF_POOLING.values()}
+_KINDS: tuple[type[BertConfig], ...] = (*CONFIG_OF_POOLING.values(), CausalConfig)
+_CONFIGS = {each.model_type: each for each in _KINDS}
 _FIELD_KEYS = tuple(field.name for field in fields(BertConfig))
 _SHAPE_KEYS = (
     "vocab_size",
@@ -243,11 +285,13 @@ _IGNORED_KEY_LIST = """
 _IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
 
 
-def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The BertConfig fields among ``values``, after a check of every other key."""
+def _built(values: Mapping[str, Any]) -> BertConfig:
+    """The configuration of the fields among ``values``, after a check of every other key."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
-    known = (*_FIELD_KEYS, *_REQUIRED_VALUES, *_IGNORED_KEYS)
+    kind = _CONFIGS.get(str(values.get("model_type")), BertConfig)
+    field_keys = tuple(field.name for field in fields(kind))
+    known = (*field_keys, *_REQUIRED_VALUES, *_IGNORED_KEYS)
     for key, value in values.items():
         if key not in known:
             raise ConfigError(
@@ -262,11 +306,11 @@ def _encoder_values(values: Mapping[str, Any]) -> dict[str, Any]:
     missing = [key for key in _SHAPE_KEYS if key not in values]
     if missing:
         raise ConfigError(f"missing key {', '.join(map(repr, missing))}")
-    chosen = {key: values[key] for key in _FIELD_KEYS if key in values}
+    chosen = {key: values[key] for key in field_keys if key in values}
     # A null pad_token_id means that no row of the table is special, which always holds here.
     if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
         del chosen["pad_token_id"]
-    return chosen
+    return kind(**chosen)
 
 
 def _check_int(key: str, value: Any, *, at_least: int) -> None:
@@ -301,6 +345,24 @@ def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:
         intermediate_size=4 * width,
     )
 
+
+def _transformer(layers: int, width: int) -> CausalConfig:
+    """A language model in the form of Vaswani et al. 2017: heads 64 wide, ReLU."""
+    return CausalConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
+        hidden_act="relu",
+    )
+
+
+# The language models that can be trained: the original transformer's base size, and smaller ones.
+LANGUAGE_MODELS: dict[str, CausalConfig] = {
+    "transformer-tiny": _transformer(2, 128),
+    "transformer-mini": _transformer(4, 256),
+    "transformer": _transformer(6, 512),
+}
 
 # Names of shapes with random weights; the other names in PUBLISHED also name published weights.
 SIZES: dict[str, BertConfig] = {

@@ -40,6 +40,8 @@ _HEAD_MODULES = {
     "qa_outputs": "qa_outputs",
 }
 _MLM_BIAS = "cls.predictions.bias"
+# Of language models, which transformers does not open.
+_OUTPUT_BIAS = "lm_head.bias"
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
@@ -76,7 +78,7 @@ def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
 def head_names() -> Mapping[str, tuple[str, ...]]:
     """Our names to theirs for the parameters of every head."""
     names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
-    return MappingProxyType(names | {"mlm.bias": (_MLM_BIAS,)})
+    return MappingProxyType(names | {"mlm.bias": (_MLM_BIAS,), "output_bias": (_OUTPUT_BIAS,)})
 
 
 def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:

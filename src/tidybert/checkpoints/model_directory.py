@@ -21,13 +21,13 @@ from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_
 from tidybert.checkpoints.undrawn_weights import UndrawnWeights
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, load_weights
-from tidybert.configuration import BertConfig
+from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.json_objects import read_json_object
 from tidybert.limits import LABELS
 from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from tidybert.modeling.bert import initialize_part
-from tidybert.modeling.heads import FINE_TUNED
+from tidybert.modeling.heads import FINE_TUNED, CausalLM
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -154,10 +154,26 @@ class ModelDirectory:
         Raises:
             WeightsError: as ``tensors``; or a tensor of the encoder is missing, or a shape does not
                 fit.
-            ConfigError: config.json or tidybert.json cannot be read.
+            ConfigError: config.json or tidybert.json cannot be read, or ``model`` reads one side
+                and these weights both, or the other way round.
         """
+        self._check_direction(model)
         tensors = self.tensors(allow_pickle=allow_pickle)
         return load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+
+    def _check_direction(self, model: nn.Module) -> None:
+        is_causal = isinstance(self.config, CausalConfig)
+        if is_causal and not isinstance(model, CausalLM):
+            raise ConfigError(
+                f"{self.path} is a language model, which reads from left to right, and this needs "
+                "a BERT, which reads both sides; tidybert generate and tidybert score take it"
+            )
+        if isinstance(model, CausalLM) and not is_causal:
+            raise ConfigError(
+                f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
+                "train a language model with tidybert train-lm, or fill its gaps with tidybert "
+                "fill-mask"
+            )
 
     def build(
         self,

@@ -90,6 +90,17 @@ class TokenCorpus:
             bounds[of_shard] = self._array(int(shard), "sentences")[rows[of_shard]]
         return bounds + self.first_token[shard_of_row], counts
 
+    def document_ends(self, documents: Array) -> Array:
+        """(D,): the token after the last one of each document."""
+        shards = self.first_document.searchsorted(documents, "right") - 1
+        ends = np.empty_like(documents)
+        for shard in np.unique(shards):
+            of_shard = shards == shard
+            places = documents[of_shard] - self.first_document[shard]
+            sentences = self._array(int(shard), "documents")[places + 1]
+            ends[of_shard] = self._array(int(shard), "sentences")[sentences]
+        return ends + self.first_token[shards]
+
     def source_of(self, document: int) -> str:
         """The file that a document was read from."""
         after = np.cumsum([source[self.part] for source in self.manifest.sources])

@@ -16,11 +16,13 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.causal_model import CausalModel
 from tidybert.modeling.mean_bert import MeanBertModel
 
 ENCODERS: Final[dict[str, type[BertModel]]] = {
     "bert": BertModel,
     "bert-mean": MeanBertModel,
+    "causal-lm": CausalModel,
 }
 
 

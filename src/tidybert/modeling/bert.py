@@ -5,6 +5,7 @@ H width, N heads, L layers, R rows asked for.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,9 @@ class BertPooler(nn.Module):
 
 class BertModel(nn.Module):
     """The encoder of the paper.  ``add_pooler=False`` leaves out the dense layer on [CLS]."""
+
+    #: Whether a token sees only itself and the tokens before it, whatever ``forward`` is asked.
+    is_causal: ClassVar[bool] = False
 
     def __init__(self, config: BertConfig, add_pooler: bool = True) -> None:
         super().__init__()
@@ -103,7 +107,7 @@ class BertModel(nn.Module):
             lower_states or LowerStates(self.embeddings(rows), num_layers=0),
             rows,
             output_rows=output_rows,
-            causal=causal,
+            causal=causal or self.is_causal,
             hidden_states=hidden_states,
             attentions=attentions,
         )
@@ -132,7 +136,7 @@ class BertModel(nn.Module):
         rows.check(self.config)
         hidden: Tensor = self.embeddings(rows)
         for layer in self.layers[:num_layers]:
-            hidden = layer(hidden, rows)
+            hidden = layer(hidden, rows, causal=self.is_causal)
         return hidden
 
     def pooled(self, rows: Rows, lower_states: LowerStates | None = None) -> Tensor:

@@ -218,6 +218,35 @@ class BertForMaskedLM(BertWithTokenHead):
         return logits
 
 
+class CausalLM(BertWithTokenHead):
+    """The left-to-right transformer with its output layer, which is the word embeddings and a bias.
+
+    The logits of a row are those of the token after it.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def of_rows(
+        self,
+        rows: Rows,
+        *,
+        masked_lm_positions: Tensor | None = None,
+        masked_lm_labels: Tensor | None = None,
+    ) -> Tensor | SummedLoss:
+        """As ``BertForMaskedLM.of_rows``; the labels are the next tokens."""
+        hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
+        if masked_lm_labels is None:
+            return self.logits(hidden)
+        embeddings = self.bert.word_embeddings.weight
+        return masked_lm_loss(hidden, embeddings, self.output_bias, masked_lm_labels)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(M, H) states to (M, V)."""
+        return linear(hidden, self.bert.word_embeddings.weight, self.output_bias)
+
+
 class BertForNextSentencePrediction(BertWithHead):
     """Two classes on the pooled [CLS]: 0 B follows A, 1 it does not (paper 3.1, task 2)."""
 

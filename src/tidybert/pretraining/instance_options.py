@@ -5,14 +5,17 @@ SpanBERT (Joshi et al. 2020, section 3.1) for spans.
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Literal
 
+from tidybert.configuration import POSITIONS
 from tidybert.errors import UsageError, param
 from tidybert.training.argument_checks import bad_value, check_arguments
 
-Objective = Literal["mlm+nsp", "mlm", "mlm+sop"]
+Objective = Literal["mlm+nsp", "mlm", "mlm+sop", "lm"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
+NEXT_TOKEN: Final = "lm"
+"""The objective of language models: every next token, and no mask."""
 MOST_PLACES: Final = 2**16
 """The most tokens of a sequence, and the most sequences that are masked at once."""
 
@@ -22,6 +25,7 @@ class InstanceOptions:
     """The kind and length of instances.  Raises UsageError for a value that cannot be used."""
 
     PANEL: ClassVar = "Task"
+    CHOICES: ClassVar[tuple[str, ...]] = OBJECTIVES
 
     objective: str = "mlm+nsp"
     """Beside masked words, mlm+nsp learns whether B follows A, mlm+sop whether A and B are in
@@ -33,7 +37,7 @@ class InstanceOptions:
     for mlm."""
 
     def __post_init__(self) -> None:
-        check_arguments(self, shares=("short_seq_prob",), choices={"objective": OBJECTIVES})
+        check_arguments(self, shares=("short_seq_prob",), choices={"objective": self.CHOICES})
         if self.max_seq_length < self.num_special + 2:
             expected = (
                 f"at least {self.num_special + 2}, for {self.num_special} special tokens and text"
@@ -52,17 +56,40 @@ class InstanceOptions:
     @property
     def pairs(self) -> bool:
         """Whether a sequence has two segments."""
-        return self.objective != "mlm"
+        return self.objective in ("mlm+nsp", "mlm+sop")
 
     @property
     def num_special(self) -> int:
-        """[CLS] and the [SEP] after each segment."""
+        """[CLS] and the [SEP] after each segment; [SOS] alone for lm."""
+        if self.objective == NEXT_TOKEN:
+            return 1
         return 3 if self.pairs else 2
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that arguments.json holds: those that are flags."""
+        return asdict(self)
 
     @property
     def room(self) -> int:
         """Most tokens of text in a sequence."""
         return self.max_seq_length - self.num_special
+
+
+@dataclass(frozen=True)
+class NextTokenOptions(InstanceOptions):
+    """The instances of a language model, single segments after [SOS], and its positions."""
+
+    CHOICES: ClassVar = (NEXT_TOKEN,)
+
+    objective: str = NEXT_TOKEN
+    positions: str = POSITIONS[0]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_arguments(self, choices={"positions": POSITIONS})
+
+    def recorded(self) -> dict[str, Any]:
+        return {"max_seq_length": self.max_seq_length, "positions": self.positions}
 
 
 PAPER_SHARE: Final = 0.15

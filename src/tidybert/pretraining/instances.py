@@ -21,12 +21,19 @@ import numpy as np
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
-from tidybert.pretraining.instance_options import MOST_PLACES, InstanceOptions, MaskingOptions
+from tidybert.pretraining.instance_options import (
+    MOST_PLACES,
+    NEXT_TOKEN,
+    InstanceOptions,
+    MaskingOptions,
+)
 from tidybert.pretraining.masking import Masking
+from tidybert.pretraining.next_tokens import next_token_batch
 from tidybert.pretraining.places import Places, Position
 from tidybert.pretraining.pretraining_batch import PretrainingBatch
 from tidybert.pretraining.random_streams import Array, Purpose, below, heads, random_bits
 from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Groups, Segments
+from tidybert.tokenization.vocabulary import TEXT_TOKENS
 
 
 class PretrainingInstances:
@@ -51,6 +58,9 @@ class PretrainingInstances:
         self.options = options or InstanceOptions()
         self.seed = seed
         self.tokenizer = corpus.tokenizer()
+        self.is_causal = self.options.objective == NEXT_TOKEN
+        if self.is_causal:
+            self.tokenizer = self.tokenizer.with_tokens(TEXT_TOKENS)
         self._masking = Masking(
             masking or MaskingOptions(), self.tokenizer, self.options.max_seq_length
         )
@@ -96,11 +106,16 @@ class PretrainingInstances:
         return places.num_text_tokens() + self.options.num_special
 
     def most_predictions(self, lengths: Array) -> Array:
-        """(n,): the most masked tokens in sequences of these lengths."""
-        return self._masking.budgets(lengths)
+        """(n,): the most predictions in sequences of these lengths."""
+        return lengths if self.is_causal else self._masking.budgets(lengths)
 
     def build(self, places: Places) -> PretrainingBatch:
-        """The batch of some instances, masked.  Raises DataError for ids of a damaged corpus."""
+        """The batch of some instances, masked unless every token is predicted.
+
+        Raises DataError for ids of a damaged corpus.
+        """
+        if self.is_causal:
+            return next_token_batch(self.corpus, places, *self.tokenizer.vocabulary.text_bounds)
         starts = range(0, max(1, len(places)), MOST_PLACES)
         parts = [self._build(places[start : start + MOST_PLACES]) for start in starts]
         return PretrainingBatch.join(parts)

@@ -25,13 +25,14 @@ class MaskedRows:
 
     rows: T tokens of B sequences.  masked_lm_positions (M,) int64: the rows to predict,
     masked_lm_labels (M,) int64: their ids before masking.  next_sentence_label (B,) int64, or None
-    for mlm.  Padding has the label -100, which no loss reads.
+    for mlm and lm.  words: as in PretrainingBatch.  No loss reads padding, whose label is -100.
     """
 
     rows: Rows
     masked_lm_positions: Tensor
     masked_lm_labels: Tensor
     next_sentence_label: Tensor | None
+    words: str = "mlm"
 
     def to(self, device: torch.device | str) -> "MaskedRows":
         """The same on another device."""
@@ -48,6 +49,7 @@ class MaskedRows:
             change(self.masked_lm_positions),
             change(self.masked_lm_labels),
             None if label is None else change(label),
+            self.words,
         )
 
 
@@ -70,14 +72,15 @@ def masked_rows(batch: PretrainingBatch, shape: BatchShape | None = None) -> Mas
         torch.from_numpy(positions),
         torch.from_numpy(labels),
         None if label is None else torch.from_numpy(label),
+        batch.words,
     )
 
 
-def padding(is_pair: bool, shape: BatchShape | None) -> MaskedRows:
+def padding(is_pair: bool, words: str, shape: BatchShape | None) -> MaskedRows:
     """A batch of padding alone: of the shape, or of one row."""
     none = np.zeros(0, np.int64)
     ids, types = none.astype(np.int32), none.astype(np.uint8)
-    empty = PretrainingBatch(ids, types, none, none, ids, none if is_pair else None)
+    empty = PretrainingBatch(ids, types, none, none, ids, none if is_pair else None, words)
     return masked_rows(empty, shape or BatchShape(1, 1, 1, 1))
 
 

@@ -49,7 +49,7 @@ def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: t
             "tokens"
         )
     longest = plan.longest
-    num_predictions = plan.masking.num_predictions(longest)
+    num_predictions = plan.num_predictions(longest)
     least = least_micro_batch(arguments, longest)
     found = largest_micro_batch(
         model,

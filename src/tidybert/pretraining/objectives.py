@@ -1,7 +1,8 @@
 """The objectives of pre-training: masked words and next sentence (paper 3.1; run_pretraining.py).
 
 The loss of a micro-batch comes in parts, the masked words' and the pairs', each a sum with its
-count.  So the parts of a step add up however the step was cut.
+count.  So the parts of a step add up however the step was cut.  A language model's only part is
+that of all next tokens.
 """
 
 import math
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining
+from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining, CausalLM
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
 from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows
@@ -23,16 +24,19 @@ from tidybert.training.precision import autocast, is_mixed
 
 _HELD_OUT_SEED: Final = 0
 
-PretrainingModel = BertForPreTraining | BertForMaskedLM
+PretrainingModel = BertForPreTraining | BertForMaskedLM | CausalLM
+
+
+_MODELS: Final[dict[str, type[PretrainingModel]]] = {"mlm": BertForMaskedLM, "lm": CausalLM}
 
 
 def build_pretraining_model(objective: str) -> type[PretrainingModel]:
     """The class that has the heads of an objective."""
-    return BertForMaskedLM if objective == "mlm" else BertForPreTraining
+    return _MODELS.get(objective, BertForPreTraining)
 
 
 def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
-    """The masked words' loss as mlm; with pairs, theirs as nsp."""
+    """The masked words' loss as mlm, or the next tokens' as lm; with pairs, theirs as nsp."""
     found = model(
         batch.rows,
         masked_lm_positions=batch.masked_lm_positions,
@@ -40,7 +44,7 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
     )
     labels = batch.next_sentence_label
     if labels is None:
-        return {"mlm": found}
+        return {batch.words: found}
     logits = found.seq_relationship_logits
     total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
     with torch.no_grad():
@@ -49,12 +53,19 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
 
 
 class HeldOut:
-    """Measures on held-out documents, on the same instances and masks each time."""
+    """Measures on held-out documents, on the same instances and masks each time.
+
+    A language model may have a text whole, without any document held out: ``part`` is then train.
+    """
 
     def __init__(
         self, plan: PretrainingPlan, training: InstanceStream, device: torch.device
     ) -> None:
         corpus = TokenCorpus(plan.corpus.directory, "held-out")
+        if plan.is_causal and not corpus.num_documents:
+            corpus = plan.corpus
+            plan.note("no document is held out: measured on the text that it learns from")
+        self.part = corpus.part
         instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
         stream = InstanceStream(instances, plan.arguments.eval_tokens, training.micro_batch_tokens)
         # The graphs that training compiled serve here too.
@@ -64,7 +75,7 @@ class HeldOut:
         self.is_mixed = is_mixed(plan.arguments.precision, device)
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
-        """The loss, each part's loss and accuracy, and the perplexity of the masked words."""
+        """The loss, each part's loss and accuracy, and the perplexity of the words."""
         sums = dict.fromkeys(self.taken.counts, 0.0)
         correct = dict.fromkeys(self.taken.counts, 0.0)
         # Not inference mode: what a sharded model gathers in it could not serve a backward.
@@ -77,7 +88,7 @@ class HeldOut:
         losses = {name: each / counts[name] for name, each in sums.items()}
         return {
             "loss": sum(losses.values()),
-            "perplexity": math.exp(min(losses["mlm"], 700.0)),
+            "perplexity": math.exp(min(next(iter(losses.values())), 700.0)),
             **{f"{name}_loss": each for name, each in losses.items()},
             **{f"{name}_accuracy": each / counts[name] for name, each in correct.items()},
         }

@@ -7,12 +7,14 @@ from typing import Any, Final
 from torch import nn
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instance_options import NEXT_TOKEN, InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import (
     MASKED_LM_PROB,
     PretrainingArguments,
     why_not_so_many_steps,
 )
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import TEXT_TOKENS
 from tidybert.training.course import INTERVALS, Course, weights_sha256
 from tidybert.training.distributed import Processes
 
@@ -27,20 +29,49 @@ _MAY_CHANGE: Final = (
 class PretrainingPlan:
     """The corpus, all options, this process among the others, and a function that shows notes.
 
-    Where ``masking`` does not say how many tokens to predict, the recipe does.
+    Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
+    has no masking.
     """
 
     corpus: TokenCorpus
     arguments: PretrainingArguments
     instances: InstanceOptions
-    masking: MaskingOptions
+    masking: MaskingOptions | None
     processes: Processes
     note: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        if self.masking.masked_lm_prob is None:
+        if self.is_causal:
+            object.__setattr__(self, "masking", None)
+        elif self.masking is not None and self.masking.masked_lm_prob is None:
             share = MASKED_LM_PROB[self.arguments.recipe]
             object.__setattr__(self, "masking", replace(self.masking, masked_lm_prob=share))
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the run trains a language model."""
+        return self.instances.objective == NEXT_TOKEN
+
+    @property
+    def task(self) -> str:
+        """The command whose run this is."""
+        return "train-lm" if self.is_causal else "pretrain"
+
+    @property
+    def predicted_share(self) -> float:
+        """The share of a sequence's tokens to predict."""
+        return 1.0 if self.masking is None else self.masking.predicted_share
+
+    def num_predictions(self, max_seq_length: int) -> int:
+        """Most predictions of a sequence."""
+        if self.masking is None:
+            return max_seq_length
+        return self.masking.num_predictions(max_seq_length)
+
+    def tokenizer(self) -> BertTokenizer:
+        """The model's tokenizer: the corpus's, with [SOS] and [EOS] for a language model."""
+        found = self.corpus.tokenizer()
+        return found.with_tokens(TEXT_TOKENS) if self.is_causal else found
 
     @property
     def longest(self) -> int:
@@ -52,7 +83,8 @@ class PretrainingPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """All options, as arguments.json holds them."""
-        return {**asdict(self.instances), **asdict(self.masking), **asdict(self.arguments)}
+        masking = {} if self.masking is None else asdict(self.masking)
+        return {**self.instances.recorded(), **masking, **asdict(self.arguments)}
 
     def course(self, model: nn.Module) -> Course:
         """All that decides the run's course, for a model with its first weights."""

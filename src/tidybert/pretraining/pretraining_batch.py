@@ -1,4 +1,4 @@
-"""Masked instances as arrays: built once for a process's share of a step, then cut into parts."""
+"""Instances as arrays: built once for a process's share of a step, then cut into parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ from tidybert.pretraining.random_streams import Array
 
 @dataclass(frozen=True)
 class PretrainingBatch:
-    """B masked instances, laid end to end: T tokens with M of them to predict.
+    """B instances, laid end to end: T tokens with M of them to predict.
 
     input_ids (T,) int32, token_type_ids (T,) uint8, lengths (B,) int64; masked_lm_positions (M,)
     int64, rising rows of the batch, masked_lm_labels (M,) int32, the ids before masking;
-    next_sentence_label (B,) int64, None for mlm.
+    next_sentence_label (B,) int64, None for mlm and lm.  words: the objective of the predictions,
+    mlm, or lm, whose labels are the tokens after the positions.
     """
 
     input_ids: npt.NDArray[np.int32]
@@ -25,6 +26,7 @@ class PretrainingBatch:
     masked_lm_positions: Array
     masked_lm_labels: npt.NDArray[np.int32]
     next_sentence_label: Array | None
+    words: str = "mlm"
 
     @staticmethod
     def join(parts: "Sequence[PretrainingBatch]") -> "PretrainingBatch":
@@ -44,6 +46,7 @@ class PretrainingBatch:
             next_sentence_label=np.concatenate([each for each in labels if each is not None])
             if labels[0] is not None
             else None,
+            words=parts[0].words,
         )
 
     def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
@@ -60,6 +63,7 @@ class PretrainingBatch:
                 masked_lm_positions=self.masked_lm_positions[place:next_place] - row,
                 masked_lm_labels=self.masked_lm_labels[place:next_place],
                 next_sentence_label=None if label is None else label[begin:end],
+                words=self.words,
             )
             for (begin, end), (row, next_row), (place, next_place) in zip(
                 pairwise(ends.tolist()),

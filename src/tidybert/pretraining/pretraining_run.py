@@ -56,6 +56,7 @@ def pretrain(
     masking: MaskingOptions | None = None,
     resume: bool = False,
     verify: bool = True,
+    recorded: Mapping[str, Any] | None = None,
     keep_checkpoints: bool = False,
     force: bool = False,
     device: str = "auto",
@@ -70,6 +71,7 @@ def pretrain(
         run: the directory to write.
         resume: go on from the last checkpoint in ``run``.
         verify: compare all files of the corpus with their sha256 first.
+        recorded: arguments for arguments.json, beside the others or in their place.
         keep_checkpoints: keep RUN/checkpoints when the run is finished.
         force: replace a RUN that is at ``run``, once training can begin.
         processes: this one's place among those that torchrun started.
@@ -106,11 +108,12 @@ def pretrain(
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
+    held_out = HeldOut(plan, stream.streams[0], chosen)
     trainer = Pretrainer(
         network,
         stream.take,
         arguments,
-        evaluate=HeldOut(plan, stream.streams[0], chosen).measure,
+        evaluate=held_out.measure,
         run=run,
         first_position=stream.first_position,
         course=plan.course(network),
@@ -125,9 +128,8 @@ def pretrain(
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
-    given = {"task": "pretrain", "model": str(model), "data": str(data), **plan.to_dict()}
-    given |= {"device": device} if is_size(model) else {"device": device, "initial_weights": None}
-    record = _record(plan, trainer, chosen)
+    given = {**_given(model, data, plan), "device": device, **(recorded or {})}
+    record = {**_record(plan, trainer, chosen), "measured_on": held_out.part}
     if processes.is_first:
         if force:
             clear_run(run)
@@ -144,6 +146,12 @@ def pretrain(
     if not keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
+
+
+def _given(model: str | Path, data: str | Path, plan: PretrainingPlan) -> dict[str, Any]:
+    """The arguments by name, as arguments.json has them."""
+    given = {"task": plan.task, "model": str(model), "data": str(data), **plan.to_dict()}
+    return given if is_size(model) else {**given, "initial_weights": None}
 
 
 def _verify(plan: PretrainingPlan) -> None:
@@ -208,7 +216,7 @@ def _utilization(
     peak = peak_flops(device)
     if peak is None:
         return None
-    predicted = plan.masking.predicted_share
+    predicted = plan.predicted_share
     flops = [flops_per_token(config, length, predicted) for length in stream.lengths]
     return Utilization(flops, stream.switch, peak * plan.processes.size)
 
@@ -230,9 +238,9 @@ def _save(
         run,
         model_state=weights,
         config=config,
-        tokenizer=plan.corpus.tokenizer(),
+        tokenizer=plan.tokenizer(),
         metadata=ModelMetadata(
-            task="pretrain",
+            task=plan.task,
             max_seq_length=plan.instances.max_seq_length,
             settings={"objective": plan.instances.objective},
             metrics=result.metrics,

@@ -147,7 +147,7 @@ def _full(documents: Documents) -> Iterator[_Step]:
         left, begin = left[going_on], end[going_on]
 
 
-_STEPS: Final = {"mlm+nsp": _next_sentence, "mlm": _full, "mlm+sop": _sentence_order}
+_STEPS: Final = {"mlm+nsp": _next_sentence, "mlm": _full, "mlm+sop": _sentence_order, "lm": _full}
 
 
 def _reaching(documents: Documents, left: Array, place: Array, target: Array) -> Array:

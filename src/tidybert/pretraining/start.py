@@ -8,9 +8,11 @@ import torch
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError, param
+from tidybert.configuration import LANGUAGE_MODELS, BertConfig
+from tidybert.errors import UsageError, param, suggestion
+from tidybert.modeling.heads import CausalLM
 from tidybert.pretraining.cooccurrence import token_vectors
+from tidybert.pretraining.instance_options import NextTokenOptions
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
@@ -21,6 +23,8 @@ _CORPUS_START_STD: Final = 0.05
 
 def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingModel, BertConfig]:
     """The model with its heads, and the configuration that is saved with it."""
+    if isinstance(plan.instances, NextTokenOptions):
+        return _language_model(str(model), plan, plan.instances)
     build = build_pretraining_model(plan.instances.objective)
     vocabulary = plan.corpus.manifest.vocabulary
     rate = plan.arguments.setting("dropout")
@@ -48,11 +52,32 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
     return network, config
 
 
+def _language_model(
+    size: str, plan: PretrainingPlan, instances: NextTokenOptions
+) -> tuple[PretrainingModel, BertConfig]:
+    """A transformer with random weights, which takes sequences as long as the run has."""
+    if size not in LANGUAGE_MODELS:
+        raise UsageError(
+            f"{param('model', size)}{suggestion(size, LANGUAGE_MODELS)}: expected one of "
+            f"{', '.join(LANGUAGE_MODELS)}"
+        )
+    config = replace(
+        LANGUAGE_MODELS[size],
+        vocab_size=plan.tokenizer().vocab_size,
+        max_position_embeddings=plan.longest,
+        positions=instances.positions,
+    )
+    network = CausalLM(_with_dropout(config, plan.arguments.setting("dropout")))
+    plan.note(f"{size}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+    return network, config
+
+
 def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
     """Overwrite what the corpus already shows: like words, their frequencies, and neighbours.
 
     The network must be on the CPU.
     """
+    assert not isinstance(network, CausalLM)
     embeddings = network.bert.embeddings.word_embeddings.weight
     found = token_vectors(plan.corpus, embeddings.shape[1], seed=plan.arguments.seed)
     scale = _CORPUS_START_STD / network.config.initializer_range

@@ -119,12 +119,12 @@ class InstanceStream:
         own = [shares[self.rank][chosen] for chosen in cuts[self.rank]]
         built = self.instances.build(places[np.concatenate(own)])
         is_pair = built.next_sentence_label is not None
-        counts = {"mlm": len(built.masked_lm_labels)}
+        counts = {built.words: len(built.masked_lm_labels)}
         if is_pair:
             counts["nsp"] = len(built.lengths)
         batches = [masked_rows(one, self.shape) for one in built.parts(list(map(len, own)))]
         most = max(map(len, cuts))
-        batches += [padding(is_pair, self.shape) for _ in range(most - len(batches))]
+        batches += [padding(is_pair, built.words, self.shape) for _ in range(most - len(batches))]
         num_rows = num_tokens = int(lengths.sum())
         if self.shape is not None:
             num_rows = most * self.num_processes * self.shape.num_rows

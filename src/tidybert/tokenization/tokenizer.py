@@ -106,6 +106,17 @@ class BertTokenizer:
             tokenize_chinese_chars=tokenize_chinese_chars,
         )
 
+    def with_tokens(self, tokens: Iterable[str]) -> Self:
+        """The same tokenizer, whose vocabulary ends with those of the tokens that it lacks."""
+        known = self.vocabulary
+        more = [token for token in tokens if token not in known]
+        return type(self)(
+            Vocabulary([*known.tokens, *more]),
+            self.do_lower_case,
+            strip_accents=self.strip_accents,
+            tokenize_chinese_chars=self.tokenize_chinese_chars,
+        )
+
     def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 

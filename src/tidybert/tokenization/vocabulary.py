@@ -17,6 +17,8 @@ from tidybert.opening import read_text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = SPECIAL_TOKENS
 CONTINUATION = "##"
+# Where a text begins and ends, to a model that reads from left to right.
+TEXT_TOKENS = SOS_TOKEN, EOS_TOKEN = ("[SOS]", "[EOS]")
 
 
 class Vocabulary:
@@ -101,6 +103,17 @@ class Vocabulary:
                 f"expected 0 to {len(self) - 1}; do the ids come from another one?"
             )
         return self.tokens[index]
+
+    @property
+    def text_bounds(self) -> tuple[int, int]:
+        """The ids of [SOS] and [EOS]; raises VocabularyError where one is missing."""
+        missing = [token for token in TEXT_TOKENS if token not in self._ids]
+        if missing:
+            raise VocabularyError(
+                f"the vocabulary has no {' and no '.join(missing)}, which a language model needs: "
+                "take the vocab.txt that train-lm wrote"
+            )
+        return self._ids[SOS_TOKEN], self._ids[EOS_TOKEN]
 
     @property
     def is_cased(self) -> bool:

@@ -1,0 +1,142 @@
+"""A run of ``tidybert train-lm``: pre-training's run, on a corpus or straight from text.
+
+Text is tokenised into a corpus in a temporary folder, which a resumed run makes again: the same
+text gives the same corpus.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Final
+
+from tidybert.corpus.building import build_corpus
+from tidybert.corpus.documents import CorpusReport, read_documents
+from tidybert.corpus.manifest import is_corpus
+from tidybert.errors import UsageError, param
+from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingResult
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.tokenization import BasicTokenizer, BertTokenizer
+from tidybert.tokenization.learning.word_counts import WordCounts
+from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
+
+HELD_OUT: Final = 0.005
+MOST_WORDS: Final = 10_000
+"""A text with more different words needs a vocabulary of pieces."""
+
+
+def train_language_model(
+    model: str,
+    data: str | Path,
+    run: Path,
+    arguments: PretrainingArguments,
+    *,
+    instances: NextTokenOptions | None = None,
+    vocab: str | None = None,
+    held_out: float | None = None,
+    **given: Any,
+) -> PretrainingResult:
+    """Train a size of LANGUAGE_MODELS from random weights on every next token, and save the RUN.
+
+    Args:
+        data: a directory that ``tidybert build-corpus`` wrote, or text as that command reads it.
+        vocab: for text, a MODEL with the vocabulary; None makes one of the text's words.
+        held_out: for text, the share of the documents to measure on; None: 0.005.
+        given: the other arguments of ``pretrain``.
+
+    Raises as ``pretrain``, and UsageError for text with too many words for a vocabulary of words.
+    """
+    callbacks = given.get("callbacks") or PretrainingCallbacks()
+    with _corpus(data, vocab, held_out, callbacks) as directory:
+        return pretrain(
+            model,
+            directory,
+            run,
+            arguments,
+            instances=instances or NextTokenOptions(),
+            recorded={"data": str(data), "vocab": vocab, "held_out": held_out},
+            **given,
+        )
+
+
+@contextmanager
+def _corpus(
+    data: str | Path, vocab: str | None, held_out: float | None, callbacks: PretrainingCallbacks
+) -> Iterator[Path]:
+    """The directory of the corpus, which goes with the block if it is made here."""
+    if is_corpus(Path(data)):
+        for name, value in (("vocab", vocab), ("held_out", held_out)):
+            if value is not None:
+                raise UsageError(
+                    f"{param(name, value)} goes with text; {data} is a corpus, which build-corpus "
+                    "has tokenised and divided already"
+                )
+        yield Path(data)
+        return
+    if vocab is None:
+        tokenizer = tokenizer_of_words(data)
+        callbacks.tell(
+            f"a vocabulary of the text's words and characters, {tokenizer.vocab_size:,} tokens; "
+            f"{param('vocab')} takes another"
+        )
+    else:
+        tokenizer = BertTokenizer.from_pretrained(vocab)
+    with TemporaryDirectory(prefix="tidybert-lm-") as folder:
+        report, directory = CorpusReport(), Path(folder) / "corpus"
+        share = HELD_OUT if held_out is None else held_out
+        build_corpus([data], tokenizer, directory, held_out=share, report=report)
+        for line in report.lines(callbacks.spell):
+            callbacks.tell(line)
+        yield directory
+
+
+def tokenizer_of_words(data: str | Path) -> BertTokenizer:
+    """A lower-casing tokenizer whose vocabulary has each word of a text, and each character.
+
+    Raises UsageError for a text with more than MOST_WORDS different words.
+    """
+    counts = WordCounts(BasicTokenizer())
+    for document in read_documents([data]):
+        counts.add(document)
+    counts.finish()
+    if len(counts.words) > MOST_WORDS:
+        raise UsageError(
+            f"{data} has {len(counts.words):,} different words, and a vocabulary of whole words "
+            f"takes at most {MOST_WORDS:,}: learn one of pieces with tidybert train-vocab {data} "
+            f"--out DIR, and give it as {param('vocab', 'DIR')}"
+        )
+    first, inner = counts.characters()
+    characters = sorted(first + inner)
+    tokens = [
+        *SPECIAL_TOKENS,
+        *characters,
+        *(CONTINUATION + each for each in characters if each in inner),
+        *sorted(counts.words),
+    ]
+    return BertTokenizer(dict.fromkeys(tokens))
+
+
+@dataclass(frozen=True)
+class LanguageModelArguments(PretrainingArguments):
+    """The arguments of pre-training, with the recipe for a small budget."""
+
+    PANEL: ClassVar = "Training"
+
+    recipe: str = "fast"
+    """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
+    without a default."""
+    initial_weights: str | None = "random"
+    """Language models begin with random weights: what BERT takes from the corpus lies on both
+    sides of a word."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError as PretrainingArguments, and for initial weights from the corpus."""
+        super().__post_init__()
+        if self.initial_weights != "random":
+            raise UsageError(
+                f"{param('initial_weights', self.initial_weights)}: a language model begins with "
+                "random weights; leave it out"
+            )
