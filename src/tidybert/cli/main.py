@@ -14,6 +14,7 @@ from typing import Annotated, Final, NoReturn, cast
 import typer
 
 from tidybert.cli import (
+    attention,
     bench,
     build_corpus,
     check,
@@ -29,6 +30,7 @@ from tidybert.cli import (
     pretrain,
     quickstart,
     serve,
+    similar,
     tokenize,
     vocabularies,
 )
@@ -56,6 +58,8 @@ app.command("serve", cls=PanelCommand)(serve.serve)
 app.command("train-vocab")(vocabularies.train_vocab)
 app.command("extend-vocab")(vocabularies.extend_vocab)
 app.command("tokenize")(tokenize.tokenize)
+app.command("attention")(attention.attention)
+app.command("similar")(similar.similar)
 app.command("info")(info.info)
 app.command("models")(models.models)
 app.command("download")(models.download)

@@ -191,9 +191,8 @@ class Attention(ExplainedText):
                 )
                 rows.append([f"{layer + 1}", f"{head + 1}", *(f"{each:.2f}" for each in shares)])
         return Table(
-            "mean attention of each head" + ", causal" * self.causal,
-            ("layer", "head", "to itself", "to the one before", "to the next", "to [CLS], [SEP]",
-             "entropy, bits"),
+            "where the pieces look, in the mean, by head" + ", causal" * self.causal,
+            ("layer", "head", "itself", "before", "next", "[CLS], [SEP]", "entropy, bits"),
             rows,
             frozenset(),
         )  # fmt: skip

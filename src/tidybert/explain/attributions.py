@@ -91,7 +91,7 @@ class Attributions(ExplainedText):
             f"{self.completeness_gap:.1e} ({self.steps} steps)"
         )
         if abs(self.completeness_gap) > _WIDE_GAP * max(abs(difference), 1e-6):
-            said += f"; the gap is wide: take more {param('steps')}"
+            said += "; the gap is wide: take more steps"
         return said
 
     def plot(self) -> "Figure":

@@ -38,7 +38,6 @@ from tidybert.explain.word_space import (
     nearest_pieces,
     word_vectors,
 )
-from tidybert.inference.embedding import find_layers
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, is_finished
 from tidybert.inference.notebooks import html_table, one_line
@@ -315,9 +314,7 @@ class Explainer:
         if layer == WORDS:
             vectors = word_vectors(self._word_table(), self.tokenizer, texts)
             return Similarities(list(texts), WORDS, vectors, cosine(vectors[:, None], vectors))
-        number, *more = find_layers(layer, self.config.num_hidden_layers)
-        if more:
-            raise UsageError(f"{param('layer')} {layer!r}: expected one layer, or {WORDS}")
+        number = self._layer(layer)
         encodings = [self.encode(text) for text in texts]
         with torch.inference_mode():
             found = pooled(states_of(self.encoder, encodings)[number], rows_of(encodings), "mean")
@@ -358,6 +355,16 @@ class Explainer:
                 f"{predictor.max_seq_length} at once in one text or pair: shorten it"
             )
         return features[0]
+
+    def _layer(self, layer: int | str) -> int:
+        """The number of a layer, from 0; UsageError for one that the model lacks."""
+        last = self.config.num_hidden_layers
+        if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
+            raise UsageError(
+                f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
+                f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
+            )
+        return int(layer) % (last + 1)
 
     def _baseline(self, features: Features) -> npt.NDArray[np.int32]:
         """(n,) ids with [PAD] in place of each piece but [CLS], [SEP] and [MASK]."""

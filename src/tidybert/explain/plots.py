@@ -1,6 +1,7 @@
 """Pictures by matplotlib, which the extra ``plots`` installs; nothing here needs a display."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ _COLOURS: Final = "Blues"
 _CELL_INCHES: Final = 0.28
 _SMALL_INCHES: Final = 0.9
 _MOST_LABELS: Final = 80
+_MOST_TALL_BARS: Final = 30
 
 
 def _figure(width: float, height: float) -> "Figure":
@@ -68,12 +70,13 @@ def grid(values: npt.NDArray[Any], title: str) -> "Figure":
 
 def bars(labels: Sequence[str], values: npt.NDArray[Any], title: str) -> "Figure":
     """A horizontal bar for each value, the first at the top; negative ones have another colour."""
-    figure = _figure(6, 1 + 0.22 * len(labels))
+    figure = _figure(6, 1 + (0.22 if len(labels) <= _MOST_TALL_BARS else 0.13) * len(labels))
     axes = figure.add_subplot()
     places = range(len(labels))
     colours = ["#b2182b" if each < 0 else "#2166ac" for each in values]
     axes.barh(places, values, color=colours)
-    axes.set_yticks(places, _plain(labels))
+    size = 9 if len(labels) <= _MOST_TALL_BARS else 6
+    axes.set_yticks(places, _plain(labels), fontsize=size)
     axes.invert_yaxis()
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_title(title, fontsize=10)
@@ -116,9 +119,14 @@ def scatter(points: npt.NDArray[Any], labels: Sequence[str], title: str) -> "Fig
     figure = _figure(6, 5)
     axes = figure.add_subplot()
     axes.scatter(points[:, 0], points[:, 1], s=18)
+    middle = (points[:, 0].min() + points[:, 0].max()) / 2
     for (x, y), label in zip(points, _plain(labels), strict=True):
         short = label if len(label) <= 40 else label[:39] + "…"
-        axes.annotate(short, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
+        # Towards the middle, where there is room.
+        side, shift = ("right", -4) if x > middle else ("left", 4)
+        axes.annotate(
+            short, (x, y), xytext=(shift, 4), textcoords="offset points", ha=side, fontsize=8
+        )
     axes.margins(0.15)
     axes.set_title(title, fontsize=10)
     return figure
@@ -129,21 +137,28 @@ def as_svg(figure: "Figure") -> str:
     import matplotlib
 
     file = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "tidybert", "svg.fonttype": "none"}):
+    # Texts stay texts, so a reader's fonts count: those of this machine may lack a script.
+    with (
+        warnings.catch_warnings(),
+        matplotlib.rc_context({"svg.hashsalt": "tidybert", "svg.fonttype": "none"}),
+    ):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
 
-def as_page(title: str, svg: str, table: str) -> str:
-    """A page that needs no other file: a picture, and the table with its numbers."""
-    picture = svg[svg.index("<svg") :]
+def as_page(title: str, texts: Sequence[str], svg: str, table: str) -> str:
+    """A page that needs no other file: the texts, a picture, and the table with its numbers."""
+    title = escape(printable(title))
+    picture = f'<svg role="img" aria-label="{title}"{svg[svg.index("<svg") + 4 :]}'
+    said = "".join(f"<blockquote>{escape(printable(each))}</blockquote>" for each in texts)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(printable(title))}</title><style>"
+        f"<title>{title}</title><style>"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:1rem auto;max-width:70rem;padding:0 1rem}"
         "svg{max-width:100%;height:auto}table{border-collapse:collapse}"
         "td,th{padding:.1rem .7rem;text-align:left;border-bottom:1px solid #ccc}"
-        f"</style></head><body><h1>{escape(printable(title))}</h1>{picture}{table}"
+        f"</style></head><body><h1>{title}</h1>{said}{picture}{table}"
         "</body></html>\n"
     )

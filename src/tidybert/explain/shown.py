@@ -44,18 +44,16 @@ class Table:
             padded.append(cell + room if heading in self.left else room + cell)
         return "  ".join(padded).rstrip()
 
-    def html(self) -> str:
+    def html(self, *, with_title: bool = True) -> str:
         """A table element with every text escaped."""
+        title = f"<caption>{_shown(self.title)}</caption>" if with_title else ""
         heads = "".join(f'<th scope="col">{_shown(each)}</th>' for each in self.headings)
         rows = "".join(
             "<tr>" + "".join(f"<td>{_shown(each)}</td>" for each in row) + "</tr>"
             for row in self.rows
         )
         note = f"<p>{_shown(self.note)}</p>" if self.note else ""
-        return (
-            f"<table><caption>{_shown(self.title)}</caption>"
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{note}"
-        )
+        return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{note}"
 
 
 class Shown(ABC):

@@ -1,0 +1,34 @@
+"""Pictures that a command writes: an SVG, or a page that needs no other file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidybert.cli.output import note
+from tidybert.errors import UsageError
+
+if TYPE_CHECKING:
+    from tidybert.explain.shown import Shown
+
+SUFFIXES: Final = (".svg", ".html")
+
+
+def check_picture(flag: str, path: Path | None) -> None:
+    """Raise UsageError for a file whose name ends in another way, before the work begins."""
+    if path is not None and path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{flag} {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+
+
+def write_picture(shown: "Shown", path: Path) -> None:
+    """Write the picture of a result; a page has its table too."""
+    from tidybert.atomic_files import atomic_write_text
+    from tidybert.explain.explained_text import ExplainedText
+    from tidybert.explain.plots import as_page, as_svg
+
+    content = as_svg(shown.plot())
+    if path.suffix.lower() == ".html":
+        table = shown.table()
+        texts = [shown.text, shown.text_pair] if isinstance(shown, ExplainedText) else []
+        said = [each for each in texts if each is not None]
+        content = as_page(table.title, said, content, table.html(with_title=False))
+    atomic_write_text(path, content)
+    note(f"{path}: written")
