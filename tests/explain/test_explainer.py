@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from tidybert import Explainer, MaskFiller
+from tidybert import BertTokenizer, Explainer, MaskFiller
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import save_model_directory
+from tidybert.configuration import CausalConfig
 from tidybert.errors import DataError, UsageError, WeightsError
+from tidybert.modeling.heads import CausalLM
 from tidybert.modeling.rows import Rows
+from tidybert.tokenization.vocabulary import TEXT_TOKENS
 
 TEXT, PAIR = "The red hen was old", "a cat saw the dog"
 
@@ -161,3 +166,37 @@ def test_what_is_asked_wrongly(explainer: Explainer, tiny_model: Path) -> None:
     ):
         with pytest.raises(kind, match=message):
             call()
+
+
+def test_a_language_model_sees_what_came_before(
+    tmp_path: Path, tiny_config: Callable[..., Any], tiny_model: Path
+) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model).with_tokens(TEXT_TOKENS)
+    sizes = tiny_config(vocab_size=tokenizer.vocab_size, type_vocab_size=1).to_dict()
+    config = CausalConfig.from_dict({**sizes, "model_type": CausalConfig.model_type})
+    torch.manual_seed(0)
+    model = CausalLM(config).eval()
+    save_model_directory(
+        tmp_path / "lm",
+        model_state=model.state_dict(),
+        config=config,
+        tokenizer=tokenizer,
+        metadata=ModelMetadata("train-lm", max_seq_length=32),
+        architecture="CausalLM",
+    )
+    explainer = Explainer(tmp_path / "lm")
+
+    found, attention = explainer.embeddings(TEXT), explainer.attention(TEXT)
+
+    assert found.tokens[:2] == ["[SOS]", "the"]
+    assert found.segment is None
+    np.testing.assert_allclose(found.word + found.position, found.total, atol=1e-6)
+    assert "|segment|" not in str(found)
+    assert attention.causal
+    assert np.isneginf(attention.scores[:, :, 0, 1:]).all()
+    with torch.inference_mode():
+        last = model.bert(Rows.from_lists([found.encoding.input_ids])).last_hidden_state
+    states = explainer.hidden_states(TEXT)
+    np.testing.assert_allclose(states.states[-1], last.numpy(), atol=1e-5)
+    with pytest.raises(DataError, match="single texts"):
+        explainer.attention(TEXT, PAIR)

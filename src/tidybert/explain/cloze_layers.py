@@ -12,7 +12,8 @@ import numpy as np
 
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText
-from tidybert.explain.shown import Table
+from tidybert.explain.shown import Floats, Table
+from tidybert.tokenization import BertTokenizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,3 +100,42 @@ class Cloze(ExplainedText):
             )
         values = np.array(columns, dtype=np.float64).T
         return plots.lines(values, names, "probability", "the answer at [MASK], layer by layer")
+
+
+def answers_of(
+    probabilities: Floats,
+    masked: Sequence[int],
+    truths: Sequence[int],
+    tokenizer: BertTokenizer,
+    top_k: int,
+) -> list[MaskAnswers]:
+    """The answers at M masks.
+
+    Args:
+        probabilities: (L + 1, M, V) of each layer.
+        masked: the M positions.
+        truths: the ids (n,) of the text itself.
+        tokenizer: the model's.
+        top_k: how many words of each layer.
+    """
+    masks = []
+    for number, position in enumerate(masked):
+        index = truths[position]
+        truth = None if index == tokenizer.mask_token_id else index
+        layers = tuple(
+            _layer_answer(layer, each[: tokenizer.vocab_size], truth, tokenizer, top_k)
+            for layer, each in enumerate(probabilities[:, number])
+        )
+        word = None if truth is None else tokenizer.vocabulary.id_to_token(truth)
+        masks.append(MaskAnswers(position, word, layers))
+    return masks
+
+
+def _layer_answer(
+    layer: int, probabilities: Floats, truth: int | None, tokenizer: BertTokenizer, top_k: int
+) -> LayerAnswer:
+    best = np.argsort(-probabilities, kind="stable")[:top_k]
+    words = tokenizer.convert_ids_to_tokens(best.tolist())
+    known = None if truth is None else float(probabilities[truth])
+    rank = None if known is None else int((probabilities > known).sum()) + 1
+    return LayerAnswer(layer, tuple(words), tuple(probabilities[best].tolist()), known, rank)

@@ -1,8 +1,10 @@
 """A text or pair whose inside is shown, its pieces, and the words that they make up."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidybert.errors import DataError
 from tidybert.explain.shown import Shown
 from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION
@@ -90,3 +92,15 @@ def pieces_within(encoding: Encoding, span: Span) -> list[int]:
         )
         if side == 0 and start < span[1] and end > span[0]
     ]
+
+
+def place_of(word: str, text: str) -> Span:
+    """The first place of a word in a text, whatever its case; DataError where there is none."""
+    escaped = re.escape(word)
+    # Between other letters only where it is no word by itself, as in Chinese.
+    found = re.search(rf"(?<!\w){escaped}(?!\w)", text, re.IGNORECASE) or re.search(
+        escaped, text, re.IGNORECASE
+    )
+    if not word or found is None:
+        raise DataError(f"{text!r:.60} does not have the word {word!r}")
+    return found.span()

@@ -14,14 +14,15 @@ import numpy.typing as npt
 import torch
 
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.configuration import CausalConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, WeightsError, param
 from tidybert.explain import attributions as methods
 from tidybert.explain.attention_maps import Attention
 from tidybert.explain.attributions import Attributions, ExplainedInput, check_method
-from tidybert.explain.cloze_layers import Cloze, LayerAnswer, MaskAnswers
-from tidybert.explain.explained_text import pieces_within, words_of
+from tidybert.explain.cloze_layers import Cloze, answers_of
+from tidybert.explain.explained_text import pieces_within, place_of, words_of
 from tidybert.explain.inside_encoder import (
     as_array,
     attention_of,
@@ -43,10 +44,10 @@ from tidybert.inference.loading import check_texts, is_finished
 from tidybert.inference.notebooks import html_table, one_line
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import BertForMaskedLM
+from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.encoding import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN
+from tidybert.tokenization.vocabulary import MASK_TOKEN, SOS_TOKEN
 
 WORDS: Final = "words"
 """In place of a layer: the word embeddings alone, which no other word of the text changes."""
@@ -56,10 +57,11 @@ class Explainer:
     """Shows what happens inside a model, in float32 on the CPU.
 
     Layers and heads are counted from 1; layer 0 is the output of the embeddings.  In a text,
-    [MASK] and the other special tokens count as such.
+    [MASK] and the other special tokens count as such.  A language model reads [SOS] and the text.
 
     Args:
-        model: a MODEL or a RUN.  ``cloze`` needs a masked-LM head, ``attributions`` that or a RUN.
+        model: a MODEL, a RUN or a language model.  ``cloze`` needs a masked-LM head;
+            ``attributions`` needs that head or a RUN of ``finetune``.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises what ``load`` and ``Predictor`` raise.
@@ -72,12 +74,17 @@ class Explainer:
         self.predictor: Predictor | None = None
         #: The model with its masked-LM head; None where it has none.
         self.masked_lm: BertForMaskedLM | None = None
-        if is_finished(directory):
+        self._is_causal = isinstance(directory.config, CausalConfig)
+        if self._is_causal:
+            language_model, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
+            self.encoder: BertModel = language_model.eval().bert
+            self.tokenizer = directory.tokenizer
+        elif is_finished(directory):
             self.predictor = Predictor(
                 model, device="cpu", precision="float32", allow_pickle=allow_pickle
             )
             found: Any = self.predictor.model
-            self.encoder: BertModel = found.bert
+            self.encoder = found.bert
             self.tokenizer = self.predictor.tokenizer
         else:
             built, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
@@ -98,6 +105,7 @@ class Explainer:
             "model": self._model,
             "task": None if self.predictor is None else self.predictor.task.name,
             "masked_lm": self.masked_lm is not None,
+            "causal": self._is_causal,
             "layers": self.config.num_hidden_layers,
             "heads": self.config.num_attention_heads,
             "max_seq_length": self.max_seq_length,
@@ -117,7 +125,7 @@ class Explainer:
         Raises DataError for more pieces than the model has positions, and for a ``hide`` without a
         piece.
         """
-        encoding = self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
+        encoding = self._encoded(text, text_pair)
         if len(encoding) > self.max_seq_length:
             raise DataError(
                 f"the text has {len(encoding)} pieces, and the model has positions for "
@@ -138,7 +146,9 @@ class Explainer:
     ) -> EmbeddingSum:
         """The three embeddings of each piece, their sum, and the sum after LayerNorm."""
         encoding = self.encode(text, text_pair, hide=hide)
-        return EmbeddingSum(text, text_pair, encoding, *embeddings_of(self.encoder, encoding))
+        (word, position, *rest), *sums = embeddings_of(self.encoder, encoding)
+        segment = rest[0] if rest else None
+        return EmbeddingSum(text, text_pair, encoding, word, position, segment, *sums)
 
     def attention(
         self,
@@ -154,7 +164,7 @@ class Explainer:
         """
         encoding = self.encode(text, text_pair, hide=hide)
         arrays = attention_of(self.encoder, encoding, causal=causal)
-        return Attention(text, text_pair, encoding, causal, *arrays)
+        return Attention(text, text_pair, encoding, causal or self._is_causal, *arrays)
 
     def hidden_states(
         self,
@@ -167,7 +177,7 @@ class Explainer:
         """The states of each piece in each layer."""
         encoding = self.encode(text, text_pair, hide=hide)
         states = as_array(torch.stack(states_of(self.encoder, [encoding], causal=causal)))
-        return HiddenStates(text, text_pair, encoding, causal, states)
+        return HiddenStates(text, text_pair, encoding, causal or self._is_causal, states)
 
     def cloze(
         self,
@@ -198,23 +208,12 @@ class Explainer:
                 f"{text!r:.60} has no {MASK_TOKEN}: write it, in capitals, in place of a word, or "
                 f"name a word's characters with {param('hide')}"
             )
-        truths = self.tokenizer.encode(text, text_pair, special_tokens_in_text=True).input_ids
         table = model.bert.word_embeddings.weight
-        layers = []
         with torch.inference_mode():
-            for states in states_of(self.encoder, [encoding]):
-                logits = model.mlm(states[masked], table)
-                layers.append(as_array(logits.softmax(-1)[:, : self.tokenizer.vocab_size]))
-        masks = []
-        for number, position in enumerate(masked):
-            hidden = truths[position]
-            truth = None if hidden == self.tokenizer.mask_token_id else hidden
-            answers = tuple(
-                self._layer_answer(layer, each[number], truth, top_k)
-                for layer, each in enumerate(layers)
-            )
-            word = None if truth is None else self.tokenizer.vocabulary.id_to_token(truth)
-            masks.append(MaskAnswers(position, word, answers))
+            states = torch.stack(states_of(self.encoder, [encoding]))[:, masked]
+            probabilities = as_array(model.mlm(states, table).softmax(-1))
+        truths = self._encoded(text, text_pair).input_ids
+        masks = answers_of(probabilities, masked, truths, self.tokenizer, top_k)
         return Cloze(text, text_pair, encoding, masks)
 
     def attributions(
@@ -277,7 +276,7 @@ class Explainer:
         check_texts(texts)
         if len(texts) < 2:
             raise DataError(f"{len(texts)} texts were given: a word is compared in two or more")
-        spans = [_place_of(word, text) for text in texts]
+        spans = [place_of(word, text) for text in texts]
         vectors = []
         for text, span in zip(texts, spans, strict=True):
             encoding = self.encode(text)
@@ -323,6 +322,23 @@ class Explainer:
 
     # --- parts
 
+    def _encoded(self, text: str, text_pair: str | None) -> Encoding:
+        if not self._is_causal:
+            return self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
+        if text_pair is not None:
+            raise DataError("a language model reads single texts, and this is a pair")
+        one = self.tokenizer.encode(text, add_special_tokens=False)
+        start, _ = self.tokenizer.vocabulary.text_bounds
+        return Encoding(
+            tokens=[SOS_TOKEN, *one.tokens],
+            input_ids=[start, *one.input_ids],
+            token_type_ids=[0, *one.token_type_ids],
+            offset_mapping=[(0, 0), *one.offset_mapping],
+            sequence_ids=[None, *one.sequence_ids],
+            truncated=False,
+            num_tokens=one.num_tokens + 1,
+        )
+
     def _masked_lm(self) -> BertForMaskedLM:
         if self.masked_lm is None:
             raise WeightsError(
@@ -331,15 +347,6 @@ class Explainer:
                 "not)"
             )
         return self.masked_lm
-
-    def _layer_answer(
-        self, layer: int, probabilities: Floats, truth: int | None, top_k: int
-    ) -> LayerAnswer:
-        best = np.argsort(-probabilities, kind="stable")[:top_k]
-        words = self.tokenizer.convert_ids_to_tokens(best.tolist())
-        known = None if truth is None else float(probabilities[truth])
-        rank = None if known is None else int((probabilities > known).sum()) + 1
-        return LayerAnswer(layer, tuple(words), tuple(probabilities[best].tolist()), known, rank)
 
     def _task_features(
         self, predictor: Predictor, encoding: Encoding, text: str, text_pair: str | None
@@ -375,15 +382,3 @@ class Explainer:
     def _word_table(self) -> Floats:
         """(V, H): the word embeddings of the tokenizer's pieces."""
         return as_array(self.encoder.word_embeddings.weight.detach())[: self.tokenizer.vocab_size]
-
-
-def _place_of(word: str, text: str) -> Span:
-    """The first place of a word in a text, whatever its case; DataError where there is none."""
-    escaped = re.escape(word)
-    # Between other letters only where it is no word by itself, as in Chinese.
-    found = re.search(rf"(?<!\w){escaped}(?!\w)", text, re.IGNORECASE) or re.search(
-        escaped, text, re.IGNORECASE
-    )
-    if not word or found is None:
-        raise DataError(f"{text!r:.60} does not have the word {word!r}")
-    return found.span()

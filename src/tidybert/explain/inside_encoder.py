@@ -41,26 +41,20 @@ def states_of(
     return list(output.hidden_states)
 
 
-def embeddings_of(encoder: BertModel, encoding: Encoding) -> list[Floats]:
-    """(n, H) each: the word, position and segment embeddings, their sum, and after LayerNorm."""
+def embeddings_of(encoder: BertModel, encoding: Encoding) -> tuple[list[Floats], Floats, Floats]:
+    """The summands, their sum, and the sum after LayerNorm, (n, H) each."""
     rows, parts = rows_of([encoding]), encoder.embeddings
     with torch.inference_mode(), _calls_of([parts.layer_norm]) as calls:
         normalized = parts(rows)
-        found = (
-            parts.word_embeddings(rows.input_ids),
-            parts.position_embeddings(rows.position_ids),
-            parts.token_type_embeddings(rows.token_type_ids),
-            calls[0][0],
-            normalized,
-        )
-        return [as_array(each) for each in found]
+        summands = [as_array(each) for each in parts.summands(rows)]
+        return summands, as_array(calls[0][0]), as_array(normalized)
 
 
 def attention_of(encoder: BertModel, encoding: Encoding, *, causal: bool) -> list[Floats]:
     """Scores and probs (L, N, n, n); queries, keys and values (L, N, n, D)."""
     heads, size = encoder.config.num_attention_heads, len(encoding)
     visible = torch.ones(1, 1, size, size, dtype=torch.bool)
-    if causal:
+    if causal or encoder.is_causal:
         visible = visible.tril()
     layers: list[Any] = list(encoder.layers)
     joint = [layer.attention.query_key_value for layer in layers]

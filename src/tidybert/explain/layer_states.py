@@ -24,27 +24,23 @@ class EmbeddingSum(ExplainedText):
     """The embeddings that the model adds for each piece, (n, H) each.
 
     Args:
-        word, position, segment: the three summands.
+        word, position, segment: the summands; a language model has no segments, and None.
         total: their sum.
         normalized: the sum after LayerNorm, which the first layer reads.
     """
 
     word: Floats
     position: Floats
-    segment: Floats
+    segment: Floats | None
     total: Floats
     normalized: Floats
 
     @property
     def parts(self) -> dict[str, Floats]:
-        """All five by name, in the order of the sum."""
-        return {
-            "word": self.word,
-            "position": self.position,
-            "segment": self.segment,
-            "sum": self.total,
-            "after LayerNorm": self.normalized,
-        }
+        """All by name, in the order of the sum."""
+        segment = {} if self.segment is None else {"segment": self.segment}
+        summands = {"word": self.word, "position": self.position, **segment}
+        return {**summands, "sum": self.total, "after LayerNorm": self.normalized}
 
     def table(self) -> Table:
         """The length of each vector."""

@@ -3,7 +3,8 @@
 A new encoder is one file with a class and one line in ``ENCODERS``.  Heads and training use only
 these members of BertModel:
 
-- ``embeddings(rows)`` gives (T, H), and each of ``layers`` maps (T, H) to (T, H);
+- ``embeddings(rows)`` gives (T, H) from its ``summands(rows)``;
+- each of ``layers`` maps (T, H) to (T, H);
 - ``word_embeddings`` is the table (V, H) that the masked-LM head shares;
 - ``pooler`` is a module from (B, H) to (B, H), or None;
 - ``layer.after_attention`` works row by row, so torch.compile can take it alone;

@@ -16,7 +16,6 @@ from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.modeling.bert import BertModel, initialize
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertLayer
-from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
 from tidybert.modeling.rows import Rows
 
@@ -47,11 +46,10 @@ class CausalEmbeddings(BertEmbeddings):
             positions.copy_(sinusoids(*positions.shape))
         positions.requires_grad_(config.positions == "learned")
 
-    def forward(self, rows: Rows) -> Tensor:
-        """(T, H)."""
+    def summands(self, rows: Rows) -> tuple[Tensor, ...]:
+        """(T, H) each: of the tokens, scaled, and the positions."""
         words = self.scale * self.word_embeddings(rows.input_ids)
-        hidden = words + self.position_embeddings(rows.position_ids)
-        return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)
+        return words, self.position_embeddings(rows.position_ids)
 
 
 @dataclass

@@ -3,6 +3,9 @@
 Paper section 3, figure 2; original code: modeling.py, embedding_postprocessor.  T tokens, H width.
 """
 
+from functools import reduce
+
+import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
@@ -24,11 +27,15 @@ class BertEmbeddings(nn.Module):
         self.layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout_prob = config.hidden_dropout_prob
 
+    def summands(self, rows: Rows) -> tuple[Tensor, ...]:
+        """(T, H) each: of the tokens, the positions and the segments."""
+        return (
+            self.word_embeddings(rows.input_ids),
+            self.position_embeddings(rows.position_ids),
+            small_table_embedding(rows.token_type_ids, self.token_type_embeddings.weight),
+        )
+
     def forward(self, rows: Rows) -> Tensor:
         """(T, H)."""
-        hidden = (
-            self.word_embeddings(rows.input_ids)
-            + self.position_embeddings(rows.position_ids)
-            + small_table_embedding(rows.token_type_ids, self.token_type_embeddings.weight)
-        )
+        hidden = reduce(torch.add, self.summands(rows))
         return dropout(self.layer_norm(hidden), self.dropout_prob, self.training)
