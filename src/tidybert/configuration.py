@@ -162,6 +162,15 @@ class BertConfig:
         except ConfigError as error:
             raise ConfigError(f"{source}: {error.message}") from None
 
+    def with_dropout(self, probability: float) -> "BertConfig":
+        """The same sizes with one probability for every dropout."""
+        return replace(
+            self,
+            hidden_dropout_prob=probability,
+            attention_probs_dropout_prob=probability,
+            classifier_dropout=None,
+        )
+
     def with_pooling(self, pooling: str) -> "BertConfig":
         """The same sizes for an encoder that pools by ``pooling``, a key of CONFIG_OF_POOLING."""
         return CONFIG_OF_POOLING[pooling](**self.to_dict())

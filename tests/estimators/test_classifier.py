@@ -24,7 +24,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from tidybert.errors import DataError, ModelNotFoundError, TruncationWarning, UsageError
+from tidybert.errors import (
+    DataError,
+    DataWarning,
+    ModelNotFoundError,
+    TruncationWarning,
+    UsageError,
+)
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.estimators.base import RUN_ARGUMENTS
 from tidybert.training.interruption import TrainingInterrupted
@@ -212,8 +218,10 @@ def test_truncation_is_told(classifier: BertClassifier, quick: Quick, toy: Data)
     X, y = toy(16)
     X[3] = "red " * 40
     short = BertClassifier(**quick).set_params(max_steps=1)
-    with pytest.warns(UserWarning, match=r"1 of 16 examples .*max_seq_length=32 .*longest has 42"):
+    message = r"longer than max_seq_length=32 .* 1 of 16 train .*max_seq_length=42 would keep"
+    with pytest.warns(TruncationWarning, match=message) as warned:
         short.fit(X, y)
+    assert warned[0].filename == __file__
     with pytest.warns(TruncationWarning, match="1 of 2 examples are longer than max_seq_length"):
         classifier.predict([X[3], "cat"])
     with warnings.catch_warnings():
@@ -293,13 +301,16 @@ def test_verbose_tells_on_stderr(
     X, y = toy(40)
     X[7] = " "
     silent = BertClassifier(**quick, validation_fraction=0.2)
-    silent.fit(X, y)
+    with pytest.warns(DataWarning, match=r"an empty text \(position 7\)") as warned:
+        silent.fit(X, y)
+    assert warned[0].filename == __file__
     assert capsys.readouterr() == ("", "")
-    clone(silent).set_params(verbose=1).fit(X, y)
+    with pytest.warns(DataWarning, match=r"an empty text \(position 7\)"):
+        clone(silent).set_params(verbose=1).fit(X, y)
     out, err = capsys.readouterr()
     assert out == ""
     assert f"tensors (0.0 M parameters) from {quick['model']}" in err
-    assert "(position 7)" in err
+    assert "warning" not in err
     assert "step 4 of 4: loss 0." in err
     assert re.search(r"step 2: accuracy \d\.\d{4}, macro_f1 \d\.\d{4}, matthews", err)
 
@@ -374,12 +385,9 @@ def test_long_texts(long: str, quick: Quick, toy: Data, tmp_path: Path) -> None:
         if lost is None:
             assert not told
         else:
-            assert len(told) == 2
-            assert all(
-                f"16 of 16 examples are longer than max_seq_length=12 tokens and lose {lost}"
-                in each
-                for each in told
-            )
+            checked, predicted = told
+            assert "longer than max_seq_length=12 lose a part: 16 of 16 train" in checked
+            assert f"longer than max_seq_length=12 tokens and lose {lost}" in predicted
         assert clone(fitted).get_params()["long"] == long
         fitted.save(tmp_path / type(fitted).__name__)
         loaded = type(fitted).load(tmp_path / type(fitted).__name__)

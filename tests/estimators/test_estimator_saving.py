@@ -13,7 +13,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import finetune_examples
@@ -168,10 +168,33 @@ def test_what_cannot_be_loaded(
     classifier.save(tmp_path / "classifier")
     with pytest.raises(UsageError, match=r"trained to classify.*BertClassifier\.load"):
         BertRegressor.load(tmp_path / "classifier")
-    path = tmp_path / "classifier" / "arguments.json"
-    path.write_text(path.read_text().replace('"animal"', '"plant"'))
-    with pytest.raises(ConfigError, match="the files do not belong together"):
-        BertClassifier.load(tmp_path / "classifier")
+
+
+def test_a_directory_with_contents_is_replaced_on_request_alone(
+    classifier: BertClassifier, regressor: BertRegressor, tmp_path: Path
+) -> None:
+    classifier.save(tmp_path / "run")
+    with pytest.raises(UsageError, match=r"run is not empty: .* or give force=True to replace"):
+        regressor.save(tmp_path / "run")
+    regressor.save(tmp_path / "run", force=True)
+    assert BertRegressor.load(tmp_path / "run").task_.name == "regress"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(UsageError, match="holds no RUN; force replaces a RUN alone"):
+        classifier.save(tmp_path / "other", force=True)
+
+
+def test_numpy_s_scalars_are_saved(quick: Quick, toy: Data, tmp_path: Path) -> None:
+    X, names = toy(16)
+    y = np.array([3 if name == "colour" else 7 for name in names])
+    weights = {np.int64(3): np.float32(0.5), np.int64(7): np.float64(2.0)}
+    fitted = BertClassifier(**quick, max_steps=1, class_weight=weights).fit(X, y)
+    fitted.save(tmp_path / "run")
+    loaded = BertClassifier.load(tmp_path / "run")
+    assert loaded.class_weight == {3: 0.5, 7: 2.0}
+    assert [answer["label"] for answer in Predictor(tmp_path / "run").predict(X)] == [
+        *fitted.predict(X)
+    ]
 
 
 def test_labels_that_json_does_not_know(quick: Quick, toy: Data, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_thresholds_are_tuned_on_the_part_held_out(
     fitted: BertClassifier, quick: Quick, named: Data
 ) -> None:
     X, Y = named(160)
-    _, held_out = fitted._split(fitted.task_, examples_of(X, Y))
+    held_out = fitted.validation_indices_
     assert len(held_out) == 40
     expected, tuned = f1_thresholds(Y[held_out], fitted.predict_proba([X[at] for at in held_out]))
     assert tuned.all()
@@ -87,15 +87,6 @@ def test_thresholds_are_tuned_on_the_part_held_out(
     without = BertClassifier(**quick).fit(X, Y)
     assert without.task_.thresholds == {}
     np.testing.assert_array_equal(without.predict(X), without.predict_proba(X) >= 0.5)
-
-
-def examples_of(X: list[str], Y: npt.NDArray[Any]) -> list[Any]:
-    from tidybert.files.text_examples import TextExample
-
-    return [
-        TextExample(text, None, None, row, tuple(str(at) for at in np.flatnonzero(each)))
-        for row, (text, each) in enumerate(zip(X, Y, strict=True))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +175,14 @@ def test_weights_and_class_weights(quick: Quick, named: Data) -> None:
     left_out = BertClassifier(**quick).fit(X, Y, sample_weight=weights)
     fewer = BertClassifier(**quick).fit(np.array(X)[kept], Y[kept])
     np.testing.assert_array_equal(left_out.decision_function(X), fewer.decision_function(X))
-    with pytest.raises(UsageError, match="class_weight has no meaning for y of several columns"):
-        BertClassifier(**quick, class_weight="balanced").fit(X, Y)
+    rare = dict.fromkeys(range(Y.shape[1]), 5.0)
+    shares = [
+        BertClassifier(**quick, class_weight=each).fit(X, Y).predict_proba(X).mean()
+        for each in (None, rare)
+    ]
+    assert shares[1] > shares[0] + 0.05
+    with pytest.raises(UsageError, match="class_weight names the label 'x', which y does not have"):
+        BertClassifier(**quick, class_weight={"x": 2.0}).fit(X, Y)
 
 
 @pytest.mark.parametrize(

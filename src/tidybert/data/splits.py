@@ -75,6 +75,38 @@ def random_split(
     return _sides(num_examples, _take(candidates, wanted, spare))
 
 
+def grouped_split(
+    groups: Sequence[Hashable],
+    fraction: float,
+    seed: int,
+    *,
+    texts: Sequence[Hashable],
+    labels: Sequence[Collection[str]],
+) -> tuple[Indices, Indices]:
+    """``random_split`` with no group, and no text, on both sides.
+
+    Groups that share a text stay together.
+    """
+    return random_split(len(groups), fraction, seed, texts=_joined(groups, texts), labels=labels)
+
+
+def _joined(groups: Sequence[Hashable], texts: Sequence[Hashable]) -> list[int]:
+    """One number for examples that a group or a text connects, however indirectly."""
+    parent = list(range(len(groups)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    first: dict[tuple[str, Hashable], int] = {}
+    for index, (group, text) in enumerate(zip(groups, texts, strict=True)):
+        for key in (("group", group), ("text", text)):
+            parent[root(index)] = root(first.setdefault(key, index))
+    return [root(index) for index in range(len(groups))]
+
+
 def _groups(
     num_examples: int, fraction: float, texts: Sequence[Hashable] | None
 ) -> list[list[int]]:

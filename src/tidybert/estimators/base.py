@@ -6,14 +6,11 @@ attributes end in an underscore.
 
 import json
 import signal
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -23,47 +20,41 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tidybert.catalog import find_model
+from tidybert.checkpoints.label_values import restored_values
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import DataReport
-from tidybert.errors import (
-    ConfigError,
-    DataError,
-    TidyBertError,
-    TruncationWarning,
-    UsageError,
-    in_python,
-)
+from tidybert.errors import ConfigError, TidyBertError, UsageError, in_python
 from tidybert.estimators.checked_inputs import text_tags
-from tidybert.finetuning import Callbacks, FinetunedModel, finetune_examples, save
+from tidybert.estimators.fit_notes import History, forget_warnings, noted_fit
+from tidybert.estimators.held_out import HeldOut, choose_parts
+from tidybert.finetuning import FinetunedModel, clear_run, finetune_examples, save
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
+from tidybert.inference.notebooks import html_table
 from tidybert.json_objects import plain_json, read_json_object
 from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.opening import present
+from tidybert.output_lock import contents
+from tidybert.progress_bar import progress_bar
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
-from tidybert.tasks.text_task import TextTask
-from tidybert.terminal_text import printable
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.trainer import StepReport, TrainingResult
+from tidybert.training.run_directory import check_run
+from tidybert.training.run_origin import RunOrigin
+from tidybert.training.trainer import TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 #: The training arguments about files; fit writes none.
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")
 
-_STEPS_PER_LINE = 10
 _ESTIMATORS = {
     "classify": "BertClassifier",
     "multi-label": "BertClassifier",
     "regress": "BertRegressor",
     "tag": "BertTagger",
-}
-_LOST = {
-    "truncate": "their end",
-    "head-tail": "their middle",
-    "windows": "the end of their first text",
+    "answer": "BertQuestionAnswerer",
+    "choose": "BertMultipleChoice",
 }
 
 
@@ -94,6 +85,10 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     adam_epsilon: float = TrainingArguments.adam_epsilon
     max_grad_norm: float = TrainingArguments.max_grad_norm
     seed: int = TrainingArguments.seed
+    random_state: int | None = None
+    warm_start: bool = False
+    new_head: bool = False
+    dropout: float | None = TrainingArguments.dropout
     validation_fraction: float = 0.0
     eval_steps: int | None = TrainingArguments.eval_steps
     early_stopping_patience: int | None = TrainingArguments.early_stopping_patience
@@ -109,28 +104,33 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     result_: TrainingResult = field(init=False)
     max_seq_length_: int = field(init=False)
     n_features_in_: int = field(init=False)
+    feature_names_in_: npt.NDArray[Any] = field(init=False)
+    n_iter_: int = field(init=False)
+    history_: History = field(init=False)
+    validation_indices_: npt.NDArray[np.int64] = field(init=False)
 
-    def save(self, directory: str | Path) -> None:
+    def save(self, directory: str | Path, *, force: bool = False) -> None:
         """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
 
-        arguments.json holds the parameters (all but ``device``) and the classes with their types.
-        Raises DiskError where it cannot be written, and InUseError where another process does.
+        arguments.json holds the parameters, all but ``device``; tidybert.json the classes with
+        their types.  ``force`` replaces a RUN that is there.
+
+        Raises UsageError for a directory with contents, DataError for classes that no file can
+        hold, DiskError where it cannot be written, and InUseError where another process does.
         """
         check_is_fitted(self)
+        run = Path(directory)
         values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        config: Any = self.model_.config
-        width = getattr(self, "n_features_in_", None)
-        finished = FinetunedModel(
-            self.task_,
-            self.model_,
-            self.tokenizer_,
-            config,
-            self.max_seq_length_,
-            self.result_,
-            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
-        )
-        save(finished, Path(directory), beside={ARGUMENTS_FILE: text})
+        if run.is_dir() and contents(run):
+            if not force:
+                raise UsageError(
+                    f"{run} is not empty: name a new directory, or give force=True to replace the "
+                    "RUN in it"
+                )
+            check_run(run, resume=False, force=True)
+            clear_run(run)
+        save(self._finished(), run, beside={ARGUMENTS_FILE: text})
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:
@@ -161,105 +161,183 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         estimator.result_ = TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0)
         if metadata.inputs in ("text", "pair"):
             estimator.n_features_in_ = ("text", "pair").index(metadata.inputs) + 1
-        estimator._restore(stored)
+        if "feature_names" in stored:
+            estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
+        estimator._restore(restored_values(task.names, metadata.label_values))
         return estimator
 
     def _stored(self) -> dict[str, Any]:
         """The contents of arguments.json beside the task."""
         params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        del params["device"]
-        return params
+        del params["device"], params["random_state"]
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            **params,
+            "seed": self._seed(),
+            **({} if names is None else {"feature_names": names.tolist()}),
+        }
 
-    def _restore(self, stored: dict[str, Any]) -> None:
-        """Set the attributes that only one estimator has, from arguments.json."""
+    def _restore(self, values: Mapping[str, Any]) -> None:
+        """Set the attributes that only one estimator has; ``values`` are of labels, by name."""
+
+    def _label_values(self) -> dict[str, Any]:
+        """By name, the labels as y had them."""
+        return {}
+
+    def _finished(self) -> FinetunedModel:
+        """The fitted model as the rooms below know it."""
+        config: Any = self.model_.config
+        width = getattr(self, "n_features_in_", None)
+        return FinetunedModel(
+            self.task_,
+            self.model_,
+            self.tokenizer_,
+            config,
+            self.max_seq_length_,
+            self.result_,
+            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
+            made_from=RunOrigin(label_values=self._label_values()),
+        )
 
     def _train(
-        self, task: AnyTask, examples: Sequence[Any], weights: npt.NDArray[np.float64]
-    ) -> None:
-        """Train on examples of any task, and set the fitted attributes of every estimator."""
-        arguments = self._arguments()
-        _WARNED.pop(self, None)
+        self,
+        task: AnyTask,
+        examples: Sequence[Any],
+        weights: npt.NDArray[np.float64],
+        held_out: HeldOut,
+        **fitted: Any,
+    ) -> Self:
+        """Train on examples of any task, and set the fitted attributes.
+
+        weights: (n,) of the examples.  fitted: those that only one estimator has.
+
+        Ctrl-C keeps the best weights so far, and ends more than this fit.
+        """
+        arguments = self._arguments(has_dev=held_out.examples is not None)
+        forget_warnings(self)
         device = choose_device(self.device)
-        train, dev = self._split(task, examples)
+        start = self._finished() if self.warm_start and hasattr(self, "model_") else self.model
+        parts = choose_parts(task, examples, held_out, self.validation_fraction, arguments.seed)
+        weight_of = {one.row: weight for one, weight in zip(examples, weights, strict=True)}
+        history: History = []
+        fitted |= {"history_": history, "validation_indices_": parts.places}
         with as_in_python():
-            finished = finetune_examples(
-                task,
-                self.model,
-                [examples[index] for index in train],
-                [examples[index] for index in dev] if len(dev) else None,
-                arguments,
-                max_seq_length=_plain(self.max_seq_length),
-                vocab=self.vocab,
-                device=str(device),
-                example_weights=weights[train].tolist(),
-                callbacks=self._callbacks(task),
-            )
+            try:
+                with noted_fit(history, verbose=self.verbose) as callbacks:
+                    finished = finetune_examples(
+                        task,
+                        start,
+                        parts.train,
+                        parts.dev,
+                        arguments,
+                        max_seq_length=_plain(self.max_seq_length),
+                        vocab=None if start is not self.model else self.vocab,
+                        new_head=self.new_head,
+                        device=str(device),
+                        example_weights=[float(weight_of[one.row]) for one in parts.train],
+                        callbacks=callbacks,
+                    )
+            except TrainingInterrupted as interrupted:
+                if isinstance(interrupted.kept, FinetunedModel):
+                    self._take(interrupted.kept, fitted)
+                    interrupted.args = (f"{interrupted.message}; {self._kept()}",)
+                raise
+        self._take(finished, fitted)
+        return self
+
+    def _take(self, finished: FinetunedModel, fitted: Mapping[str, Any]) -> None:
         self.task_, self.model_ = finished.task, finished.model
         self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
+        self.n_iter_ = finished.result.num_steps
+        for name, value in fitted.items():
+            setattr(self, name, value)
+
+    def _kept(self) -> str:
+        """Which weights an interrupted fit has left."""
+        result = self.result_
+        score = result.metrics.get(self.task_.metric)
+        which = "" if score is None else f", the best so far ({self.task_.metric} {score:.4f})"
+        return (
+            f"this {type(self).__name__} has the weights after step {result.best_step}{which}, and "
+            "can predict and be saved"
+        )
 
     def _run(self, examples: Sequence[Any]) -> Answers[Any, Any]:
         """The model's answers to examples without labels."""
+        return self._answers(examples, labelled=False)
+
+    def _measured(self, examples: Sequence[Any]) -> Answers[Any, Any]:
+        """The model's answers to labelled examples, to be measured."""
+        return self._answers(examples, labelled=True)
+
+    def _answers(self, examples: Sequence[Any], *, labelled: bool) -> Answers[Any, Any]:
         device = to_device(self.model_, self.device)
         with as_in_python():
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
+            if labelled:
+                self.task_.add_labels(features, examples)
         precision = as_trained(self.precision, device)
-        outputs = run_features(self.task_, self.model_, features, precision=precision)
+        with progress_bar("predict", wanted=self.verbose > 0) as show:
+
+            def advance(num_done: int) -> None:
+                if show is not None:
+                    show(num_done, len(features), "")
+
+            outputs = run_features(
+                self.task_, self.model_, features, advance=advance, precision=precision
+            )
         return self.task_.answers(outputs, features, examples)
 
-    def _arguments(self) -> TrainingArguments:
+    def _examples(self, X: Any, y: Any) -> list[Any]:
+        """Labelled examples for a fitted model, to be measured on."""
+        raise NotImplementedError
+
+    def _seed(self) -> Any:
+        """``random_state`` where it is given, else ``seed``."""
+        given = self.random_state
+        if given is None:
+            return _plain(self.seed)
+        if not isinstance(given, int | np.integer):
+            raise UsageError(f"random_state is {given!r:.40}; expected a whole number, or None")
+        return int(given)
+
+    def _arguments(self, *, has_dev: bool) -> TrainingArguments:
         names = [each.name for each in fields(TrainingArguments)]
-        if self.early_stopping_patience is not None and not self.validation_fraction:
+        has_dev |= bool(self.validation_fraction)
+        if self.early_stopping_patience is not None and not has_dev:
             raise UsageError(
                 f"early_stopping_patience is {self.early_stopping_patience}, which needs a part "
-                "held out to know when to stop: set validation_fraction, for example to 0.1"
+                "held out to know when to stop: set validation_fraction, for example to 0.1, or "
+                "give X_val and y_val"
             )
         values = {name: _plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
         with as_in_python():
-            return TrainingArguments(**values)
+            return TrainingArguments(**{**values, "seed": self._seed()})
 
-    def _split(
-        self, task: AnyTask, examples: Sequence[Any]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The places of the examples to train on and of those held out; all rows differ."""
-        fraction, everything = self.validation_fraction, np.arange(len(examples))
-        if not fraction:
-            return everything, everything[:0]
-        if not 0 < fraction < 1:
-            raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
-        try:
-            parts = task.hold_out(examples, fraction, self.seed)
-        except DataError as error:
-            raise DataError(
-                f"validation_fraction is {fraction}, but {len(examples)} examples are too few to "
-                "hold any out: give more examples, or validation_fraction=0"
-            ) from error
-        places = {one.row: place for place, one in enumerate(examples)}
-        train, dev = (np.array([places[one.row] for one in part]) for part in parts)
-        return train, dev
+    def _repr_html_(self) -> str:
+        """scikit-learn's diagram, and of a fitted estimator what it learned and how well."""
+        diagram: str = super()._repr_html_()
+        return diagram + (html_table(self, self._facts()) if hasattr(self, "model_") else "")
 
-    def _callbacks(self, task: AnyTask) -> Callbacks:
-        mode = task.long_texts.mode if isinstance(task, TextTask) else "truncate"
-
-        def step(done: StepReport) -> None:
-            if done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps:
-                speed = f"{done.num_examples / done.seconds:.0f} examples/s"
-                tell(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
-
-        def metrics(step: int, found: dict[str, Any]) -> None:
-            scores = {name: each for name, each in found.items() if isinstance(each, float)}
-            shown = ", ".join(f"{name} {each:.4f}" for name, each in scores.items())
-            tell(f"step {step}: {shown} on the part held out")
-
-        def data(report: DataReport) -> None:
-            for part, count in report.num_truncated.items():
-                longest = [report.num_tokens[part]["max"]] * count
-                total = report.num_train if part == "train" else report.num_dev
-                warn_of_truncation(self, "fit", longest, total or 0, self.max_seq_length, mode)
-
-        if not self.verbose:
-            return Callbacks(data=data)
-        return Callbacks(note=tell, spell=str, step=step, metrics=metrics, data=data)
+    def _facts(self) -> dict[str, object]:
+        """What a notebook shows of a fitted estimator."""
+        names = self.task_.names
+        facts: dict[str, object] = {"task": self.task_.name, "model": str(self.model)}
+        if names:
+            facts["labels"] = ", ".join(names[:10]) + (", …" if names[10:] else "")
+        if hasattr(self, "n_iter_"):
+            result = self.result_
+            facts["trained"] = (
+                f"{result.num_examples:,} examples in {result.num_steps:,} steps, "
+                f"{result.seconds:.0f} s; the weights are those of step {result.best_step:,}"
+            )
+        scores = {k: v for k, v in self.result_.metrics.items() if isinstance(v, float)}
+        facts["scores"] = (
+            ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+            or "none: nothing was held out"
+        )
+        return facts
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -292,6 +370,10 @@ def _plain(value: Any) -> Any:
     """NumPy's numbers, as a grid has them, and paths as JSON values."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -308,36 +390,3 @@ def as_in_python() -> Iterator[None]:
     except TidyBertError as error:
         error.args = (in_python(error.message, rows="position"),)
         raise
-
-
-def tell(text: str) -> None:
-    """Print a note on stderr; the row of an example is its position in X."""
-    print(printable(in_python(text, rows="position")), file=sys.stderr)
-
-
-# Predicting must not change an estimator, so this is beside it: the works that have warned.
-_WARNED: "WeakKeyDictionary[Any, set[str]]" = WeakKeyDictionary()
-
-
-def warn_of_truncation(
-    estimator: Any,
-    work: str,
-    lengths: Sequence[int],
-    total: int,
-    max_seq_length: int,
-    mode: str = "truncate",
-) -> None:
-    """Warn of texts of these lengths, in tokens, that ``mode`` of LongTexts has cut.
-
-    An estimator warns once for each ``work``: fit, predict.
-    """
-    warned = _WARNED.setdefault(estimator, set())
-    if lengths and work not in warned:
-        warned.add(work)
-        warnings.warn(
-            f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
-            f"tokens and lose {_LOST[mode]} (the longest has {max(lengths)}); a higher "
-            f"max_seq_length keeps them whole, at the cost of time (said once for {work})",
-            TruncationWarning,
-            stacklevel=4,
-        )

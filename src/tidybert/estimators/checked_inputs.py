@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from tidybert.errors import DataError
 from tidybert.files.labels import canonical_label
@@ -69,6 +71,26 @@ def check_width(texts: Sequence[Text], expected: int, estimator: str) -> None:
         raise DataError(
             f"X holds {kinds[len(texts[0])]}, but this {estimator} was fitted on {kinds[expected]}"
         )
+
+
+def require_y(estimator: Any, y: Any) -> None:
+    """Raise DataError, in scikit-learn's words, where there is no y."""
+    if y is None:
+        name = type(estimator).__name__
+        raise DataError(f"{name} requires y to be passed, but the target y is None")
+
+
+def column_names(X: Any) -> npt.NDArray[Any] | None:
+    """The names of a DataFrame's columns, as scikit-learn's feature_names_in_; None elsewhere."""
+    read: Any = BaseEstimator()
+    validate_data(read, X, skip_check_array=True, ensure_2d=False)
+    found: npt.NDArray[Any] | None = getattr(read, "feature_names_in_", None)
+    return found
+
+
+def check_column_names(estimator: Any, X: Any) -> None:
+    """Raise ValueError, from scikit-learn, for other columns, or in another order, than in fit."""
+    validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
 
 def text_tags(tags: Any) -> Any:

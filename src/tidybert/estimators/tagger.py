@@ -1,6 +1,6 @@
 """BertTagger: a tag for each word, behind scikit-learn's interface."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.errors import DataError
 from tidybert.estimators.base import BertEstimator
 from tidybert.estimators.checked_inputs import read_weights
+from tidybert.estimators.held_out import read_held_out
+from tidybert.estimators.ragged_rows import RaggedRows
 from tidybert.files.wording import count_of
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.tasks.tags.tagged_sentences import TaggedExample, as_iob2, kind_of
@@ -40,36 +42,62 @@ class BertTagger(BertEstimator):
     task_: Tagging
     classes_: npt.NDArray[Any]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fine-tune ``model`` on sentences X and their tags y.
 
         Args:
             X: n sentences, each a list of words.
             y: n lists of tags, one a word.
             sample_weight: (n,) the weight of each sentence's words in the loss; 0 leaves one out.
+            X_val, y_val, groups: see BertClassifier.fit.
 
         Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
         parameter's value, and what loading ``model`` raises.
         """
-        sentences = read_sentences(X)
-        tags = read_tags(y, sentences)
-        weights = read_weights(sample_weight, len(sentences))
+        every = _examples(X, y)
+        weights = read_weights(sample_weight, len(every))
         kept = np.flatnonzero(weights).tolist()
-        examples = [TaggedExample(sentences[index], tags[index], index) for index in kept]
+        examples = [every[index] for index in kept]
         task = Tagging.from_examples(examples, WindowOptions(doc_stride=self.doc_stride))
-        self._train(task, examples, weights[kept])
-        self._restore({})
-        return self
+        held_out = read_held_out(
+            X_val, y_val, groups, len(every), lambda X, y: _examples(X, y, task.of_entities)
+        )
+        classes = np.array(task.label_names)
+        return self._train(task, examples, weights[kept], held_out, classes_=classes)
 
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: Any) -> RaggedRows[list[str]]:
         """A list of tags for each sentence."""
+        return RaggedRows(self._tagged(X).tags)
+
+    def predict_proba(self, X: Any) -> RaggedRows[npt.NDArray[np.float64]]:
+        """For each sentence (words, C), the probabilities in the order of ``classes_``.
+
+        They are of each word alone: the likeliest tags need not be valid IOB2, as ``predict``'s
+        are.
+        """
+        answers = self._tagged(X)
+        return RaggedRows(np.split(answers.probabilities, answers.starts[1:-1]))
+
+    def _tagged(self, X: Any) -> TagAnswers:
         check_is_fitted(self)
         examples = [
             TaggedExample(words, None, index) for index, words in enumerate(read_sentences(X))
         ]
         answers = self._run(examples)
         assert isinstance(answers, TagAnswers)
-        return answers.tags
+        return answers
+
+    def _examples(self, X: Any, y: Any) -> list[TaggedExample]:
+        return _examples(X, y, self.task_.of_entities)
 
     def score(self, X: Any, y: Any) -> float:
         """The F1 of entities, as conlleval counts it, or the accuracy of other tags."""
@@ -79,8 +107,15 @@ class BertTagger(BertEstimator):
             self.task_.metric
         ]
 
-    def _restore(self, stored: dict[str, Any]) -> None:
+    def _restore(self, values: Mapping[str, Any]) -> None:
         self.classes_ = np.array(self.task_.label_names)
+
+
+def _examples(X: Any, y: Any, of_entities: bool | None = None) -> list[TaggedExample]:
+    sentences = read_sentences(X)
+    tags = read_tags(y, sentences, of_entities)
+    pairs = zip(sentences, tags, strict=True)
+    return [TaggedExample(*pair, index) for index, pair in enumerate(pairs)]
 
 
 def read_sentences(X: Any) -> list[tuple[str, ...]]:

@@ -7,20 +7,22 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import DataError
 from tidybert.estimators import checked_inputs as inputs
-from tidybert.estimators.base import BertEstimator, as_in_python, warn_of_truncation
+from tidybert.estimators.base import BertEstimator, as_in_python
+from tidybert.estimators.class_weights import weights_of_classes, weights_of_labels
+from tidybert.estimators.fit_notes import warn_of_truncation
+from tidybert.estimators.held_out import HeldOut, read_held_out
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.task import AnyTask
+from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers
 
@@ -38,20 +40,36 @@ class TextEstimator(BertEstimator):
     ) -> tuple[list[inputs.Text], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """The texts, the places of those with a weight above 0, and these weights."""
         texts = inputs.read_texts(X)
-        if y is None:
-            raise DataError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
+        inputs.require_y(self, y)
         weights = inputs.read_weights(sample_weight, len(texts))
         kept = np.flatnonzero(weights)
         return texts, kept, weights[kept]
 
     def _finetune(
-        self, task: AnyTask, examples: Sequence[TextExample], weights: npt.NDArray[np.float64]
+        self,
+        task: AnyTask,
+        X: Any,
+        examples: Sequence[TextExample],
+        weights: npt.NDArray[np.float64],
+        held_out: HeldOut,
+        **fitted: Any,
     ) -> Self:
-        self._train(task, examples, weights)
-        self.n_features_in_ = 1 if examples[0].text_pair is None else 2
-        return self
+        width = 1 if examples[0].text_pair is None else 2
+        names = inputs.column_names(X)
+        if names is not None:
+            fitted["feature_names_in_"] = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self._train(task, examples, weights, held_out, n_features_in_=width, **fitted)
+
+    def _texts(self, X: Any) -> list[inputs.Text]:
+        """Texts for a fitted model, with as many columns, of the same names."""
+        check_is_fitted(self)
+        texts = inputs.read_texts(X)
+        expected = getattr(self, "n_features_in_", len(texts[0]))
+        inputs.check_width(texts, expected, type(self).__name__)
+        inputs.check_column_names(self, X)
+        return texts
 
     def _long_texts(self) -> LongTexts:
         """The settings of ``long`` and ``doc_stride``; UsageError for unknown values."""
@@ -61,20 +79,15 @@ class TextEstimator(BertEstimator):
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
         """The model's outputs for each example, (n, C), in order."""
-        check_is_fitted(self)
-        texts = inputs.read_texts(X)
-        expected = getattr(self, "n_features_in_", len(texts[0]))
-        inputs.check_width(texts, expected, type(self).__name__)
+        texts = self._texts(X)
         answers = self._run([example_of(*each) for each in enumerate(texts)])
         truncated = {one.example: one.num_tokens for one in answers.features if one.truncated}
         mode = self.task_.long_texts.mode
-        warn_of_truncation(
-            self, "predict", [*truncated.values()], len(texts), self.max_seq_length_, mode
-        )
+        warn_of_truncation(self, [*truncated.values()], len(texts), self.max_seq_length_, mode)
         assert isinstance(answers, TextAnswers)
         return answers.logits
 
-    def _restore(self, stored: dict[str, Any]) -> None:
+    def _restore(self, values: Mapping[str, Any]) -> None:
         self.long = self.task_.long_texts.mode
         self.doc_stride = self.task_.long_texts.doc_stride
 
@@ -84,8 +97,8 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
 
     The parameters have the names and defaults of TrainingArguments, ``tidybert finetune`` and
-    arguments.json; hence ``seed`` for scikit-learn's random_state.  It is always a number: the same
-    seed and data give the same bits.
+    arguments.json; ``random_state`` is another name for ``seed``.  The seed is always a number: the
+    same seed and data give the same bits.
 
     Args:
         model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
@@ -109,7 +122,12 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
         max_grad_norm: gradients are scaled down to this norm.
         seed: random seed for head weights, example order, dropout and the part held out.
-        class_weight: None, "balanced", or weights by label; labels not named weigh 1.
+        random_state: scikit-learn's name for ``seed``, which it replaces where it is a number.
+        warm_start: train a fitted model further; False begins again with ``model``.
+        new_head: reinitialise the head even if ``model`` has one for the same labels.
+        dropout: in the encoder and before the head; None: as ``model``.
+        class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
+            y it weighs the texts with a label against those without.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
             0 holds nothing out and keeps the last weights.
         eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
@@ -124,6 +142,11 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         classes_: the labels, sorted, (C,), of y's type; for a matrix y its columns, 0 to C - 1, or
             their names in a DataFrame.
         n_features_in_: 1 for single texts, 2 for pairs.
+        feature_names_in_: the columns of a DataFrame, (1,) or (2,); predictions want the same.
+        n_iter_: steps of the training.
+        history_: for each step a dict of step, epoch, loss and learning_rate and, after an
+            evaluation, its scores.
+        validation_indices_: (d,) the places in X that were held out.
         model_: the BertForSequenceClassification, in evaluation mode.
         tokenizer_: its BertTokenizer.
         task_: its Classification, or the MultiLabelClassification, whose ``thresholds`` decide.
@@ -137,7 +160,16 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     task_: Classification | MultiLabelClassification = field(init=False)
     classes_: npt.NDArray[Any] = field(init=False)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fine-tune ``model`` on texts X and labels y.
 
         Args:
@@ -145,38 +177,42 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             y: n labels: strings, integers, booleans, or other values that can be sorted; or for any
                 number of labels an example (n, L) of 0 and 1, an array, DataFrame or sparse matrix.
             sample_weight: (n,) the examples' shares in the loss of a step; 0 leaves one out.
+            X_val, y_val: examples to measure on, in place of ``validation_fraction``.
+            groups: (n,) such as authors; ``validation_fraction`` then holds out whole groups.
 
         Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
-        parameter's value, and what loading ``model`` raises.
+        parameter's value, and what loading ``model`` raises.  Warns of what the checks find in the
+        data (DataWarning), and of a model that gives one answer to all that it is measured on
+        (CollapseWarning).
         """
         texts, kept, weights = self._read(X, y, sample_weight)
         task: Classification | MultiLabelClassification
         if inputs.is_matrix(y):
-            if self.class_weight is not None:
-                raise UsageError(
-                    "class_weight has no meaning for y of several columns, because each label is "
-                    "decided by itself: leave it out"
-                )
             indicators, classes = inputs.read_indicators(y, len(texts))
             names = inputs.label_names(classes)
-            examples = []
-            for place in kept.tolist():
-                labels = tuple(names[at] for at in np.flatnonzero(indicators[place]))
-                examples.append(example_of(place, texts[place], labels=labels))
-            task = MultiLabelClassification(names, long_texts=self._long_texts())
+            found = weights_of_labels(self.class_weight, classes.tolist(), names, indicators[kept])
+            task = MultiLabelClassification(
+                names, long_texts=self._long_texts(), label_weights=found
+            )
+            examples = [_of_labels(at, texts[at], indicators[at], names) for at in kept.tolist()]
         else:
             column = inputs.read_column(y, len(texts))[kept]
             classes, ids = inputs.read_labels(column)
             names = inputs.label_names(classes)
-            weights = weights * self._class_weights(classes, column)[ids]
+            weights = weights * weights_of_classes(self.class_weight, classes, column)[ids]
             examples = [
                 example_of(place, texts[place], names[each])
                 for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
             ]
             task = Classification(names, long_texts=self._long_texts())
-        self._finetune(task, examples, weights)
-        self.classes_ = classes
-        return self
+        held_out = read_held_out(
+            X_val,
+            y_val,
+            groups,
+            len(texts),
+            lambda X, y: _known_examples(X, y, classes, names, task, len(texts[0])),
+        )
+        return self._finetune(task, X, examples, weights, held_out, classes_=classes)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable label of each example, (n,) of y's type.
@@ -211,46 +247,30 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             return outputs
         return np.asarray(outputs[:, 1] - outputs[:, 0])
 
-    def _class_weights(
-        self, classes: npt.NDArray[Any], column: npt.NDArray[Any]
-    ) -> npt.NDArray[np.float64]:
-        weights = np.asarray(compute_class_weight(self.class_weight, classes=classes, y=column))
-        for label, weight in zip(classes.tolist(), weights.tolist(), strict=True):
-            if not 0 < weight < np.inf:
-                raise DataError(
-                    f"class_weight of {label!r} is {weight}: expected finite numbers above 0; to "
-                    "leave a class out, drop its rows from X and y"
-                )
-        return weights
+    def _examples(self, X: Any, y: Any) -> list[TextExample]:
+        width = len(self._texts(X)[0])
+        return _known_examples(X, y, self.classes_, self.task_.names, self.task_, width)
+
+    def _label_values(self) -> dict[str, Any]:
+        return dict(zip(self.task_.names, self.classes_.tolist(), strict=True))
 
     def _stored(self) -> dict[str, Any]:
-        stored = {**super()._stored(), "classes": self.classes_.tolist()}
+        stored = super()._stored()
         if isinstance(self.class_weight, Mapping):
             # JSON's keys are strings.
-            names = inputs.label_names(np.array(list(self.class_weight), dtype=object))
-            stored["class_weight"] = dict(zip(names, self.class_weight.values(), strict=True))
-        for label in stored["classes"]:
-            if not isinstance(label, str | int | float):
-                raise DataError(
-                    f"the label {label!r} is of type {type(label).__name__}, which cannot be "
-                    "saved: fit with labels that are str, int, float or bool"
-                )
+            given = stored["class_weight"]
+            labels = [key.item() if isinstance(key, np.generic) else key for key in given]
+            names = inputs.label_names(np.array(labels, dtype=object))
+            stored["class_weight"] = dict(zip(names, given.values(), strict=True))
         return stored
 
-    def _restore(self, stored: dict[str, Any]) -> None:
-        super()._restore(stored)
+    def _restore(self, values: Mapping[str, Any]) -> None:
+        super()._restore(values)
         names = list(self.task_.label_names or ())
-        classes = np.array(stored.get("classes", names))
-        if classes.ndim != 1 or inputs.label_names(classes) != names:
-            raise ConfigError(
-                f"arguments.json has the classes {classes.tolist()!r:.80}, tidybert.json the "
-                f"label_names {names!r:.80}: the files do not belong together"
-            )
+        self.classes_ = np.array([values.get(name, name) for name in names])
         if isinstance(self.class_weight, Mapping):
-            label_of = dict(zip(names, classes.tolist(), strict=True))
             weights = self.class_weight.items()
-            self.class_weight = {label_of.get(name, name): weight for name, weight in weights}
-        self.classes_ = classes
+            self.class_weight = {values.get(name, name): weight for name, weight in weights}
         if isinstance(self.task_, Classification):
             self._sort_classes(self.task_)
 
@@ -281,7 +301,16 @@ class BertRegressor(RegressorMixin, TextEstimator):  # type: ignore[misc]
 
     _task_names = ("regress",)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fine-tune ``model`` on texts X and finite numbers y; see BertClassifier.fit."""
         texts, kept, weights = self._read(X, y, sample_weight)
         scores = inputs.read_scores(inputs.read_column(y, len(texts))[kept])
@@ -289,11 +318,69 @@ class BertRegressor(RegressorMixin, TextEstimator):  # type: ignore[misc]
             example_of(place, texts[place], repr(score))
             for place, score in zip(kept.tolist(), scores.tolist(), strict=True)
         ]
-        return self._finetune(Regression(self._long_texts()), examples, weights)
+        width = len(texts[0])
+        held_out = read_held_out(
+            X_val, y_val, groups, len(texts), lambda X, y: _scored_examples(X, y, width)
+        )
+        return self._finetune(Regression(self._long_texts()), X, examples, weights, held_out)
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """The number predicted for each example, (n,)."""
         return self._outputs(X)[:, 0].astype(np.float64)
+
+    def _examples(self, X: Any, y: Any) -> list[TextExample]:
+        return _scored_examples(X, y, len(self._texts(X)[0]))
+
+
+def _known_examples(
+    X: Any,
+    y: Any,
+    classes: npt.NDArray[Any],
+    names: Sequence[str],
+    task: Task[TextExample],
+    width: int,
+) -> list[TextExample]:
+    """Examples with labels of a task; DataError for other labels, or another number of texts."""
+    texts = inputs.read_texts(X)
+    inputs.check_width(texts, width, "estimator")
+    if isinstance(task, MultiLabelClassification):
+        indicators, found = inputs.read_indicators(y, len(texts))
+        if found.tolist() != classes.tolist():
+            raise DataError(
+                f"y has the columns {found.tolist()!r:.80}: expected those of the training, "
+                f"{classes.tolist()!r:.80}"
+            )
+        return [_of_labels(at, text, indicators[at], names) for at, text in enumerate(texts)]
+    name_of = dict(zip(classes.tolist(), names, strict=True))
+    values = inputs.read_column(y, len(texts)).tolist()
+    unknown = [value for value in values if value not in name_of]
+    if unknown:
+        raise DataError(
+            f"y has the label {unknown[0]!r}, which the training does not have: its labels are "
+            f"{', '.join(map(repr, list(name_of)[:10]))}"
+        )
+    return [
+        example_of(at, text, name_of[value])
+        for at, (text, value) in enumerate(zip(texts, values, strict=True))
+    ]
+
+
+def _scored_examples(X: Any, y: Any, width: int) -> list[TextExample]:
+    texts = inputs.read_texts(X)
+    inputs.check_width(texts, width, "estimator")
+    scores = inputs.read_scores(inputs.read_column(y, len(texts)))
+    return [
+        example_of(at, text, repr(score))
+        for at, (text, score) in enumerate(zip(texts, scores.tolist(), strict=True))
+    ]
+
+
+def _of_labels(
+    place: int, text: inputs.Text, indicators: npt.NDArray[np.bool_], names: Sequence[str]
+) -> TextExample:
+    return example_of(
+        place, text, labels=tuple(names[at] for at in np.flatnonzero(indicators).tolist())
+    )
 
 
 def example_of(

@@ -12,8 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.data.features import text_features
 from tidybert.errors import WeightsError
-from tidybert.estimators.base import as_in_python, warn_of_truncation
-from tidybert.estimators.checked_inputs import check_width, read_texts, text_tags
+from tidybert.estimators.base import as_in_python
+from tidybert.estimators.checked_inputs import (
+    check_column_names,
+    check_width,
+    column_names,
+    read_texts,
+    text_tags,
+)
+from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
 from tidybert.inference.embedding import Embedder
 
 
@@ -35,6 +42,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Attributes:
         n_features_in_: 1 for single texts, 2 for pairs.
+        feature_names_in_: the columns of a DataFrame, (1,) or (2,); ``transform`` wants the same.
         settings_: the parameters at the time of fitting, without ``device``.
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
@@ -48,6 +56,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     device: str = "auto"
 
     n_features_in_: int = field(init=False)
+    feature_names_in_: npt.NDArray[Any] = field(init=False)
     settings_: dict[str, Any] = field(init=False)
     fingerprint_: str = field(init=False)
     _n_features_out: int = field(init=False)
@@ -67,6 +76,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.fingerprint_ = self._embedder.fingerprint
         self._n_features_out = self._embedder.dimension
         self.n_features_in_ = len(texts[0])
+        names = column_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        forget_warnings(self)
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -74,13 +89,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         texts = read_texts(X)
         check_width(texts, self.n_features_in_, type(self).__name__)
+        check_column_names(self, X)
         embedder = self._loaded()
         first, *second = ([*column] for column in zip(*texts, strict=True))
         pairs = second[0] if second else None
         with as_in_python():
             features = text_features(embedder.tokenizer, first, pairs, embedder.max_seq_length)
         truncated = [one.num_tokens for one in features if one.truncated]
-        warn_of_truncation(self, "transform", truncated, len(features), embedder.max_seq_length)
+        warn_of_truncation(self, truncated, len(features), embedder.max_seq_length)
         return embedder.vectors(features)
 
     def _loaded(self) -> Embedder:

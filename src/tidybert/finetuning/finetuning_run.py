@@ -37,11 +37,12 @@ from tidybert.model_files import RECORD
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
-from tidybert.tasks.task import AnyTask
+from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.determinism import repeating
 from tidybert.training.frozen_states import freeze
+from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
@@ -86,7 +87,7 @@ class Callbacks(TrainingCallbacks):
 @repeating
 def finetune_examples(
     task: AnyTask,
-    model: str | Path,
+    model: "str | Path | FinetunedModel",
     train: Sequence[Any],
     dev: Sequence[Any] | None,
     arguments: TrainingArguments,
@@ -108,7 +109,8 @@ def finetune_examples(
     """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
 
     Args:
-        model: a MODEL.  A size (``mini``) has random weights and needs ``vocab``.
+        model: a MODEL, or a model in memory, which stays as it is.  A size (``mini``) has random
+            weights and needs ``vocab``.
         dev: None trains without evaluations: the last weights are kept.
         max_seq_length: tokens an example is cut to, special tokens counted; the task's default
             where not given.
@@ -164,13 +166,20 @@ def finetune_examples(
             trainer.resume()
         elif force:
             clear_run(run)
-        given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
+        name = model.made_from.name if isinstance(model, FinetunedModel) else model
+        given = {"task": task.name, "model": str(name), "max_seq_length": max_seq_length}
         given |= {**made_from.flags, **asdict(arguments)}
         record = _record(data, made_from, trainer, chosen)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start == "probe" and trainer.state.step == 0:
         start_with_probe(task, trainer, None if origin is None else probe)
-    result = trainer.train()
+    interrupted = None
+    try:
+        result = trainer.train()
+    except TrainingInterrupted as error:
+        if not isinstance(error.kept, TrainingResult):
+            raise
+        interrupted, result = error, error.kept
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
@@ -178,6 +187,9 @@ def finetune_examples(
     finished = FinetunedModel(
         task, network, tokenizer, config, max_seq_length, result, collapsed, inputs, made_from
     )
+    if interrupted is not None:
+        interrupted.kept = finished
+        raise interrupted
     if run is not None:
         record["seconds"] = round(trainer.state.progress["seconds"], 3)
         _finish(run, finished, {**given, RECORD: record}, data, answers)
@@ -213,7 +225,10 @@ def _with_defaults(
             f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
             f"{param('learning_rate')} sets another"
         )
-    return with_head_start(arguments, task), _with_pooling(config, arguments.pooling, task)
+    config = _with_pooling(config, arguments.pooling, task)
+    if arguments.dropout is not None:
+        config = config.with_dropout(arguments.dropout)
+    return with_head_start(arguments, task), config
 
 
 def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
@@ -264,7 +279,7 @@ def _record(
 def _build(
     task: AnyTask,
     config: BertConfig,
-    origin: ModelDirectory | None,
+    origin: "ModelDirectory | FinetunedModel | None",
     new_head: bool,
     allow_pickle: bool,
     note: Callable[[str], None],
@@ -279,14 +294,24 @@ def _build(
     # A head that learned to read another state would be no good start.
     new_head |= config.model_type != origin.config.model_type
     labels = None if new_head else _labels_of_head(origin, task, note)
-    network, report = origin.build(
-        task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
-    )
-    note(report.summary())
-    has_head = labels is not None and not report.new
+    if isinstance(origin, FinetunedModel):
+        network = task.build_model(config)
+        has_head = labels is not None
+        taken, given = (network, origin.model) if has_head else _encoders(network, origin.model)
+        taken.load_state_dict(given.state_dict())
+    else:
+        network, report = origin.build(
+            task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
+        )
+        note(report.summary())
+        has_head = labels is not None and not report.new
     if has_head and labels:
         reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
     return network, has_head
+
+
+def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
+    return tuple(encoder_of(each) for each in models)
 
 
 def _require_room(
@@ -400,12 +425,14 @@ def save(
 
 
 def model_sources(
-    model: str | Path, vocab: str | Path | None
-) -> tuple[BertConfig, BertTokenizer, ModelDirectory | None]:
-    """Configuration, tokenizer, and the directory of the weights (None for random ones).
+    model: str | Path | FinetunedModel, vocab: str | Path | None
+) -> tuple[BertConfig, BertTokenizer, ModelDirectory | FinetunedModel | None]:
+    """Configuration, tokenizer, and what has the weights (None for random ones).
 
     Raises UsageError for a size without a vocabulary, and the reverse.
     """
+    if isinstance(model, FinetunedModel):
+        return model.config, model.tokenizer, model
     if is_size(model):
         if vocab is None:
             raise UsageError(
@@ -423,18 +450,18 @@ def model_sources(
 
 
 def _labels_of_head(
-    origin: ModelDirectory, task: AnyTask, note: Callable[[str], None]
+    origin: ModelDirectory | FinetunedModel, task: AnyTask, note: Callable[[str], None]
 ) -> tuple[str, ...] | None:
     """The labels, in their order, of a head that was trained for this task and its labels.
 
     () where the task has no labels, None where MODEL has no head that fits.  Notes what it found.
     """
     try:
-        found = read_finished(origin)
+        found = origin.task if isinstance(origin, FinetunedModel) else read_finished(origin)
     except (ConfigError, WeightsError):
         # A head without a name cannot be trained further; the encoder's files are checked later.
         return None
-    if found.task != task.name:
+    if (found.name if isinstance(found, Task) else found.task) != task.name:
         return None
     names, needed = found.label_names or (), task.label_names or ()
     if len(names) != len(needed) or set(names) != set(needed):

@@ -1,6 +1,6 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -138,6 +138,10 @@ class Classification(TextTask):
             temperature=metadata.settings.get("temperature", 1.0),
             long_texts=LongTexts.from_settings(metadata.settings),
         )
+
+    @classmethod
+    def classes_of(cls, example: TextExample) -> Collection[str]:
+        return () if example.label is None else (example.label,)
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature, **super().settings()}

@@ -5,7 +5,7 @@ binary cross-entropy over its labels, as in transformers.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -108,6 +108,8 @@ class MultiLabelClassification(TextTask):
             as labels with too few examples to tune it.
         temperature: answers divide logits by this before the sigmoid.
         long_texts: how to read texts that are too long; None cuts off their end.
+        label_weights: by name, the weights in the loss of a text without the label and of one with
+            it; None weighs all alike.
     """
 
     name = "multi-label"
@@ -131,9 +133,11 @@ class MultiLabelClassification(TextTask):
         thresholds: Mapping[str, float] | None = None,
         temperature: float = 1.0,
         long_texts: LongTexts | None = None,
+        label_weights: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         super().__init__(long_texts)
         self.label_names = tuple(label_names)
+        self._label_weights = label_weights
         self.thresholds = dict(thresholds or {})
         self.temperature = temperature
 
@@ -163,6 +167,10 @@ class MultiLabelClassification(TextTask):
         is_dev = np.zeros(len(examples), dtype=np.bool_)
         is_dev[[index for index in dev.tolist() if texts[index] not in needed]] = True
         return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
+
+    @classmethod
+    def classes_of(cls, example: TextExample) -> Collection[str]:
+        return example.labels or ()
 
     @classmethod
     def from_examples(
@@ -248,6 +256,10 @@ class MultiLabelClassification(TextTask):
             to_device(torch.from_numpy(truth).to(outputs.dtype), outputs.device),
             reduction="none",
         )
+        if self._label_weights is not None:
+            pairs = np.array([self._label_weights[name] for name in self.names])
+            weights = np.where(truth, pairs[:, 1], pairs[:, 0])
+            losses = losses * to_device(torch.from_numpy(weights).to(losses.dtype), losses.device)
         return losses.mean(1)
 
     def calibrated(self, answers: LabelSetAnswers) -> Self:
@@ -258,10 +270,10 @@ class MultiLabelClassification(TextTask):
         truth, logits = answers.truth, answers.logits
         decisions = np.stack([np.zeros(logits.size), logits.reshape(-1)], axis=1)
         temperature = fit_temperature(decisions, truth.reshape(-1))
-        warmed = type(self)(self.names, None, temperature, self.long_texts)
+        warmed = type(self)(self.names, None, temperature, self.long_texts, self._label_weights)
         thresholds, tuned = f1_thresholds(truth, warmed.probabilities(logits))
         chosen = {name: float(thresholds[at]) for at, name in enumerate(self.names) if tuned[at]}
-        return type(self)(self.names, chosen, temperature, self.long_texts)
+        return type(self)(self.names, chosen, temperature, self.long_texts, self._label_weights)
 
     def truth(self, labels: Sequence[tuple[int, ...]]) -> Matrix:
         """(B, C) of the ids of B examples' labels."""

@@ -4,7 +4,7 @@ A new task is a subclass; docs/tasks.md has a complete one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, Generic, Literal, Self
 
@@ -17,7 +17,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.splits import Indices, random_split
+from tidybert.data.splits import Indices, grouped_split, random_split
 from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.wording import count_of
@@ -97,9 +97,29 @@ class Task(ABC, Generic[E]):
         return random_split(len(examples), fraction, seed, texts=same)
 
     @classmethod
-    def hold_out(cls, examples: Sequence[E], fraction: float, seed: int) -> tuple[list[E], list[E]]:
-        """Examples to train on and to measure on, with no text on both sides."""
-        train, dev = cls.split(examples, fraction, seed)
+    def classes_of(cls, example: E) -> Collection[str]:
+        """The classes of an example, which are trained on wherever they are measured."""
+        return ()
+
+    @classmethod
+    def hold_out(
+        cls,
+        examples: Sequence[E],
+        fraction: float,
+        seed: int,
+        groups: Sequence[Hashable] | None = None,
+    ) -> tuple[list[E], list[E]]:
+        """Examples to train on and to measure on, with no text, and no group, on both sides."""
+        if groups is None:
+            train, dev = cls.split(examples, fraction, seed)
+        else:
+            train, dev = grouped_split(
+                groups,
+                fraction,
+                seed,
+                texts=[cls.identity(one) for one in examples],
+                labels=[cls.classes_of(one) for one in examples],
+            )
         return [examples[number] for number in train], [examples[number] for number in dev]
 
     @classmethod

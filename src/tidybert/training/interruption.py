@@ -20,7 +20,12 @@ class StopRequest:
 
 
 class TrainingInterrupted(TidyBertError):
-    """A signal stopped the run after a step; ``exit_status`` is the shell's 128 + the signal."""
+    """A signal stopped the run after a step; ``exit_status`` is the shell's 128 + the signal.
+
+    ``kept``: after Ctrl-C without a RUN, the best result so far, whose weights the model holds.
+    """
+
+    kept: object = None
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)

@@ -6,6 +6,7 @@ tokens bound memory while the batch size keeps the paper's meaning.  Everything 
 """
 
 import math
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.training.course import Course
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
+from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import (
     begin_step,
     build_optimizer,
@@ -214,10 +216,15 @@ class Trainer:
         self._seconds_before = self.state.progress["seconds"]
         if self.vocabulary is not None:
             self.vocabulary.narrow()
+        interrupted, seen = None, [0, 0]
         try:
             on_gpu = seeds_allowed(self.device) if self.device.type == "cuda" else nullcontext()
             with on_gpu:
-                examples, tokens = self._train_steps()
+                self._train_steps(seen)
+        except TrainingInterrupted as error:
+            if self.record.run is not None or error.exit_status != 128 + signal.SIGINT:
+                raise
+            interrupted = error
         finally:
             if self.vocabulary is not None:
                 factor = decay_until(self.state.step, self.num_steps, self.arguments)
@@ -227,20 +234,23 @@ class Trainer:
             self.model.load_state_dict(best)
         self.model.eval()
         self._count_seconds()
-        return TrainingResult(
+        result = TrainingResult(
             num_steps=self.state.step,
             best_step=self.state.best_step or self.state.step,
             metrics=self.state.best_metrics or {},
             seconds=time.perf_counter() - self._begin,
-            num_examples=examples,
-            num_tokens=tokens,
+            num_examples=seen[0],
+            num_tokens=seen[1],
             stopped_early=self.state.step < self.num_steps,
             resumed_from=resumed_from,
         )
+        if interrupted is not None:
+            interrupted.kept = result
+            raise interrupted
+        return result
 
-    def _train_steps(self) -> tuple[int, int]:
-        """The steps that are left; returns how many examples and tokens they saw."""
-        seen = [0, 0]
+    def _train_steps(self, seen: list[int]) -> None:
+        """The steps that are left; adds the examples and tokens that they saw to ``seen``."""
         with self.record.stop_requests() as request, self.record.watchdog() as watchdog:
             while not (self.record.is_over or self._has_patience_ended()):
                 try:
@@ -264,7 +274,6 @@ class Trainer:
                     self._save()
                 if request.signal_number and not self.record.is_over:
                     raise self.record.interrupted(request.signal_number)
-        return seen[0], seen[1]
 
     def _report(self, done: Sequence[StepReport], seen: list[int]) -> None:
         """Show steps, and add their examples and tokens to ``seen``."""

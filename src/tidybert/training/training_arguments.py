@@ -46,6 +46,8 @@ class TrainingArguments:
     pooling: str | None = None
     """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
     open. If not set: as MODEL."""
+    dropout: float | None = None
+    """Dropout in the encoder and before the head, 0 or above and below 1. If not set: as MODEL."""
     weight_decay: float = 0.01
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
     adam_beta1: float = 0.9
@@ -100,6 +102,6 @@ class TrainingArguments:
                 "early_stopping_patience", "logging_steps", "save_total_limit",
             ),
             at_least_0=("weight_decay", "freeze_layers"),
-            below_1=("warmup_proportion", "adam_beta1", "adam_beta2"),
+            below_1=("warmup_proportion", "adam_beta1", "adam_beta2", "dropout"),
             choices={"precision": PRECISIONS, "head_start": HEAD_STARTS, "pooling": POOLINGS},
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -218,6 +218,10 @@ class Tagging(Task[TaggedExample]):
             texts=[one.words for one in examples],
             labels=[marked_by(one.tags or (), of_entities=of_entities) for one in examples],
         )
+
+    @classmethod
+    def classes_of(cls, example: TaggedExample) -> Collection[str]:
+        return set(example.tags or ())
 
     @classmethod
     def from_examples(
