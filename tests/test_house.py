@@ -30,6 +30,7 @@ FLOORS = (
         "terminal_text",
         "limits",
         "opening",
+        "progress_bar",
         "user_warnings",
     },
     {"modeling", "tokenization", "metrics"},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.data.splits import random_split, stratified_split
+from tidybert.data.splits import grouped_split, random_split, stratified_split
 from tidybert.errors import DataError, UsageError
 
 QUICK = settings(max_examples=150, deadline=None)
@@ -137,3 +137,12 @@ def test_fractions_that_cannot_be(fraction):
 def test_texts_must_fit_the_labels():
     with pytest.raises(ValueError, match="1 texts were given for 2"):
         stratified_split(["a", "b"], 0.5, 0, texts=["t"])
+
+
+def test_groups_and_what_shares_a_text_with_them_stay_together():
+    groups = ["a", "a", "b", "b", "c", "c", "d", "d"]
+    texts = ["1", "2", "2", "3", "4", "5", "6", "7"]
+    labels = [{"x"}, {"y"}, {"x"}, {"y"}, {"x"}, {"y"}, {"x"}, {"z"}]
+    train, dev = grouped_split(groups, 0.3, 1, texts=texts, labels=labels)
+    assert dev.tolist() == [0, 1, 2, 3]  # a and b share a text, and d has the only z
+    assert train.tolist() == [4, 5, 6, 7]

@@ -70,6 +70,9 @@ class FinetunedModel:
     inputs: str | None = None
     made_from: RunOrigin = field(default_factory=RunOrigin)
 
+    def __str__(self) -> str:
+        return self.made_from.name or "a model in memory"
+
 
 @dataclass(frozen=True)
 class Callbacks(TrainingCallbacks):
@@ -109,11 +112,9 @@ def finetune_examples(
     """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
 
     Args:
-        model: a MODEL, or a model in memory, which stays as it is.  A size (``mini``) has random
-            weights and needs ``vocab``.
+        model: a MODEL, or one in memory.  A size (``mini``) has random weights and needs ``vocab``.
         dev: None trains without evaluations: the last weights are kept.
-        max_seq_length: tokens an example is cut to, special tokens counted; the task's default
-            where not given.
+        max_seq_length: tokens an example is cut to; the task's default where not given.
         vocab: a MODEL whose vocabulary is used; only with a size.
         run: the directory to write; None keeps everything in memory.
         resume: go on from the last checkpoint in ``run``.
@@ -166,20 +167,13 @@ def finetune_examples(
             trainer.resume()
         elif force:
             clear_run(run)
-        name = model.made_from.name if isinstance(model, FinetunedModel) else model
-        given = {"task": task.name, "model": str(name), "max_seq_length": max_seq_length}
+        given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
         given |= {**made_from.flags, **asdict(arguments)}
         record = _record(data, made_from, trainer, chosen)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start == "probe" and trainer.state.step == 0:
         start_with_probe(task, trainer, None if origin is None else probe)
-    interrupted = None
-    try:
-        result = trainer.train()
-    except TrainingInterrupted as error:
-        if not isinstance(error.kept, TrainingResult):
-            raise
-        interrupted, result = error, error.kept
+    result, interrupted = _trained(trainer)
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
@@ -188,8 +182,7 @@ def finetune_examples(
         task, network, tokenizer, config, max_seq_length, result, collapsed, inputs, made_from
     )
     if interrupted is not None:
-        interrupted.kept = finished
-        raise interrupted
+        raise interrupted.keeping(finished)
     if run is not None:
         record["seconds"] = round(trainer.state.progress["seconds"], 3)
         _finish(run, finished, {**given, RECORD: record}, data, answers)
@@ -240,6 +233,16 @@ def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> Ber
             f"{param('pooling', pooling)}: the head of {task.name} reads every token; leave it out"
         )
     return config.with_pooling("cls")
+
+
+def _trained(trainer: Trainer) -> tuple[TrainingResult, TrainingInterrupted | None]:
+    """Train, and return the result; also what ended it early with a result worth keeping."""
+    try:
+        return trainer.train(), None
+    except TrainingInterrupted as error:
+        if not isinstance(error.kept, TrainingResult):
+            raise
+        return error.kept, error
 
 
 def _calibrated(

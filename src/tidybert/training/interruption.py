@@ -31,6 +31,11 @@ class TrainingInterrupted(TidyBertError):
         super().__init__(message)
         self.exit_status = 128 + signal_number
 
+    def keeping(self, result: object) -> "TrainingInterrupted":
+        """The same error with what it has ``kept``."""
+        self.kept = result
+        return self
+
 
 @contextmanager
 def stop_requests(

@@ -245,8 +245,7 @@ class Trainer:
             resumed_from=resumed_from,
         )
         if interrupted is not None:
-            interrupted.kept = result
-            raise interrupted
+            raise interrupted.keeping(result)
         return result
 
     def _train_steps(self, seen: list[int]) -> None:
