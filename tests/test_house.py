@@ -40,6 +40,7 @@ FLOORS = (
     {"tasks"},
     {"inference"},
     {"finetuning", "pretraining", "checking", "explain"},
+    {"page"},
     {"estimators", "timing", "reporting", "server"},
     {"cli"},
 )

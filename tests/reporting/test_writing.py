@@ -8,7 +8,7 @@ import pytest
 from tidybert.errors import UsageError
 from tidybert.reporting import writing
 from tidybert.reporting.contents import report_contents
-from tidybert.reporting.page import report_page
+from tidybert.reporting.report_page import report_page
 from tidybert.reporting.writing import check_report_directory, write_report
 
 

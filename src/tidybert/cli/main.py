@@ -26,6 +26,7 @@ from tidybert.cli import (
     inspect_instances,
     models,
     next_sentence,
+    page,
     predict,
     pretrain,
     quickstart,
@@ -55,6 +56,7 @@ app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.add_typer(bench.app, name="bench")
 app.command("serve", cls=PanelCommand)(serve.serve)
+app.command("page", cls=PanelCommand)(page.page)
 app.command("train-vocab")(vocabularies.train_vocab)
 app.command("extend-vocab")(vocabularies.extend_vocab)
 app.command("tokenize")(tokenize.tokenize)

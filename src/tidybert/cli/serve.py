@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, ClassVar, Final
 
 import typer
@@ -67,13 +68,7 @@ def serve(
 
     A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
     """
-    prepare_short_answers()
-    try:
-        from tidybert.server import process, workers
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"tidybert serve needs the package {error.name}: pip install 'tidybert[server]'"
-        ) from None
+    process, workers = server_rooms("serve")
     from tidybert.server.access import api_keys
     from tidybert.server.settings import ServerSettings
 
@@ -102,6 +97,18 @@ def serve(
     )
     room = workers if given.workers > 1 else process
     room.serve(settings, note, log_requests=not is_quiet())
+
+
+def server_rooms(command: str) -> tuple[ModuleType, ModuleType]:
+    """The modules process and workers of the server; UsageError without their packages."""
+    prepare_short_answers()
+    try:
+        from tidybert.server import process, workers
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"tidybert {command} needs the package {error.name}: pip install 'tidybert[server]'"
+        ) from None
+    return process, workers
 
 
 def named(runs: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.checking.corrections import COLUMN, csv_text
-from tidybert.reporting.page import rendered
+from tidybert.reporting.report_page import rendered
 
 SHOWN: Final = 200
 """Examples in each list of the page; the other files have all."""

@@ -14,7 +14,7 @@ from tidybert.limits import REPORT_BYTES
 from tidybert.output_lock import contents, output_lock
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.reporting.page import report_page
+from tidybert.reporting.report_page import report_page
 
 JSON_FILE: Final = "report.json"
 HTML_FILE: Final = "report.html"

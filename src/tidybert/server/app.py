@@ -10,7 +10,14 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidybert.server import admin, native, openai_routes, pipeline_routes, tei_routes
+from tidybert.server import (
+    admin,
+    native,
+    openai_routes,
+    page_routes,
+    pipeline_routes,
+    tei_routes,
+)
 from tidybert.server.door import Door, Shape, native_shape, refused
 from tidybert.server.engine import Engine
 from tidybert.server.faults import UNKNOWN_FIELD, Refusal
@@ -40,6 +47,7 @@ def make_app(engine: Engine) -> FastAPI:
         default_response_class=JsonAnswer,
     )
     app.state.engine = engine
+    app.state.page = page_routes.PageDesk(engine)
     shapes: dict[str, Shape] = {}
     for router, shape, error in _PROTOCOLS:
         app.include_router(router, responses=_errors(error))
@@ -56,9 +64,15 @@ def make_app(engine: Engine) -> FastAPI:
         # A path below /models/NAME has the shape of the same path without it.
         return shapes.get(re.sub(r"^/models/[^/]+", "", path) or "/", native_shape)
 
+    app.include_router(page_routes.router)
     _add_handlers(app, shape_of)
-    app.add_middleware(Door, engine=engine, shape_of=shape_of)
+    app.add_middleware(Door, engine=engine, shape_of=shape_of, is_open=_is_open)
     return app
+
+
+def _is_open(method: str, path: str) -> bool:
+    """Whether a request needs no API key: health, and the files of the page."""
+    return path.startswith("/health") or page_routes.is_page_file(method, path)
 
 
 def _errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:

@@ -74,12 +74,20 @@ class Door:
         app: the routes.
         engine: for its settings and meters.
         shape_of: how a path's protocol writes a Refusal.
+        is_open: whether a method and a path need no key.
     """
 
-    def __init__(self, app: App, engine: "Engine", shape_of: Callable[[str], Shape]) -> None:
+    def __init__(
+        self,
+        app: App,
+        engine: "Engine",
+        shape_of: Callable[[str], Shape],
+        is_open: Callable[[str, str], bool],
+    ) -> None:
         self._app = app
         self._engine = engine
         self._shape_of = shape_of
+        self._is_open = is_open
         self._max_body = engine.settings.max_body
         # Random bytes for each request would cost more than all else in this file.
         self._prefix = secrets.token_hex(4)
@@ -195,7 +203,7 @@ class Door:
     def _client(self, scope: Scope) -> str:
         """Who asks; Refusal 401 for a missing or a wrong key."""
         address = scope.get("client")
-        if not self._keys or scope["path"].startswith("/health"):
+        if not self._keys or self._is_open(scope["method"], scope["path"]):
             return str(address[0]) if address else "socket"
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, key = given.partition(b" ")

@@ -243,7 +243,7 @@ class Engine:
         """One answer a text, as ``MaskFiller.fill`` gives them; raises Refusal."""
         lane, filler = self._lane(model, FILL_MASK), model.mask_filler
         assert filler is not None
-        with _as_refusals("top_k" if among is None else "among"):
+        with as_refusals("top_k" if among is None else "among"):
             ids, count = filler.words(top_k, among)
 
         def encoded(part: Sequence[tuple[int, str]]) -> list[Encoding]:
@@ -291,7 +291,7 @@ class Engine:
 
     def tokenize(self, model: ServedModel, text: str, add_special_tokens: bool = True) -> Encoding:
         """The tokens of a text, with their places; raises Refusal."""
-        with _as_refusals("inputs"), self._texts:
+        with as_refusals("inputs"), self._texts:
             return model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
     async def tokenized(
@@ -303,7 +303,7 @@ class Engine:
             encode = model.tokenizer.encode
             return [encode(text, add_special_tokens=add_special_tokens) for text in texts]
 
-        with _as_refusals("inputs"):
+        with as_refusals("inputs"):
             return await self._texts_done(_size(texts), encoded)
 
     def decode(
@@ -343,7 +343,7 @@ class Engine:
         self.queue.admit(client)
         seconds = self.settings.deadline if deadline is None else deadline
         try:
-            with _as_refusals("inputs"):
+            with as_refusals("inputs"):
                 async with asyncio.timeout(seconds):
                     yield
         except TimeoutError:
@@ -438,7 +438,7 @@ class Engine:
 
 
 @contextmanager
-def _as_refusals(param: str) -> Iterator[None]:
+def as_refusals(param: str) -> Iterator[None]:
     """Errors that the texts of a request cause, as Refusals."""
     try:
         yield

@@ -73,21 +73,29 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    settings: ServerSettings, say: Callable[[str], None], *, log_requests: bool = True
+    settings: ServerSettings,
+    say: Callable[[str], None],
+    *,
+    log_requests: bool = True,
+    listening: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was taken.
 
-    ``say`` shows a line to the user.  Raises what ``ServedModel`` raises.
+    ``say`` shows a line to the user.  ``listening`` gets the server's address as soon as clients
+    can connect, which is before the models are open.  Raises what ``ServedModel`` raises.
     """
     log_as_json(requests=log_requests)
     engine = Engine(settings)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(engine, say))
+        runner.run(_serve(engine, say, listening))
 
 
-async def _serve(engine: Engine, say: Callable[[str], None]) -> None:
+async def _serve(
+    engine: Engine, say: Callable[[str], None], listening: Callable[[str], None]
+) -> None:
     settings = engine.settings
     bound = listening_on(settings)
+    listening(address_of(bound, settings))
     server = http_server(make_app(engine), settings)
     loop = asyncio.get_running_loop()
     engine.start()
@@ -205,12 +213,16 @@ def say_ready(
     """Show what each model can do, and where the server listens."""
     for each in models.values():
         say(f"{each.name}: {', '.join(each.heads)}")
-    where = str(settings.unix_socket)
-    if settings.unix_socket is None:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        where = f"http://{host}:{bound.getsockname()[1]}"
     workers = f", {settings.workers} workers" if settings.workers > 1 else ""
-    say(f"ready on {where}{workers}")
+    say(f"ready on {address_of(bound, settings)}{workers}")
+
+
+def address_of(bound: socket.socket, settings: ServerSettings) -> str:
+    """Where a server listens: http://HOST:PORT, or the path of its socket."""
+    if settings.unix_socket is not None:
+        return str(settings.unix_socket)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{bound.getsockname()[1]}"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

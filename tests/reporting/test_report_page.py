@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.markup import visible
 from tidybert.reporting.model_origin import ModelOrigin
-from tidybert.reporting.page import environment, report_page
+from tidybert.reporting.report_page import environment, report_page
 
 ATTACK = (
     "</title><script>alert(1)</script><img src='https://example.com/x' onerror=alert(1)>\x00\x1b"

@@ -1,0 +1,146 @@
+"""A MODEL or RUN as the page uses it: its parts are opened when a view first needs them."""
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, Final
+
+from tidybert.errors import DataError
+from tidybert.explain.attention_maps import Attention
+from tidybert.explain.explainer import Explainer
+from tidybert.inference.loading import load_with_head
+from tidybert.inference.next_sentence import NextSentencePredictor
+from tidybert.inference.predictor import Predictor
+from tidybert.modeling.heads import BertForPreTraining
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.encoding import Encoding
+
+MOST_CHARACTERS: Final = 4000
+"""Most characters of a text on the page."""
+MOST_PIECES: Final = 256
+"""Most pieces of a text or pair: all heads of BERT-base on them take 80 MB."""
+# The page asks for layers, heads and cells of the same text one after another.
+_KEPT: Final = 2
+
+
+class PageModel:
+    """A model of the page.
+
+    Args:
+        path: the MODEL or RUN.
+        written: how the Python code of a view names it.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
+
+    Its parts raise what ``Explainer`` raises.  One thread at a time may use it.
+    """
+
+    def __init__(self, path: str, written: str, *, allow_pickle: bool = False) -> None:
+        self.path = path
+        self.written = written
+        self._allow_pickle = allow_pickle
+        self._attention: dict[Hashable, Attention] = {}
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """The encoder, opened to be looked into."""
+        return Explainer(self.path, allow_pickle=self._allow_pickle)
+
+    @cached_property
+    def next_sentences(self) -> NextSentencePredictor:
+        """The next-sentence head; WeightsError without one."""
+        return NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
+
+    @cached_property
+    def pretraining(self) -> BertForPreTraining:
+        """The model with both heads of pre-training; WeightsError without them."""
+        model, _ = load_with_head(
+            BertForPreTraining,
+            self.path,
+            head="head of pre-training",
+            allow_pickle=self._allow_pickle,
+        )
+        return model
+
+    @property
+    def tokenizer(self) -> BertTokenizer:
+        """Its tokenizer."""
+        return self.explainer.tokenizer
+
+    def predictor(self, *tasks: str) -> Predictor:
+        """The fine-tuned model; DataError if it was not trained for one of the tasks."""
+        found = self.explainer.predictor
+        if found is None or found.task.name not in tasks:
+            does = "is not fine-tuned" if found is None else f"was trained to {found.task.name}"
+            raise DataError(f"the model {does}; this view needs one for {' or '.join(tasks)}")
+        return found
+
+    def encode(self, text: str, pair: str = "") -> Encoding:
+        """The pieces of a text, or of a pair where ``pair`` is not empty.
+
+        Raises DataError for a text that is longer than a view shows, and for one without a piece.
+        """
+        for each in (text, pair):
+            if len(each) > MOST_CHARACTERS:
+                raise DataError(
+                    f"a text has {len(each):,} characters; the page takes {MOST_CHARACTERS:,} at "
+                    "most: shorten it"
+                )
+        encoding = self.explainer.encode(text, pair or None)
+        if len(encoding) > MOST_PIECES:
+            raise DataError(
+                f"the text has {len(encoding)} pieces; the page shows {MOST_PIECES} at most: "
+                "shorten it"
+            )
+        if 0 not in encoding.sequence_ids:
+            raise DataError("the text has no piece: write a word")
+        return encoding
+
+    def attention(self, text: str, pair: str = "", *, causal: bool = False) -> Attention:
+        """Attention of all layers; the last few are kept."""
+        self.encode(text, pair)
+        key = (text, pair, causal)
+        if key not in self._attention:
+            while len(self._attention) >= _KEPT:
+                del self._attention[next(iter(self._attention))]
+            self._attention[key] = self.explainer.attention(text, pair or None, causal=causal)
+        return self._attention[key]
+
+
+View = Callable[..., dict[str, Any] | bytes]
+"""Values that JSON holds, or the bytes of an array; its first argument is a PageModel."""
+
+
+def shown_tokens(encoding: Encoding) -> list[dict[str, Any]]:
+    """The pieces as the page draws them; ``side`` is the text of a piece, None for [CLS], [SEP]."""
+    return [
+        {
+            "piece": piece,
+            "id": index,
+            "segment": segment,
+            "position": position,
+            "start": span[0],
+            "end": span[1],
+            "side": side,
+        }
+        for position, (piece, index, segment, span, side) in enumerate(
+            zip(
+                encoding.tokens,
+                encoding.input_ids,
+                encoding.token_type_ids,
+                encoding.offset_mapping,
+                encoding.sequence_ids,
+                strict=True,
+            )
+        )
+    ]
+
+
+def written_texts(text: str, pair: str) -> str:
+    """The arguments of a call: one text, or two."""
+    return f"{text!r}, {pair!r}" if pair else f"{text!r}"
+
+
+def checked_place(name: str, value: int, least: int, most: int) -> int:
+    """A number in its range; DataError for another."""
+    if not least <= value <= most:
+        raise DataError(f"{name} is {value}: expected {least} to {most}")
+    return value

@@ -1,0 +1,88 @@
+"""The views Tokens and Gap: pieces with their embeddings, and what a model writes in a gap."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from tidybert.errors import DataError
+from tidybert.explain.explained_text import words_of
+from tidybert.page.page_model import PageModel, checked_place, shown_tokens, written_texts
+
+_LIKELIEST: Final = 10
+
+
+def tokens(model: PageModel, text: str, pair: str = "") -> dict[str, Any]:
+    """The pieces of a text or pair."""
+    encoding = model.encode(text, pair)
+    python = f"""from tidybert import BertTokenizer, Explainer
+
+tokenizer = BertTokenizer.from_pretrained({model.written!r})
+encoding = tokenizer.encode({written_texts(text, pair)}, special_tokens_in_text=True)
+print(encoding.tokens, encoding.input_ids, encoding.token_type_ids, encoding.offset_mapping)
+print(Explainer({model.written!r}).embeddings({written_texts(text, pair)}))
+"""
+    return {"tokens": shown_tokens(encoding), "python": python}
+
+
+def embedding(model: PageModel, text: str, position: int, pair: str = "") -> dict[str, Any]:
+    """The three embeddings of one piece, their sum, and the sum after LayerNorm: (H,) each."""
+    most = len(model.encode(text, pair)) - 1
+    at = checked_place("position", position, 0, most)
+    parts = model.explainer.embeddings(text, pair or None).parts
+    return {"parts": [{"name": name, "values": values[at]} for name, values in parts.items()]}
+
+
+def words(model: PageModel, text: str) -> dict[str, Any]:
+    """The words that can be hidden."""
+    return {"words": [each.text for each in words_of(model.encode(text), (text, ""))]}
+
+
+def gap(model: PageModel, text: str, word: int) -> dict[str, Any]:
+    """What each layer would write in place of a word, and how attention changes without it.
+
+    ``change`` has (L, n) mean differences over the heads, with the word hidden minus with it shown:
+    of what its first piece looks at ("from"), and of how much each piece looks at it ("to").
+    """
+    encoding = model.encode(text)
+    found = words_of(encoding, (text, ""))
+    if not found:
+        raise DataError("the text has no word to hide")
+    hidden = found[checked_place("word", word, 0, len(found) - 1)]
+    cloze = model.explainer.cloze(text, hide=hidden.span, top_k=_LIKELIEST)
+    before = model.attention(text).probs
+    after = model.explainer.attention(text, hide=hidden.span).probs
+    change = (after - before).mean(axis=1)
+    first = hidden.pieces[0]
+    python = f"""from tidybert import Explainer
+
+explainer = Explainer({model.written!r})
+cloze = explainer.cloze({text!r}, hide={hidden.span}, top_k={_LIKELIEST})
+print(cloze)
+before = explainer.attention({text!r})
+after = explainer.attention({text!r}, hide={hidden.span})
+print((after.probs - before.probs).mean(axis=1)[:, {first}].round(3))
+"""
+    return {
+        "tokens": shown_tokens(encoding),
+        "masks": [_shown_mask(each) for each in cloze.masks if each.position in hidden.pieces],
+        "vocabulary": model.tokenizer.vocab_size,
+        "change": {
+            "from": np.ascontiguousarray(change[:, first, :]),
+            "to": np.ascontiguousarray(change[:, :, first]),
+        },
+        "python": python,
+    }
+
+
+def _shown_mask(mask: Any) -> dict[str, Any]:
+    layers = [
+        {
+            "layer": each.layer,
+            "words": each.words,
+            "probabilities": each.probabilities,
+            "truth_probability": each.truth_probability,
+            "truth_rank": each.truth_rank,
+        }
+        for each in mask.layers
+    ]
+    return {**layers[-1], "truth": mask.truth, "layers": layers}

@@ -1,0 +1,244 @@
+// The frame: tabs, the choice of a model, light and dark, large type, export. A tab is an object:
+//
+//   id, name, lead    what it is called, and two sentences that say what is seen
+//   can(model)        whether it works with a model
+//   command, missing  what makes such a model, and what the model can do
+//   fields            its inputs: {key, label, example, rows}
+//   results(view)     a promise of {nodes, python, data} for the state; see View below
+import { el, card, roving, directionOf } from "./dom.js";
+import { current, change, onChange } from "./address.js";
+import { about, useKey } from "./ask.js";
+import { asHtml, asJson, asPng } from "./export.js";
+import { TABS } from "./tabs.js";
+
+const TYPING = 250;
+const KEPT = ["tab", "model", "text", "pair"];
+
+const main = document.getElementById("view");
+const settings = document.getElementById("settings");
+let server = { models: [], ready: false };
+let shown = null;
+let number = 0;
+
+const tabOf = (values) => TABS.find((each) => each.id === values.tab) ?? TABS[0];
+const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* A private window may have no storage. */ } };
+const remembered = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
+
+/** What a tab sees: its state with the examples as defaults, its model, and a way to change it. */
+class View {
+  constructor(tab, model, values) {
+    this.tab = tab;
+    this.model = model;
+    this.values = values;
+    this.width = Math.min(main.clientWidth, 1280) - 100;
+  }
+
+  /** A value of the state, or the example of its field. */
+  get(key, otherwise = "") {
+    return this.values[key] ?? this.tab.fields.find((each) => each.key === key)?.example ?? otherwise;
+  }
+
+  /** A whole number of the state; null without one. */
+  number(key, otherwise = null) {
+    const found = this.values[key];
+    return found !== undefined && /^\d+$/.test(found) ? Number(found) : otherwise;
+  }
+
+  /** The model and the texts, as every question begins. */
+  question(...keys) {
+    const filled = keys.map((key) => [key, this.get(key)]);
+    return { model: this.model.name, ...Object.fromEntries(filled) };
+  }
+
+  set(changes, given) {
+    change(changes, given);
+  }
+}
+
+// --- light, dark and large
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+
+function applyLooks() {
+  const theme = remembered("tidybert-theme") ?? "auto";
+  const dark = theme === "dark" || (theme === "auto" && prefersDark.matches);
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  document.documentElement.toggleAttribute("data-large", remembered("tidybert-large") === "yes");
+}
+
+function drawSettings(tab, model) {
+  const theme = remembered("tidybert-theme") ?? "auto";
+  const large = remembered("tidybert-large") === "yes";
+  const next = { auto: "light", light: "dark", dark: "auto" }[theme];
+  const able = server.models.filter(tab.can);
+  const models = able.length
+    ? el("label", {}, "Model", el("select", { id: "model", on: { change: (event) => change({ ...kept(), model: event.target.value }, { remember: true }) } },
+      able.map((each) => el("option", { value: each.name, selected: each === model }, each.name))))
+    : null;
+  const exports = [["HTML", "a page of its own", (name) => asHtml(main, name)], ["PNG", "a picture", (name) => asPng(main, name)], ["JSON", "the numbers", (name) => asJson({ tab: tab.id, model: model.name, state: current(), ...shown }, name)]];
+  const menu = el("details", { class: "menu" }, el("summary", { class: "button", id: "export" }, "Save"),
+    el("div", {}, exports.map(([kind, what, act]) => el("button", {
+      type: "button", class: "plain", "data-export": kind,
+      on: { click: async () => {
+        menu.open = false;
+        await act(`tidybert-${tab.id}`);
+      } },
+    }, `${kind}, ${what}`))));
+  menu.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") menu.open = false;
+  });
+  const looks = [
+    el("button", { type: "button", id: "large", "aria-pressed": String(large), title: "Large type, for a projector", on: { click: () => { remember("tidybert-large", large ? "no" : "yes"); redraw(); } } }, "Large type"),
+    el("button", { type: "button", id: "theme", title: "Light, dark, or as the system", on: { click: () => { remember("tidybert-theme", next); redraw(); } } }, `Colours: ${theme}`),
+  ];
+  replace(settings, [models, ...looks, model ? menu : null]);
+}
+
+/** Replaces what is in a node, and leaves the focus on the control with the same id. */
+function replace(node, children) {
+  const focus = node.contains(document.activeElement) ? document.activeElement.id : "";
+  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (focus) document.getElementById(focus)?.focus();
+}
+
+// --- the tabs
+
+const kept = () => Object.fromEntries(Object.keys(current()).filter((key) => !KEPT.includes(key)).map((key) => [key, null]));
+
+function drawTabs(tab) {
+  const list = document.getElementById("tabs");
+  const buttons = TABS.map((each) => el("button", {
+    role: "tab", id: `tab-${each.id}`, type: "button", "aria-selected": String(each === tab), "aria-controls": "view",
+    tabindex: each === tab ? "0" : "-1",
+    on: { click: () => change({ ...kept(), tab: each.id }, { remember: true }) },
+  }, each.name));
+  replace(list, buttons);
+  const chosen = buttons[TABS.indexOf(tab)];
+  list.scrollLeft = Math.max(0, chosen.offsetLeft - (list.clientWidth - chosen.offsetWidth) / 2);
+}
+
+function fieldOf(field, view) {
+  const id = `field-${field.key}`;
+  let waiting = 0;
+  const changed = (event) => {
+    event.target.dir = directionOf(event.target.value);
+    clearTimeout(waiting);
+    waiting = setTimeout(() => change({ ...field.clears?.(), [field.key]: event.target.value }), TYPING);
+  };
+  const value = view.get(field.key);
+  const given = { id, dir: directionOf(value), spellcheck: "false", autocomplete: "off", on: { input: changed } };
+  const control = field.rows === 1 ? el("input", { type: "text", ...given }) : el("textarea", { rows: field.rows ?? 2, ...given });
+  control.value = value;
+  return el("div", { class: "field" }, el("label", { for: id }, field.label), control);
+}
+
+function missing(tab) {
+  return card("No open model can do this",
+    el("p", {}, tab.missing),
+    withCopy(tab.command),
+    el("p", { class: "quiet" }, "Then open the page with that model: tidybert page RUN."));
+}
+
+/** A block of code with a button that copies it. */
+function withCopy(text) {
+  const button = el("button", { type: "button", class: "plain", on: { click: async () => {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  } } }, "Copy");
+  return el("div", { class: "with-copy" }, el("pre", { tabindex: "0" }, el("code", {}, text)), button);
+}
+
+let place = { key: "", results: null };
+
+function modelFor(tab, values) {
+  const able = server.models.filter(tab.can);
+  return able.find((each) => each.name === values.model) ?? able[0] ?? null;
+}
+
+async function redraw() {
+  applyLooks();
+  const values = current();
+  const tab = tabOf(values);
+  const model = modelFor(tab, values);
+  drawSettings(tab, model);
+  document.title = `${tab.name}: tidybert`;
+  const view = new View(tab, model, values);
+  const key = `${tab.id} ${model?.name}`;
+  if (place.key !== key) drawPlace(tab, model, view, key);
+  fillFields(tab, view);
+  if (!model) return;
+  const mine = ++number;
+  place.results.setAttribute("aria-busy", "true");
+  let found;
+  try {
+    found = await tab.results(view);
+  } catch (error) {
+    found = { nodes: [refusal(error)], python: null, data: null };
+  }
+  if (mine !== number) return;
+  shown = { data: found.data, python: found.python };
+  replace(place.results, [found.nodes, found.python ? card("The same in Python", withCopy(found.python)) : null]);
+  place.results.setAttribute("aria-busy", "false");
+}
+
+function drawPlace(tab, model, view, key) {
+  drawTabs(tab);
+  main.setAttribute("aria-labelledby", `tab-${tab.id}`);
+  const results = el("div", { class: "results", id: "results", "aria-busy": "true" }, el("p", { class: "quiet" }, "Computing …"));
+  const fields = tab.fieldsOf ? tab.fieldsOf(model) : tab.fields;
+  const form = el("form", { class: fields.length > 1 && !tab.tall ? "inputs two" : "inputs", on: { submit: (event) => event.preventDefault() } },
+    fields.map((each) => fieldOf(each, view)));
+  main.replaceChildren(el("h1", {}, tab.name), el("p", { class: "lead" }, tab.lead), ...(model ? [form, results] : [missing(tab)]));
+  place = { key, results };
+}
+
+/** A step back in the history changes the fields too; a field that is typed in is left alone. */
+function fillFields(tab, view) {
+  for (const field of tab.fields) {
+    const control = document.getElementById(`field-${field.key}`);
+    if (control && control !== document.activeElement && control.value !== view.get(field.key)) control.value = view.get(field.key);
+  }
+}
+
+function refusal(error) {
+  if (error.status === undefined) console.error(error);
+  const message = error.status === undefined ? `The page failed: ${error.message}` : error.message;
+  const asks = error.status === 401 ? keyForm() : null;
+  return el("section", { class: "card wrong", role: "alert" }, el("p", {}, message), asks);
+}
+
+function keyForm() {
+  const field = el("input", { type: "password", id: "key", autocomplete: "off" });
+  return el("form", { on: { submit: (event) => {
+    event.preventDefault();
+    useKey(field.value);
+    start();
+  } } }, el("label", { for: "key" }, "API key"), field, " ", el("button", { class: "plain" }, "Use this key"));
+}
+
+// --- the beginning
+
+async function start() {
+  applyLooks();
+  try {
+    server = await about();
+  } catch (error) {
+    main.replaceChildren(refusal(error));
+    return;
+  }
+  redraw();
+  // The server listens before it has opened its models.
+  if (!server.ready) setTimeout(start, 300);
+}
+
+onChange(redraw);
+prefersDark.addEventListener("change", redraw);
+let resizing = 0;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(redraw, 150);
+});
+const list = document.getElementById("tabs");
+roving(list, "[role=tab]", 0);
+start();

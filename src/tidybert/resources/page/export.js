@@ -1,0 +1,93 @@
+// A view as one file: a standalone HTML file, a picture, or the numbers.
+import { el } from "./dom.js";
+
+const PICTURE_WIDTH = 1200;
+
+function save(name, type, content) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  const link = el("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+/** What a reader of the file sees: pictures in place of canvases, texts in place of fields. */
+function frozen(view) {
+  const copy = view.cloneNode(true);
+  const canvases = view.querySelectorAll("canvas");
+  copy.querySelectorAll("canvas").forEach((each, at) => {
+    const picture = el("img", { src: canvases[at].toDataURL(), alt: each.getAttribute("aria-label") ?? "", class: each.className });
+    picture.style.cssText = each.style.cssText;
+    picture.style.imageRendering = "pixelated";
+    if (!each.style.width) picture.style.width = "100%";
+    const box = canvases[at].getBoundingClientRect();
+    picture.style.height = `${box.height}px`;
+    picture.style.maxWidth = "100%";
+    each.replaceWith(picture);
+  });
+  const fields = view.querySelectorAll("textarea, input");
+  copy.querySelectorAll("textarea, input").forEach((each, at) => each.replaceWith(el("p", { dir: "auto" }, fields[at].value)));
+  copy.querySelectorAll(".controls, .with-copy > button, .hidden").forEach((each) => each.remove());
+  copy.querySelectorAll(".heads button, button.piece").forEach((each) => {
+    const still = el("span", { class: each.className, "aria-pressed": each.getAttribute("aria-pressed") });
+    still.append(...each.childNodes);
+    each.replaceWith(still);
+  });
+  copy.querySelectorAll(".scroll, .boxed").forEach((each) => {
+    each.style.maxHeight = "none";
+  });
+  copy.querySelectorAll("[id], [tabindex]").forEach((each) => {
+    each.removeAttribute("id");
+    each.removeAttribute("tabindex");
+  });
+  return el("div", { class: "exported", "data-theme": document.documentElement.dataset.theme }, copy.childNodes.length ? [...copy.childNodes] : []);
+}
+
+const styles = async () => (await fetch("/page/page.css")).text();
+
+/** One HTML file that fetches nothing and runs nothing. */
+export async function asHtml(view, name) {
+  const page = document.implementation.createHTMLDocument(document.title);
+  const policy = page.createElement("meta");
+  policy.httpEquiv = "Content-Security-Policy";
+  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+  const letters = page.createElement("meta");
+  letters.setAttribute("charset", "utf-8");
+  const style = page.createElement("style");
+  style.textContent = await styles();
+  page.documentElement.lang = "en";
+  page.documentElement.dataset.theme = document.documentElement.dataset.theme;
+  page.head.prepend(letters, policy);
+  page.head.append(style);
+  page.body.append(page.adoptNode(frozen(view)));
+  save(`${name}.html`, "text/html", `<!doctype html>\n${page.documentElement.outerHTML}`);
+}
+
+/** A picture of the view: the browser draws it as a foreign object of an SVG picture. */
+export async function asPng(view, name) {
+  const copy = frozen(view);
+  const style = el("style");
+  style.textContent = await styles();
+  copy.prepend(style);
+  copy.style.width = `${Math.max(PICTURE_WIDTH, view.clientWidth)}px`;
+  copy.style.margin = "0";
+  document.body.append(copy);
+  const [width, height] = [copy.offsetWidth, copy.offsetHeight];
+  copy.remove();
+  copy.setAttribute("xmlns", "http://www.w3.org/1999/xhtml");
+  const markup = new XMLSerializer().serializeToString(copy);
+  const source = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;
+  const picture = new Image();
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
+  await picture.decode();
+  const canvas = el("canvas", { width: 2 * width, height: 2 * height });
+  const context = canvas.getContext("2d");
+  context.scale(2, 2);
+  context.drawImage(picture, 0, 0);
+  save(`${name}.png`, "image/png", await new Promise((done) => canvas.toBlob(done, "image/png")));
+}
+
+/** The numbers of the view, and its state. */
+export const asJson = (found, name) =>
+  save(`${name}.json`, "application/json", `${JSON.stringify(found, null, 1)}\n`);

@@ -1,0 +1,136 @@
+"""The page at /: its files, what the server has, and a route for the views."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from fastapi import APIRouter, Request
+from pydantic import ConfigDict, ValidationError, validate_call
+from starlette.responses import Response
+
+from tidybert.page.page_files import HEADERS, INDEX, page_files
+from tidybert.page.page_model import PageModel, View
+from tidybert.page.views import VIEWS
+from tidybert.server.door import engine_of
+from tidybert.server.engine import Engine, as_refusals
+from tidybert.server.faults import Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.native import described
+from tidybert.server.served_model import ServedModel
+
+router = APIRouter(include_in_schema=False)
+
+PREFIX: Final = "/page/"
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+# Views that may wait for the thread; a person asks for a few at a time.
+_MOST_WAITING: Final = 64
+
+
+def is_page_file(method: str, path: str) -> bool:
+    """Whether a request is for a file of the page, which anybody may have."""
+    return method == "GET" and (path == "/" or path.removeprefix(PREFIX) in page_files())
+
+
+class PageDesk:
+    """One thread that works out views, with models of its own.
+
+    Views look into models, which takes other code than answers do, so they do not share batches
+    with requests; and they open a model again when somebody first looks into it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, "tidybert-page")
+        self._waiting = 0
+        self._models: WeakKeyDictionary[ServedModel, PageModel] = WeakKeyDictionary()
+
+    async def answer(self, view: View, name: str, given: Mapping[str, Any]) -> Any:
+        """What a view shows of a model; raises Refusal."""
+        model = self._opened(self._engine.model(name))
+        if self._waiting >= _MOST_WAITING:
+            raise Refusal(429, "the page has much to do; send it again later", retry_after=1)
+        seconds = self._engine.settings.deadline
+        self._waiting += 1
+        try:
+            with as_refusals("inputs"):
+                async with asyncio.timeout(seconds):
+                    return await asyncio.get_running_loop().run_in_executor(
+                        self._thread, lambda: view(model, **given)
+                    )
+        except ValidationError as error:
+            raise _unfit(error) from None
+        except TimeoutError:
+            raise Refusal(504, f"no answer within {seconds:g} seconds: shorten the text") from None
+        finally:
+            self._waiting -= 1
+
+    def _opened(self, served: ServedModel) -> PageModel:
+        if served not in self._models:
+            settings = self._engine.settings
+            # Others need not learn where the models of a server are.
+            is_here = settings.host in _LOOPBACK and settings.unix_socket is None
+            self._models[served] = PageModel(
+                served.path,
+                served.path if is_here else served.name,
+                allow_pickle=settings.allow_pickle,
+            )
+        return self._models[served]
+
+
+@router.get("/")
+async def index() -> Response:
+    """The page."""
+    return _file(INDEX)
+
+
+@router.get("/page/about")
+async def about(request: Request) -> JsonAnswer:
+    """The models, and whether all of them are open."""
+    engine = engine_of(request)
+    models = [{**described(each), "name": each.name} for each in engine.models.values()]
+    return JsonAnswer({"ready": engine.is_ready, "models": models})
+
+
+@router.get("/page/{name:path}")
+async def file(name: str) -> Response:
+    """A file of the page."""
+    return _file(name)
+
+
+@router.post("/page/{view}")
+async def view(view: str, body: dict[str, Any], request: Request) -> Response:
+    """What a view shows: JSON, or the bytes of an array."""
+    if view not in VIEWS:
+        raise Refusal(404, "the page has no such view")
+    given = dict(body)
+    name = given.pop("model", None)
+    desk: PageDesk = request.app.state.page
+    if not isinstance(name, str):
+        raise Refusal(422, "expected the name of a model", "model")
+    found = await desk.answer(_checked(view), name, given)
+    if isinstance(found, bytes):
+        return Response(found, media_type="application/octet-stream")
+    return JsonAnswer(found)
+
+
+@cache
+def _checked(name: str) -> View:
+    """A view that refuses values of other types than its own."""
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    return validate_call(config=config)(VIEWS[name])
+
+
+def _unfit(error: ValidationError) -> Refusal:
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    return Refusal(422, f"{field}: {first['msg']}", field)
+
+
+def _file(name: str) -> Response:
+    if name not in page_files():
+        raise Refusal(404, "the page has no such file")
+    content, kind = page_files()[name]
+    return Response(content, media_type=kind, headers=HEADERS)
