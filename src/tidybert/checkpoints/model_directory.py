@@ -161,14 +161,18 @@ class ModelDirectory:
         tensors = self.tensors(allow_pickle=allow_pickle)
         return load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
 
-    def _check_direction(self, model: nn.Module) -> None:
-        is_causal = isinstance(self.config, CausalConfig)
-        if is_causal and not isinstance(model, CausalLM):
+    def require_bert(self) -> None:
+        """Raise ConfigError for a language model."""
+        if isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a language model, which reads from left to right, and this needs "
                 "a BERT, which reads both sides; tidybert generate and tidybert score take it"
             )
-        if isinstance(model, CausalLM) and not is_causal:
+
+    def _check_direction(self, model: nn.Module) -> None:
+        if not isinstance(model, CausalLM):
+            self.require_bert()
+        elif not isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
                 "train a language model with tidybert train-lm, or fill its gaps with tidybert "

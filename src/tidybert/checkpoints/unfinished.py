@@ -40,10 +40,11 @@ class Unfinished:
 
     def command(self) -> str:
         """The command that goes on with the run."""
-        repeats = "train" in self.arguments or self.arguments.get("task") == "pretrain"
-        if self.has_trials or not repeats:
+        task = self.arguments.get("task")
+        is_command = task in ("pretrain", "train-lm")
+        if self.has_trials or not (is_command or "train" in self.arguments):
             return "the command that began it, with --resume"
-        name = "pretrain" if self.arguments["task"] == "pretrain" else "finetune"
+        name = task if is_command else "finetune"
         config = shlex.quote(str(self.run / ARGUMENTS_FILE))
         return f"tidybert {name} --config {config} --out {shlex.quote(str(self.run))} --resume"
 

@@ -15,6 +15,9 @@ from tidybert.training.run_origin import recorded_files
 NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
 """Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
 
+# Tasks that are commands themselves; finetune has all others.
+_COMMANDS: Final = ("pretrain", "train-lm")
+
 
 def take_config(context: typer.Context, path: Path | None) -> Path | None:
     """Make the arguments in a file the defaults of a command's flags and arguments.
@@ -27,8 +30,9 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     values = read_json_object(path)
     values.pop(RECORD, None)
     command = context.command.name
-    if "task" not in values or (values["task"] == "pretrain") != (command == "pretrain"):
-        other = "pretrain" if values.get("task") == "pretrain" else "another program"
+    task = values.get("task")
+    if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
+        other = task if task in _COMMANDS else "another program"
         raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
     known = {each.name for each in context.command.params if each.name} | {"task"}
     for name in values:

@@ -22,6 +22,7 @@ from tidybert.cli import (
     evaluate,
     fill_mask,
     finetune,
+    generate,
     info,
     inspect_instances,
     models,
@@ -30,9 +31,11 @@ from tidybert.cli import (
     predict,
     pretrain,
     quickstart,
+    score,
     serve,
     similar,
     tokenize,
+    train_lm,
     vocabularies,
 )
 from tidybert.cli.flags import PanelCommand, check_paths
@@ -54,6 +57,9 @@ app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
+app.command("train-lm", cls=PanelCommand)(train_lm.train_lm)
+app.command("generate")(generate.generate)
+app.command("score")(score.score)
 app.add_typer(bench.app, name="bench")
 app.command("serve", cls=PanelCommand)(serve.serve)
 app.command("page", cls=PanelCommand)(page.page)

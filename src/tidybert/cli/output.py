@@ -6,6 +6,7 @@
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,11 @@ def note(*lines: str) -> None:
         complain(*lines)
 
 
+def say(text: str) -> None:
+    """Print a paragraph for the person at the terminal, after a blank line."""
+    note("\n" + textwrap.fill(text, MAX_WIDTH, subsequent_indent="   ", break_on_hyphens=False))
+
+
 def complain(*lines: str) -> None:
     """Print lines on stderr that --quiet does not leave out, such as an error."""
     for line in lines:
@@ -55,6 +61,11 @@ def complain(*lines: str) -> None:
 def print_line(text: str = "") -> None:
     """Print a line of a result for people on stdout."""
     print(printable(text))
+
+
+def print_part(text: str) -> None:
+    """Print a part of a line of a result on stdout at once."""
+    print(printable(text), end="", flush=True)
 
 
 def clock(seconds: float) -> str:

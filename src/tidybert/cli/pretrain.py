@@ -26,13 +26,14 @@ _LINE_SECONDS: Final = 30.0
 _MEANINGS: Final = {
     "loss": "sum of the losses below",
     "mlm_loss": "mean of -ln(probability of the masked word)",
-    "perplexity": "exp(mlm_loss): words between which the model chooses",
+    "lm_loss": "mean of -ln(probability of the next token)",
+    "perplexity": "exp(loss of the words): between how many the model chooses",
     "mlm_accuracy": "share of the masked words that are right",
+    "lm_accuracy": "share of the next tokens that are right",
     "nsp_loss": "mean of -ln(probability of the pair's class)",
     "nsp_accuracy": "share of the pairs that are right",
 }
-
-
+_SHOWN: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy")
 MOST_USED: Final = (
     "data", "out", "recipe", "objective", "max_steps", "tokens_per_step", "max_seq_length",
     "learning_rate", "seed", "resume",
@@ -84,7 +85,7 @@ def pretrain(
     with (
         tensorboard_figures(out, given.tensorboard) as add_figure,
         processes(given.device) as group,
-        _shown(out, add_figure) as callbacks,
+        shown_training(out, add_figure) as callbacks,
     ):
         result = run_pretraining(
             model,
@@ -103,19 +104,23 @@ def pretrain(
         )
         is_first = group.is_first
     if is_first:
-        _show(result, out, is_drawn=_draw_curves(out), as_json=given.json)
+        then = f"tidybert finetune classify {out} --train FILE --out RUN"
+        show_result(result, out, then, as_json=given.json)
 
 
-def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bool) -> None:
-    """Print the held-out metrics, and say how the training went."""
+def show_result(result: "PretrainingResult", out: Path, then: str, *, as_json: bool) -> None:
+    """Draw the curves, print the metrics, and say how the training went; ``then`` is a command."""
     from tidybert.cli.results import note_trained, trained_figures
+    from tidybert.training.run_origin import measured_text
+
+    is_drawn = _draw_curves(out)
 
     if as_json:
         counts = {"num_tokens": result.num_tokens, "num_bad_steps": result.num_bad_steps}
         print_json({**trained_figures(result, out), **counts})
         return
     print_table(
-        {"held-out text": "left", "value": "right", "meaning": "left"},
+        {measured_text(out): "left", "value": "right", "meaning": "left"},
         [
             (name, f"{result.metrics[name]:.4f}", meaning)
             for name, meaning in _MEANINGS.items()
@@ -127,13 +132,14 @@ def _show(result: "PretrainingResult", out: Path, *, is_drawn: bool, as_json: bo
     note_trained(result, result.num_tokens, "tokens")
     if is_drawn:
         note(f"the losses are drawn in {out / CURVES_FILE}")
-    note(f"the model is in {out}; next: tidybert finetune classify {out} --train FILE --out RUN")
+    note(f"the model is in {out}; next: {then}")
 
 
 @contextmanager
-def _shown(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCallbacks]":
+def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.pretraining.loop import PretrainingCallbacks
+    from tidybert.training.run_origin import measured_text
 
     if busy := load_note():
         note(busy)
@@ -162,12 +168,8 @@ def _shown(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCal
         )
 
     def metrics(step: int, values: dict[str, Any]) -> None:
-        shown = ", ".join(
-            f"{name} {values[name]:.4f}"
-            for name in ("mlm_loss", "mlm_accuracy", "perplexity", "nsp_accuracy")
-            if name in values
-        )
-        note(f"step {step:,}, held-out text: {shown}")
+        shown = ", ".join(f"{name} {values[name]:.4f}" for name in _SHOWN if name in values)
+        note(f"step {step:,}, {measured_text(run)}: {shown}")
         _draw_curves(run)
 
     yield PretrainingCallbacks(

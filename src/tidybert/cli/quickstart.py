@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import sys
-import textwrap
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,7 +12,8 @@ from tidybert.atomic_files import atomic_write_bytes, make_directory
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import MAX_WIDTH, note, print_json, print_table
+from tidybert.cli.output import note, print_json, print_table, say
+from tidybert.cli.poem import recite
 from tidybert.errors import UsageError
 from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
 from tidybert.output_lock import contents, output_lock
@@ -32,8 +32,11 @@ TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartFlags(flags.ThreadsFlag, flags.JsonFlag):
-    out: Path = Path("tidybert-quickstart")
-    """``--out DIR``: New directory for the model."""
+    poem: bool = False
+    """``--poem``: Instead, train a language model on a poem, and have it say the poem."""
+    out: Path | None = None
+    """``--out DIR``: New directory for the model. If not set: tidybert-quickstart, or
+    tidybert-poem."""
     seed: int = 42
     """Random seed for head weights, example order and dropout."""
     resume: bool = False
@@ -46,14 +49,17 @@ def quickstart(*, given: QuickstartFlags) -> None:
 
     Takes a minute or two on two cores, and needs no file and no network.
     """
-    with output_lock(given.out):
+    out = given.out or Path("tidybert-poem" if given.poem else "tidybert-quickstart")
+    with output_lock(out):
         if not given.resume:
-            _check_new(given.out)
-        _quickstart(given)
+            _check_new(out)
+        if given.poem:
+            recite(out, _program(), seed=given.seed, resume=given.resume, as_json=given.json)
+        else:
+            _quickstart(given, out)
 
 
-def _quickstart(given: QuickstartFlags) -> None:
-    out = given.out
+def _quickstart(given: QuickstartFlags, out: Path) -> None:
     arguments = TrainingArguments(
         num_train_epochs=NUM_TRAIN_EPOCHS,
         train_batch_size=TRAIN_BATCH_SIZE,
@@ -61,7 +67,7 @@ def _quickstart(given: QuickstartFlags) -> None:
         seed=given.seed,
     )
     find_model(MODEL)  # raises before anything slow if it is not installed
-    _say("tidybert quickstart: learn to send support tickets to the team that has to act")
+    say("tidybert quickstart: learn to send support tickets to the team that has to act")
 
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
@@ -73,13 +79,13 @@ def _quickstart(given: QuickstartFlags) -> None:
     train, dev, new = map(_read, TICKETS)
     names = label_names(train)
     task = Classification(names)
-    _say(
+    say(
         f"1. The data. An internet provider's customers wrote {len(train)} tickets to learn from "
         f"and {len(dev)} to measure on. Each has its team as label, for instance"
     )
     for name in names:
         note(f"   {name}: {min((one.text for one in train if one.label == name), key=len)}")
-    _say(
+    say(
         f"2. Training. {MODEL}, an encoder that has read much English, reads the tickets "
         f"{NUM_TRAIN_EPOCHS} times. tidybert measures it on dev each time, and keeps the best "
         "weights."
@@ -104,18 +110,18 @@ def _quickstart(given: QuickstartFlags) -> None:
             }
         )
         return
-    _say(
+    say(
         f"3. The result, after {result.seconds:.0f} s of training, on the {len(dev)} dev tickets. "
         "The model did not learn from them; they only chose the best weights. Each row of the last "
         "table is a team, and its columns count where the model sent that team's tickets."
     )
     print_metrics(finished.task, finished.result.metrics)
-    _say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
+    say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
     print_table(
         {"team": "left", "score": "right", "ticket": "left"},
         [(answer["label"], f"{answer['score']:.2f}", one.text) for answer, one in answered],
     )
-    _say(f"5. The model is in {out}; transformers opens it too. What to try next:")
+    say(f"5. The model is in {out}; transformers opens it too. What to try next:")
     for purpose, command in _next_commands(out):
         note(f"   {purpose}\n     {command}")
 
@@ -173,8 +179,3 @@ def _program() -> str:
     found = shutil.which("tidybert")
     is_found = found is not None and Path(found).resolve() == this.resolve()
     return "tidybert" if is_found else shlex.quote(str(this))
-
-
-def _say(text: str) -> None:
-    """Print a paragraph on stderr, after a blank line."""
-    note("\n" + textwrap.fill(text, MAX_WIDTH, subsequent_indent="   ", break_on_hyphens=False))

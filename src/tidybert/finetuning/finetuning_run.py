@@ -449,6 +449,7 @@ def model_sources(
             f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
         )
     directory = ModelDirectory.open(model)
+    directory.require_bert()
     return directory.config, directory.tokenizer, directory
 
 

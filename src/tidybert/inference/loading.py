@@ -71,6 +71,7 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
 
     Raises ConfigError, and WeightsError if config.json names no head that predicts.
     """
+    directory.require_bert()
     positions = directory.config.max_position_embeddings
     if directory.metadata is not None:
         if directory.metadata.max_seq_length > positions:

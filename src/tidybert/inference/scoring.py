@@ -61,6 +61,8 @@ class TextScorer:
         head = "output layer" if self.is_causal else "masked-LM head"
         loaded: tuple[Any, Any] = load_with_head(build, model, head=head, allow_pickle=allow_pickle)
         self.model, self.tokenizer = loaded
+        #: The key of an answer's figure.
+        self.measure = "perplexity" if self.is_causal else "pseudo_perplexity"
         if self.is_causal:
             self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
         self.device = to_device(self.model, device)
@@ -71,10 +73,11 @@ class TextScorer:
         """One answer a text, in order: {"text", "tokens", "perplexity", "num_tokens"}.
 
         "tokens" has {"token", "probability"} for each; a language model's last one is [EOS].
-        "perplexity" is exp of the mean of -ln(probability).  A text with more tokens than the model
+        "perplexity" is exp of the mean of -ln(probability); a BERT's answer has
+        "pseudo_perplexity" in its place.  A text with more tokens than the model
         has positions is predicted in pieces, each without the others.
 
-        Raises DataError for a text without tokens.
+        Raises DataError where a BERT is given a text without tokens.
         """
         check_texts(texts)
         return self._score(texts, [f"text {number}" for number in range(1, len(texts) + 1)])
@@ -96,7 +99,7 @@ class TextScorer:
         features: list[Features] = []
         pieces: list[list[Ids]] = []
         for number, (ids, name) in enumerate(zip(found, names, strict=True)):
-            if not len(ids):
+            if not len(ids) and not self.is_causal:
                 raise DataError(f"{name}, {texts[number]!r:.60}, has no token to score")
             pieces.append(self._pieces(ids.astype(np.int32)))
             for piece in pieces[-1]:
@@ -114,7 +117,7 @@ class TextScorer:
     def _pieces(self, ids: Ids) -> list[Ids]:
         """The ids in pieces that fit the model; a language model also says where a text ends."""
         room = self.max_seq_length - (1 if self.is_causal else 2)
-        cuts = [ids[start : start + room] for start in range(0, len(ids), room)]
+        cuts = [ids[start : start + room] for start in range(0, max(1, len(ids)), room)]
         if self.is_causal:
             cuts[-1] = np.append(cuts[-1], np.int32(self.end_id))
         return cuts
@@ -164,6 +167,6 @@ class TextScorer:
                 {"token": token, "probability": math.exp(each)}
                 for token, each in zip(tokens, logs, strict=True)
             ],
-            "perplexity": math.exp(min(-float(np.mean(logs)), 700.0)),
+            self.measure: math.exp(min(-float(np.mean(logs)), 700.0)),
             "num_tokens": len(logs),
         }

@@ -6,10 +6,9 @@ text gives the same corpus.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusReport, read_documents
@@ -117,26 +116,3 @@ def tokenizer_of_words(data: str | Path) -> BertTokenizer:
         *sorted(counts.words),
     ]
     return BertTokenizer(dict.fromkeys(tokens))
-
-
-@dataclass(frozen=True)
-class LanguageModelArguments(PretrainingArguments):
-    """The arguments of pre-training, with the recipe for a small budget."""
-
-    PANEL: ClassVar = "Training"
-
-    recipe: str = "fast"
-    """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
-    without a default."""
-    initial_weights: str | None = "random"
-    """Language models begin with random weights: what BERT takes from the corpus lies on both
-    sides of a word."""
-
-    def __post_init__(self) -> None:
-        """Raises UsageError as PretrainingArguments, and for initial weights from the corpus."""
-        super().__post_init__()
-        if self.initial_weights != "random":
-            raise UsageError(
-                f"{param('initial_weights', self.initial_weights)}: a language model begins with "
-                "random weights; leave it out"
-            )

@@ -67,7 +67,11 @@ class HeldOut:
             plan.note("no document is held out: measured on the text that it learns from")
         self.part = corpus.part
         instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
-        stream = InstanceStream(instances, plan.arguments.eval_tokens, training.micro_batch_tokens)
+        tokens = plan.arguments.eval_tokens
+        if plan.is_causal:
+            # Nothing is drawn, so a text has the same loss each time that it is read.
+            tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
+        stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
         # The graphs that training compiled serve here too.
         stream.shape = training.shape
         self.taken = stream.take(Position())

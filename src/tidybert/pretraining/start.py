@@ -34,6 +34,7 @@ def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingMo
         plan.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
     directory = ModelDirectory.open(model)
+    directory.require_bert()
     if directory.tokenizer.vocabulary.sha256 != vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {plan.corpus.directory} have different vocabularies; "

@@ -34,9 +34,14 @@ from tidybert.reporting.drawing import (
 )
 from tidybert.reporting.markup import element, shown
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
+from tidybert.training.run_origin import measured_text
 
 # The part of the objective that each loss measures.
-_PARTS: Final = {"mlm_loss": "masked words", "nsp_loss": "pairs of segments"}
+_PARTS: Final = {
+    "mlm_loss": "masked words",
+    "lm_loss": "next tokens",
+    "nsp_loss": "pairs of segments",
+}
 _RATE: Final = "learning_rate"
 _WIDTH: Final = 760.0
 # Room around the panels for the legend, half of the last number of steps, and the tokens.
@@ -46,7 +51,7 @@ _PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
 _LEGEND: Final = {
     "line raw": ("training, as logged", 52.0),
     "line": ("training, smoothed", 214.0),
-    "line held-out": ("held-out text", 380.0),
+    "line held-out": ("", 380.0),
 }
 _SAMPLE: Final = 26.0
 # A loss falls so far in its first steps that they would squeeze the rest.
@@ -65,17 +70,17 @@ def write_curves(run: Path) -> Path | None:
     if history is None:
         return None
     path = run / CURVES_FILE
-    atomic_write_text(path, curves_picture(history) + "\n")
+    atomic_write_text(path, curves_picture(history, measured_text(run)) + "\n")
     return path
 
 
-def curves_picture(history: TrainingHistory) -> Markup:
+def curves_picture(history: TrainingHistory, measured_on: str = "held-out text") -> Markup:
     """The picture as a file by itself, which follows the reader's light or dark mode."""
     steps, evaluations = history.steps, history.evaluations
     last = max(each["step"] for each in (*steps, *evaluations))
     tokens = [(0.0, 0.0), *course_of(steps, "num_tokens")]
     panels = [
-        _part(name, course_of(steps, key), course_of(evaluations, key), last)
+        _part(name, course_of(steps, key), course_of(evaluations, key), last, measured_on)
         for key, name in _PARTS.items()
         if course_of(steps, key) or course_of(evaluations, key)
     ]
@@ -99,7 +104,7 @@ def curves_picture(history: TrainingHistory) -> Markup:
         height,
         element('<rect width="{}" height="{}" class="page"/>', _WIDTH + _SIDE, height),
         text(title, 52, 26, "heading"),
-        _legend(),
+        _legend(measured_on),
         *drawn,
         style=(resources.files("tidybert") / "resources/report/curves.css").read_text("utf-8"),
     )
@@ -117,7 +122,7 @@ class _Panel:
     drawn: list[Markup]
 
 
-def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
+def _part(name: str, trained: Points, measured: Points, last: float, measured_on: str) -> _Panel:
     later = [value for step, value in trained if step > _FIRST_SHARE * last]
     values = [value for _, value in measured] + (later or [value for _, value in trained])
     frame = Frame((0, last), _no_narrower(around(values)), _WIDTH, _PART_HEIGHT)
@@ -128,12 +133,12 @@ def _part(name: str, trained: Points, measured: Points, last: float) -> _Panel:
         figures.append(f"training {smooth[-1][1]:.3f}")
     if measured:
         lines.append(frame.line(measured, "line held-out"))
-        figures.append(f"held-out text {measured[-1][1]:.3f}")
+        figures.append(f"{measured_on} {measured[-1][1]:.3f}")
     highest = max(value for _, value in (*trained, *measured))
     if highest > frame.y[1]:
         figures.append(f"up to {highest:.3f} in the first steps")
     radius = 3.5 if len(measured) <= _MOST_LARGE_DOTS else 2.0
-    dots = [frame.dot(x, y, f"held-out text, step {x:,}: {y:.4f}", radius) for x, y in measured]
+    dots = [frame.dot(x, y, f"{measured_on}, step {x:,}: {y:.4f}", radius) for x, y in measured]
     if len(trained) == 1:
         # A line needs two points.
         dots.append(frame.dot(*trained[0], f"training, step {last:,}", class_="only"))
@@ -223,12 +228,12 @@ def _amount(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _legend() -> Markup:
+def _legend(measured_on: str) -> Markup:
     drawn = []
     for class_, (words, x) in _LEGEND.items():
         drawn.append(straight(class_, x, 45, x + _SAMPLE, 45))
         if class_ == "line held-out":
             middle = x + _SAMPLE / 2
             drawn.append(element('<circle cx="{}" cy="45" r="3.5" class="dot"/>', middle))
-        drawn.append(text(words, x + _SAMPLE + 7, 49))
+        drawn.append(text(words or measured_on, x + _SAMPLE + 7, 49))
     return Markup().join(drawn)

@@ -9,7 +9,7 @@ from tidybert.atomic_files import file_sha256
 from tidybert.errors import ConfigError
 from tidybert.json_objects import read_json_object
 from tidybert.machine import machine, versions
-from tidybert.model_files import RECORD
+from tidybert.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.opening import present
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ def environment(device: "torch.device") -> dict[str, Any]:
     if device.type == "cuda":
         found["device_name"] = torch.cuda.get_device_name(device)
     return found
+
+
+def measured_text(run: Path) -> str:
+    """What the loss of a pre-training RUN was measured on, in words."""
+    arguments = run / ARGUMENTS_FILE
+    record = read_json_object(arguments).get(RECORD) if arguments.exists() else None
+    is_train = isinstance(record, dict) and record.get("measured_on") == "train"
+    return "training text" if is_train else "held-out text"
 
 
 def recorded_files(arguments: Path) -> dict[str, Any]:

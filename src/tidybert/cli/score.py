@@ -1,0 +1,76 @@
+"""``tidybert score``: the probability of each token of texts, and their perplexity."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note, print_json, print_line, print_table
+from tidybert.files.read_options import ReadOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFlags(flags.AnswerFlags, flags.JsonFlag):
+    """The flags of score."""
+
+
+@takes(given=ScoreFlags, read=ReadOptions)
+def score(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A RUN of train-lm, or a BERT with a masked-LM head."),
+    ],
+    file: flags.TextsArgument,
+    *,
+    given: ScoreFlags,
+    read: ReadOptions,
+) -> None:
+    """Show how likely a model finds texts: each token's probability, and the perplexity.
+
+    A language model predicts each token from those before it. A BERT predicts each from all
+    others, masked in turn: that gives a pseudo-perplexity, which is lower and not comparable.
+    """
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
+    from tidybert.inference.arrivals import as_it_comes
+    from tidybert.inference.scoring import TextScorer
+
+    read_examples.formats.check(file, read.format)
+    scorer = TextScorer(
+        model, device=given.device, precision=given.precision, allow_pickle=given.allow_pickle
+    )
+    report = ReadReport()
+    examples = read_examples(
+        file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+    )
+    measure = scorer.measure.replace("_", "-")
+    answered, num_tokens, total = 0, 0, 0.0
+
+    with as_it_comes(examples, file) as coming:
+        for answer in scorer.score_stream(coming):
+            answered += 1
+            num_tokens += answer["num_tokens"]
+            total += answer["num_tokens"] * math.log(answer[scorer.measure])
+            if given.json:
+                print_json(answer)
+            else:
+                _print(answer, measure, answer[scorer.measure])
+            if file == "-":
+                sys.stdout.flush()
+    note(*report.lines(str))
+    if answered > 1:
+        mean = math.exp(total / num_tokens)
+        note(f"all {answered:,} texts: {measure} {mean:,.2f}, {num_tokens:,} tokens")
+
+
+def _print(answer: Mapping[str, Any], measure: str, value: float) -> None:
+    print_table(
+        {"token": "left", "probability": "right"},
+        [(each["token"], f"{each['probability']:.4f}") for each in answer["tokens"]],
+    )
+    print_line(f"{measure} {value:,.2f}\n")
