@@ -51,7 +51,7 @@ def generate(
     sampling = Sampling(given.temperature, given.top_k, given.top_p, given.seed)
     generator = TextGenerator(model, device=given.device)
     coming = generator.steps(prompt, max_tokens=given.max_tokens, sampling=sampling)
-    steps = []
+    steps: list[NextToken] = []
     for part in _parts(coming, steps, generator.spelled(prompt)):
         if not given.json:
             print_part(part)
