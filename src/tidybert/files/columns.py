@@ -116,14 +116,19 @@ def has_header(
 
 
 def find_columns(
-    seen: Seen, options: ReadOptions, report: ReadReport, *, need_label: bool, first_object: int = 0
+    seen: Seen,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    need_label: bool,
+    first_object: int | None = None,
 ) -> Columns:
     """Find the columns asked for, and guess those not given where only one guess is possible.
 
     Args:
         report: gets the columns, and which of them were guessed.
-        first_object: for JSON, the line of the object whose keys ``seen`` are.  A key that is
-            given may be absent from this one.
+        first_object: for objects, the row of the one whose keys ``seen`` are.  A key that is given
+            may be absent from this one.
 
     Raises DataError with the columns seen where one is missing or cannot be guessed, and UsageError
     where one is named twice.
@@ -139,26 +144,28 @@ def find_columns(
         # A name in the header wins over a list of names, as it does over a number.
         is_list = role == "label" and wanted not in names
         parts = label_parts(wanted) if is_list else [wanted]
-        found: list[Any] = parts if first_object else [_position(part, seen) for part in parts]
+        found: list[Any] = (
+            parts if first_object is not None else [_position(part, seen) for part in parts]
+        )
         if None not in found:
             places[role] = found
         elif role != "label" or need_label:
-            raise DataError(_not_found(role, parts[found.index(None)], seen, path))
+            raise DataError(_not_found(role, parts[found.index(None)], seen, report))
     recorded = _recorded(places, seen, report)
     places |= {
-        role: [names[at] for at in each] if first_object else list(each)
+        role: [names[at] for at in each] if first_object is not None else list(each)
         for role, each in recorded.items()
     }
     guesses = _guesses(places, names)
     for role, at in guesses.items():
-        places[role] = [names[at] if first_object else at]
+        places[role] = [names[at] if first_object is not None else at]
     for role in ("text", "label") if need_label else ("text",):
         if role not in places:
-            raise DataError(_cannot_tell(role, seen, path, first_object))
+            raise DataError(_cannot_tell(role, seen, report, first_object))
     chosen = [place for each in places.values() for place in each]
     if len(set(chosen)) < len(chosen):
         flags = " and ".join(param(role) for role in ROLES if role in places)
-        noun = "keys" if first_object else "columns"
+        noun = "columns" if first_object is None else "keys"
         raise UsageError(f"{path}: {flags} must name different {noun}")
     named: dict[str, list[str]] = {
         role: [names[at] if names and isinstance(at, int) else str(at) for at in places[role]]
@@ -268,8 +275,8 @@ def _position(wanted: str | int, seen: Seen) -> int | None:
     return int(wanted) if is_number(wanted) and int(wanted) < width else None
 
 
-def _not_found(role: str, wanted: str | int, seen: Seen, path: str) -> str:
-    head, columns = f"{path}: {param(role)} {wanted!r}: ", describe_columns(seen)
+def _not_found(role: str, wanted: str | int, seen: Seen, report: ReadReport) -> str:
+    head, columns = f"{report.path}: {param(role)} {wanted!r}: ", describe_columns(seen)
     if not isinstance(seen, int) and list(seen).count(str(wanted)) > 1:
         return f"{head}several columns have this name; give one by its number. {columns}"
     if is_number(wanted):
@@ -277,16 +284,18 @@ def _not_found(role: str, wanted: str | int, seen: Seen, path: str) -> str:
     if isinstance(seen, int):
         return f"{head}without a header, columns are given by number. {columns}"
     near = suggestion(str(wanted), seen) or "."
+    if report.memory is not None:
+        return f"{head}there is no such column{near} {columns}"
     return (
         f"{head}there is no such column{near} {columns}. Where the first row is data, give "
         f"{param('header', False)} and columns by number, the first being 0"
     )
 
 
-def _cannot_tell(role: str, seen: Seen, path: str, first_object: int) -> str:
-    if first_object:
+def _cannot_tell(role: str, seen: Seen, report: ReadReport, first_object: int | None) -> str:
+    if first_object is not None:
         return (
-            f"{path}:{first_object}: cannot tell which key holds the {role}. "
+            f"{report.place(first_object)}: cannot tell which key holds the {role}. "
             f"{describe_columns(seen)}. Give {param(role)} KEY"
         )
     names = [] if isinstance(seen, int) else list(seen)
@@ -294,8 +303,9 @@ def _cannot_tell(role: str, seen: Seen, path: str, first_object: int) -> str:
     shown = ", ".join(repr(name[:40]) for name in repeated[:SHOWN_NAMES])
     others = ", …" if len(repeated) > SHOWN_NAMES else ""
     several = f"; several are named {shown}{others}" if repeated else ""
-    data = f"; where the first row is data, {param('header', False)}" if names else ""
+    is_file = bool(names) and report.memory is None
+    data = f"; where the first row is data, {param('header', False)}" if is_file else ""
     return (
-        f"{path}: cannot tell which column holds the {role}{several}. {describe_columns(seen)}. "
-        f"Give {param(role)} COLUMN, a name or a number counted from 0{data}"
+        f"{report.path}: cannot tell which column holds the {role}{several}. "
+        f"{describe_columns(seen)}. Give {param(role)} COLUMN, a name or a number counted from 0{data}"
     )

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tidybert.errors import DataError, LimitError, param
-from tidybert.files.file_formats import FileFormats
+from tidybert.files.file_formats import FileFormats, refuse_file_options
+from tidybert.files.in_memory import MEMORY, Memory, TupleNames
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import KEPT_PROBLEMS, Problem, ReadReport
 from tidybert.files.reading import Reading
@@ -23,11 +24,13 @@ class ExampleReader(Generic[E]):
         rows: yields the file's examples, and a Problem for each bad row.  It gets the options, a
             ReadReport that has the path, ``need_label``, and the details.
         formats: the formats that it reads.
+        tuple_names: names the values of a row in memory that is a tuple; None reads files alone.
         details: arguments of ``rows`` that every call passes on, beside its own.
     """
 
     rows: Callable[..., Iterator[E | Problem]]
     formats: FileFormats
+    tuple_names: TupleNames | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def with_details(self, **details: Any) -> Self:
@@ -36,7 +39,7 @@ class ExampleReader(Generic[E]):
 
     def __call__(
         self,
-        path: str | Path,
+        path: str | Path | Memory,
         options: ReadOptions | None = None,
         *,
         need_label: bool,
@@ -45,7 +48,7 @@ class ExampleReader(Generic[E]):
         like: Reading | None = None,
         **details: Any,
     ) -> Iterator[E]:
-        """Read a file, or standard input for "-", as a stream of examples in the file's order.
+        """Read a file, standard input for "-", or rows in memory, as a stream of examples in order.
 
         Args:
             need_label: whether a row without a label is a bad row.
@@ -59,11 +62,17 @@ class ExampleReader(Generic[E]):
         line, and UsageError for options that do not fit.
         """
         report = ReadReport() if report is None else report
-        report.path = str(path)
         options = options or ReadOptions()
-        self.formats.check(report.path, options.format)
+        if isinstance(path, Memory):
+            report.path, report.memory, report.format = path.name, path, MEMORY
+            refuse_file_options(options, path.name)
+        else:
+            report.path = str(path)
+            self.formats.check(report.path, options.format)
         if like is not None:
-            file_format = self.formats.like(report.path, options, like.format)
+            file_format = options.format
+            if report.memory is None:
+                file_format = self.formats.like(report.path, options, like.format)
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
@@ -78,6 +87,7 @@ class ExampleReader(Generic[E]):
                 if len(report.problems) < KEPT_PROBLEMS:
                     report.problems.append(row)
                 is_pipe = report.path == "-" or Path(report.path).is_fifo()
+                is_pipe &= report.memory is None
                 if is_pipe and not skip_bad_rows:
                     break
         except MemoryError:
@@ -85,10 +95,11 @@ class ExampleReader(Generic[E]):
                 f"{report.path}: too little memory to read on after "
                 f"{count_of(report.num_examples, 'example')}; split the file, or free memory"
             ) from None
+        what = "file" if report.memory is None else "data"
         if report.num_problems and not (skip_bad_rows and report.num_examples):
             head = f"{report.path}: {count_of(report.num_problems, 'row')} cannot be read:"
-            fix = f"Fix the file, or leave bad rows out with {param('skip_bad_rows')}"
+            fix = f"Fix the {what}, or leave bad rows out with {param('skip_bad_rows')}"
             advice = "No row is left" if skip_bad_rows else fix
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if not report.num_examples:
-            raise DataError(f"{report.path}: it holds no example; is it the right file?")
+            raise DataError(f"{report.path}: it holds no example; is it the right {what}?")

@@ -109,6 +109,13 @@ def _suffix(path: str) -> str:
     return Path(Path(path).name.lower().removesuffix(".gz")).suffix
 
 
+def refuse_file_options(options: ReadOptions, name: str) -> None:
+    """Raise UsageError for an option that rows in memory have no use for."""
+    for each in ("format", "encoding", *TABLE_FLAGS):
+        if getattr(options, each) != getattr(ReadOptions, each):
+            raise UsageError(f"{name}: {param(each)} is for files, and these data are in memory")
+
+
 def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
     """Raise UsageError where one of these is given, which the report's format has no use for."""
     for name in names:

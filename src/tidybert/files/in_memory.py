@@ -19,6 +19,8 @@ TupleNames = Callable[[Sequence[Any]], Sequence[str]]
 """From the values of a row without names, such as (text, label), to their names."""
 
 _MISSING: Final = ("NAType", "NaTType")
+MEMORY: Final = "rows in memory"
+"""What such rows have for a format."""
 EXPECTED: Final = (
     "expected a file's path, a DataFrame, a Dataset, a list of dicts, a list of tuples such as "
     "(text, label), or two lists, (texts, labels)"

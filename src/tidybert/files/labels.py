@@ -6,6 +6,7 @@ comments.  An empty text or list is a text without labels.
 
 import math
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final
 
 from tidybert.errors import LimitError, param
@@ -53,15 +54,18 @@ def canonical_label(value: object) -> str | None:
     """A label in one spelling for all formats, or None for a value that cannot be one.
 
     Text loses the white space around it; 1 and 1.0 are both "1", 0.5 is "0.5", booleans "true" and
-    "false".  None for an empty text, one with a lone surrogate, null, a number that is not finite,
-    a list, an object, bytes.
+    "false".  A member of an enum is its name, unless it is a text or a number too.  None for an
+    empty text, one with a lone surrogate, null, a number that is not finite, a list, an object,
+    bytes.
     """
     if isinstance(value, str):
         return None if has_lone_surrogate(value) else value.strip() or None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return str(int(value))
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, float) and math.isfinite(value):
         whole = value.is_integer() and abs(value) <= MAX_EXACT_FLOAT
         return str(int(value)) if whole else repr(value)

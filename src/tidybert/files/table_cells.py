@@ -4,8 +4,9 @@ Each function fills the report on the way.  A role without a column is MISSING, 
 mistaken for a null in the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
@@ -85,11 +86,11 @@ def delimited_values(
 def record_values(
     rows: Iterator[Record | Problem], options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[Values | Problem]:
-    """Rows of JSON: keys given are looked up in each object, others guessed from the first."""
+    """Rows that are objects: keys given are looked up in each, others guessed from the first."""
     for role in ROLES:
         if isinstance(getattr(options, role), int):
             raise UsageError(
-                f"{report.path}: {param(role)}: JSON has no column numbers; give a key"
+                f"{report.path}: {param(role)}: objects have no column numbers; give a key"
             )
     columns: Columns | None = None
     for row in rows:
@@ -126,14 +127,40 @@ def parquet_values(
     if report.path.lower().endswith(".gz"):
         raise UsageError(f"{report.path}: Parquet is compressed within; unpack this file first")
     names = parquet_names(report.path)
+    rows = partial(parquet_rows, report.path)
+    yield from _column_values(names, rows, options, report, need_label=need_label)
+
+
+def memory_values(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[Values | Problem]:
+    """The report's rows in memory, of which only the columns asked for are read."""
+    memory = report.memory
+    assert memory is not None
+    if memory.names is None:
+        yield from record_values(memory.records(), options, report, need_label=need_label)
+    else:
+        rows = _column_values(memory.names, memory.records, options, report, need_label=need_label)
+        yield from rows
+
+
+def _column_values(
+    names: Sequence[str],
+    rows: Callable[[Sequence[str]], Iterator[Record | Problem]],
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    need_label: bool,
+) -> Iterator[Values | Problem]:
+    """The values of ``rows``, which gives those of some of the columns ``names``."""
     found = find_columns(names, options, report, need_label=need_label)
     columns = Columns(found.names, found.names)
     wanted = [key for each in columns.names.values() for key in each]
     for key in wanted:
         if names.count(key) > 1:
             raise DataError(f"{report.path}: several columns are named {key!r}; rename them")
-    for number, record in parquet_rows(report.path, wanted):
-        yield _values(number, record, columns)
+    for row in rows(wanted):
+        yield row if isinstance(row, Problem) else _values(*row, columns)
 
 
 def line_values(

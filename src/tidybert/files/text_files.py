@@ -4,10 +4,10 @@ Memory is constant for every format but json.  Nothing is dropped silently: a ro
 read is an error with file and line, or, with ``skip_bad_rows``, counted and named in the report.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tidybert.errors import UsageError, param
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
@@ -21,12 +21,13 @@ from tidybert.files.table_cells import (
     Values,
     delimited_values,
     line_values,
+    memory_values,
     parquet_values,
     record_values,
 )
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_lines import decoded_lines, open_bytes
-from tidybert.files.wording import json_type, text_problem
+from tidybert.files.wording import count_of, json_type, text_problem
 from tidybert.limits import CELL_CHARACTERS
 
 SUFFIXES: Final = {
@@ -60,6 +61,8 @@ def _examples(
             yield values
             continue
         row = _example(values, separator, report, need_label=need_label, scores=scores)
+        if isinstance(row, TextExample) and not scores:
+            _keep_labels(row, values[3], report)
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
             never_true = set(values[3].cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())
@@ -72,6 +75,9 @@ def _examples(
 def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[Values | Problem]:
+    if report.memory is not None:
+        yield from memory_values(options, report, need_label=need_label)
+        return
     path = report.path
     report.format = FORMATS.of(path, options)
     if report.format == "parquet":
@@ -136,7 +142,26 @@ def _example(
     return TextExample(text, pair, label, row)
 
 
-read_examples = ExampleReader(_examples, FORMATS)
+def _keep_labels(row: TextExample, value: object, report: ReadReport) -> None:
+    """Keep the labels of a row in memory as the program gave them."""
+    if row.label is not None:
+        report.keep_label(row.label, value)
+    for each in value if isinstance(value, list) else row.labels or ():
+        report.keep_label(canonical_label(each) or "", each)
+
+
+def _tuple_names(first: Sequence[object]) -> Sequence[str]:
+    """The columns of rows (text, label), (text, text_pair, label) or (text,)."""
+    found = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
+    if len(first) not in found:
+        raise DataError(
+            f"a row has {count_of(len(first), 'value')}: expected (text, label), or for pairs "
+            "(text, text_pair, label)"
+        )
+    return found[len(first)]
+
+
+read_examples = ExampleReader(_examples, FORMATS, _tuple_names)
 """Reads texts.
 
 The detail ``scores`` makes a row whose label is not a finite number a bad row, so that

@@ -7,6 +7,7 @@ four endings that complete it.  JSON lines may have any number of choices, and a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
@@ -120,6 +121,11 @@ def _rows(
     and CODAH tabs.  A row without a right answer has no label.
     """
     path = report.path
+    if report.memory is not None:
+        refuse_flags(options, report, *ROLES, "label_separator")
+        for row in report.memory.records():
+            yield row if isinstance(row, Problem) else _json_example(*row, need_label)
+        return
     with open_bytes(path) as stream:
         head = stream.peek(1).decode(options.codec(), "ignore").removeprefix("\ufeff")
         if "\0" in head:
@@ -216,6 +222,10 @@ def _codah_rows(
 
 
 def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceExample | Problem:
+    if "ending0" in record and "endings" not in record:
+        # SWAG's columns, in a frame.
+        endings = takewhile(record.__contains__, map("ending{}".format, count()))
+        record = {**record, "endings": [record[name] for name in endings]}
     found = {role: [key for key in keys if key in record] for role, keys in _KEYS.items()}
     if len(found["context"]) == 2 and found["context"][1] == "question" and not found["start"]:
         found["start"] = [found["context"].pop()]
@@ -242,4 +252,14 @@ def _number(cell: str) -> object:
     return cell.strip() if number is None else number
 
 
-read_choices = ExampleReader(_rows, FORMATS)
+def _tuple_names(first: Sequence[object]) -> Sequence[str]:
+    """The columns of rows (context, choices, label)."""
+    if len(first) not in (2, 3):
+        raise DataError(
+            f"a row has {count_of(len(first), 'value')}: expected (context, choices, number of the "
+            "right one)"
+        )
+    return ("context", "choices", "label")[: len(first)]
+
+
+read_choices = ExampleReader(_rows, FORMATS, _tuple_names)

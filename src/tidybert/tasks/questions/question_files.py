@@ -5,11 +5,11 @@ SQuAD is one object, {"data": [{"title", "paragraphs": [{"context", "qas": [{"id
 "context", "answers"} with the answers in any form of ``gold_answers``; the id may be left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-from tidybert.errors import DataError, param
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
@@ -67,7 +67,7 @@ class _Raw:
 
     def place(self) -> str:
         """Its place, for the message of another question."""
-        return f"{self.where} (line {self.row})" if self.where else f"line {self.row}"
+        return f"{self.where} ({LINE} {self.row})" if self.where else f"{LINE} {self.row}"
 
     def problem(self, message: str) -> Problem:
         return Problem(self.row, f"{self.where}: {message}" if self.where else message)
@@ -82,25 +82,25 @@ def _rows(
     line, and so is standard input without ``options.format``.  Answers are read with ``need_label``
     alone.
     """
-    report.format = FORMATS.of(report.path, options) or "jsonl"
+    if report.memory is None:
+        report.format = FORMATS.of(report.path, options) or "jsonl"
     refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
     places: dict[str, str] = {}
     ambiguous: list[str] = []
-    with open_bytes(report.path) as stream:
-        for raw in _raw_questions(stream, options, report):
-            if isinstance(raw, Problem):
-                yield raw
-                continue
-            example = _example(raw, ambiguous, need_label=need_label)
-            if isinstance(example, QuestionExample):
-                if first := places.get(example.id):
-                    example = raw.problem(f"the id {example.id!r} is already that of {first}")
-                else:
-                    places[example.id] = raw.place()
-            yield example
+    for raw in _raw_questions(options, report):
+        if isinstance(raw, Problem):
+            yield raw
+            continue
+        example = _example(raw, ambiguous, need_label=need_label)
+        if isinstance(example, QuestionExample):
+            if first := places.get(example.id):
+                example = raw.problem(f"the id {example.id!r} is already that of {first}")
+            else:
+                places[example.id] = raw.place()
+        yield example
     if ambiguous:
         # All of a published SQuAD file is one line.
-        kind = "id" if report.format == "json" else "line"
+        kind = "id" if report.format == "json" else LINE
         shown = ", ".join(ambiguous[:SHOWN_ROWS])
         more = f" and {len(ambiguous) - SHOWN_ROWS:,} more" if len(ambiguous) > SHOWN_ROWS else ""
         report.notes.append(
@@ -109,15 +109,18 @@ def _rows(
         )
 
 
-def _raw_questions(
-    stream: BinaryIO, options: ReadOptions, report: ReadReport
-) -> Iterator[_Raw | Problem]:
-    if report.format == "json":
-        with json_cursor(stream, options.codec(), report.path) as cursor:
-            yield from _squad_questions(cursor, report.path)
+def _raw_questions(options: ReadOptions, report: ReadReport) -> Iterator[_Raw | Problem]:
+    if report.memory is not None:
+        for row in report.memory.records():
+            yield row if isinstance(row, Problem) else _Raw(*row)
         return
-    for row in json_records(stream, options, report):
-        yield row if isinstance(row, Problem) else _Raw(*row)
+    with open_bytes(report.path) as stream:
+        if report.format == "json":
+            with json_cursor(stream, options.codec(), report.path) as cursor:
+                yield from _squad_questions(cursor, report.path)
+            return
+        for row in json_records(stream, options, report):
+            yield row if isinstance(row, Problem) else _Raw(*row)
 
 
 def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
@@ -235,4 +238,13 @@ def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionEx
     )
 
 
-read_questions = ExampleReader(_rows, FORMATS)
+def _tuple_names(first: Sequence[object]) -> Sequence[str]:
+    """The columns of rows (question, context, answers)."""
+    if len(first) not in (2, 3):
+        raise DataError(
+            f"a row has {count_of(len(first), 'value')}: expected (question, context, answers)"
+        )
+    return ("question", "context", "answers")[: len(first)]
+
+
+read_questions = ExampleReader(_rows, FORMATS, _tuple_names)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.read_options import ReadOptions
@@ -57,6 +57,11 @@ def _rows(
 def _rows_of_file(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[TaggedExample | Problem]:
+    if report.memory is not None:
+        refuse_flags(options, report, "text_pair", "label_separator")
+        rows = report.memory.records()
+        yield from record_examples(rows, options, report, need_label=need_label)
+        return
     plain = "conll" if need_label else "text"
     formats = replace(FORMATS, suffixes={**SUFFIXES, ".txt": plain})
     report.format = formats.of(report.path, options)
@@ -192,7 +197,7 @@ def _with_kind(
     if kind.unusual:
         report.notes.append(
             f"{count_of(len(kind.unusual), 'sentence')} in which {kind.scheme} would write other "
-            f"tags (the first on line {examples[kind.unusual[0]].row}), as where I- begins an "
+            f"tags (the first on {LINE} {examples[kind.unusual[0]].row}), as where I- begins an "
             "entity; read as conlleval reads them"
         )
     others = "other tags" if of_entities is None else "those in training"
@@ -217,4 +222,14 @@ def _with_kind(
             yield row if kind.scheme is None else replace(row, tags=as_iob2(tags))
 
 
-read_tagged = ExampleReader(_rows, FORMATS)
+def _tuple_names(first: Sequence[object]) -> Sequence[str]:
+    """The columns of rows (words, tags), or (text, entities)."""
+    if len(first) not in (1, 2):
+        raise DataError(
+            f"a row has {count_of(len(first), 'value')}: expected (words, tags) or (text, entities)"
+        )
+    is_raw = isinstance(first[0], str)
+    return (("text", "entities") if is_raw else ("tokens", "tags"))[: len(first)]
+
+
+read_tagged = ExampleReader(_rows, FORMATS, _tuple_names)

@@ -81,7 +81,7 @@ def _with_keys(
         if needed and found is None:
             what = "words or the text" if flag == param("text") else "tags or the entities"
             raise DataError(
-                f"{report.path}:{number}: cannot tell which key holds the {what}. "
+                f"{report.place(number)}: cannot tell which key holds the {what}. "
                 f"{describe_columns(list(record))}. Give {flag} KEY"
             )
     report.guessed += [
