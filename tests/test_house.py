@@ -39,9 +39,10 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference"},
+    {"reporting"},
     {"finetuning", "pretraining", "checking", "explain"},
     {"page"},
-    {"estimators", "timing", "reporting", "server"},
+    {"estimators", "timing", "server"},
     {"cli"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

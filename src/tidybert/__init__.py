@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
     from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
     from tidybert.explain import Explainer
+    from tidybert.files.text_examples import TextExample
+    from tidybert.finetuning import FinetunedModel, evaluate, finetune
     from tidybert.inference import (
         Embedder,
         MaskFiller,
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
         BertForTokenClassification,
         BertModel,
     )
+    from tidybert.tasks.choices.choice_files import ChoiceExample
+    from tidybert.tasks.labelled_examples import load_data
+    from tidybert.tasks.questions.question_files import QuestionExample
+    from tidybert.tasks.tags.tagged_sentences import TaggedExample
     from tidybert.tokenization import BertTokenizer
 
     __version__: str
@@ -59,15 +65,23 @@ __all__ = [
     "BertTagger",
     "BertTokenizer",
     "BertVectorizer",
+    "ChoiceExample",
     "Embedder",
     "Explainer",
+    "FinetunedModel",
     "MaskFiller",
     "NextSentencePredictor",
     "Predictor",
+    "QuestionExample",
+    "TaggedExample",
+    "TextExample",
     "TextGenerator",
     "TextScorer",
     "__version__",
+    "evaluate",
+    "finetune",
     "load",
+    "load_data",
 ]
 
 _HEADS: Final = tuple(name for name in __all__ if name.startswith("BertFor"))
@@ -88,6 +102,12 @@ _MODULE_OF: Final = {
     "Explainer": "tidybert.explain",
     **dict.fromkeys(_INFERENCE, "tidybert.inference"),
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
+    **dict.fromkeys(("FinetunedModel", "evaluate", "finetune"), "tidybert.finetuning"),
+    "ChoiceExample": "tidybert.tasks.choices.choice_files",
+    "QuestionExample": "tidybert.tasks.questions.question_files",
+    "TaggedExample": "tidybert.tasks.tags.tagged_sentences",
+    "TextExample": "tidybert.files.text_examples",
+    "load_data": "tidybert.tasks.labelled_examples",
 }
 
 prepare_threads()

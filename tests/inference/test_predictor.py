@@ -13,7 +13,7 @@ import torch
 
 from tidybert.configuration import BertConfig
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import DataError, TextError, UsageError
+from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import FinetunedModel, save
 from tidybert.inference import Predictor
@@ -207,8 +207,8 @@ def test_what_is_cut_is_said(tiny_run: Path, predictor: Predictor) -> None:
 @pytest.mark.parametrize(
     ("texts", "pairs", "message"),
     [
-        ("red", None, "one string was given"),
-        (["red"], "cow", "one string was given"),
+        (7, None, "texts is 7, of type int"),
+        (["red"], "cow", "text_pairs is one text, 'cow': expected several"),
         (["red", "cow"], ["a"], "there are 2 texts and 1 second texts"),
         (["red"], [], "there are 1 texts and 0 second texts"),
     ],
@@ -220,9 +220,18 @@ def test_lists_that_do_not_fit_are_refused(
         predictor.predict(texts, pairs)
 
 
-def test_what_is_no_text_is_refused(predictor: Predictor) -> None:
-    with pytest.raises(TextError, match="None"):
-        predictor.predict(["red", None])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["red", None], r"texts\[1\] is missing"),
+        (["red", float("nan")], r"texts\[1\] is missing"),
+        (["red", 7], r"texts\[1\] is 7, of type int; give a text"),
+        (["red", ["a", "b", "c"]], r"texts\[1\] is 3 values where one text is expected"),
+    ],
+)
+def test_what_is_no_text_is_refused(predictor: Predictor, texts: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        predictor.predict(texts)
 
 
 def test_evaluating_gives_the_metrics(predictor: Predictor, toy_examples: Examples) -> None:

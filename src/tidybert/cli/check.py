@@ -19,7 +19,6 @@ from tidybert.cli.output import (
     print_json,
     print_line,
     print_table,
-    read_labelled,
 )
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError, in_shell
@@ -91,15 +90,18 @@ def _check(
     from tidybert.checking import check_examples
     from tidybert.files.read_report import ReadReport
     from tidybert.files.reading import Reading
+    from tidybert.tasks.labelled_examples import read_all
     from tidybert.tasks.registry import task_class
 
     chosen = task_class(task, options)
     report = ReadReport()
-    examples = read_labelled(chosen, file, read, given.skip_bad_rows, report=report)
+    examples = read_all(
+        chosen, file, read, skip_bad_rows=given.skip_bad_rows, report=report, tell=note
+    )
     job = chosen.from_examples(examples, options)
     dev = pool = None
     if given.dev is not None:
-        dev = read_labelled(job, given.dev, read, given.skip_bad_rows)
+        dev = read_all(job, given.dev, read, skip_bad_rows=given.skip_bad_rows, tell=note)
     if given.unlabelled is not None:
         pool = _read_pool(job, given.unlabelled, given.skip_bad_rows, Reading.of(read, report))
     begun = time.monotonic()

@@ -1,6 +1,6 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
@@ -9,17 +9,14 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.config_file import NOT_RECORDED, note_changed
 from tidybert.cli.flags import PanelCommand, takes
-from tidybert.cli.output import note, print_json, read_labelled
+from tidybert.cli.output import note, print_json
 from tidybert.errors import UsageError
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.wording import count_of
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
-from tidybert.training.run_origin import RunOrigin, file_identity
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
-    from tidybert.files.reading import Reading
     from tidybert.finetuning import FinetunedModel
     from tidybert.tasks.task import AnyTask
 
@@ -139,22 +136,23 @@ def _finetune(
     from tidybert.cli.progress import shown_training, tensorboard_figures
     from tidybert.cli.results import print_trials
     from tidybert.finetuning import ProbeMemory, finetune_examples
+    from tidybert.finetuning.training_examples import read_training_examples
 
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
-    data = _read_data(chosen, given, read, options, arguments.seed)
-    made_from = RunOrigin(
-        name=given.out.resolve().name,
-        flags=_recorded(task, given, read, options),
-        files={
-            part: file_identity(path)
-            for part, path in (
-                ("train", given.train),
-                ("dev", given.dev),
-                ("corrections", given.corrections),
-            )
-            if path is not None
-        },
-        reading=data.reading.to_dict(),
+    data = read_training_examples(
+        chosen,
+        given.train,
+        given.dev,
+        options,
+        read,
+        dev_fraction=given.dev_fraction,
+        seed=arguments.seed,
+        corrections=given.corrections,
+        skip_bad_rows=given.skip_bad_rows,
+        tell=note,
+    )
+    made_from = replace(
+        data.origin, name=given.out.resolve().name, flags=_recorded(task, given, read, options)
     )
     note_changed(given.config, made_from.files)
 
@@ -216,54 +214,6 @@ def _finetune(
         note=note,
     )
     print_trials(trials, data.job, str(given.out), as_json=given.json)
-
-
-@dataclass(frozen=True)
-class _Data:
-    """The task, the examples to train on and to measure on, and all that --train holds."""
-
-    job: "AnyTask"
-    examples: list[Any]
-    held_out: list[Any]
-    labelled: list[Any]
-    reading: "Reading"
-
-
-def _read_data(
-    chosen: "type[AnyTask]",
-    given: FinetuneFlags,
-    read: ReadOptions,
-    options: TaskOptions,
-    seed: int,
-) -> _Data:
-    """Read --train and --dev, or hold a part of --train out."""
-    from tidybert.files.read_report import ReadReport
-    from tidybert.files.reading import Reading
-
-    report = ReadReport()
-    labelled = read_labelled(chosen, given.train, read, given.skip_bad_rows, report=report)
-    if given.corrections is not None:
-        labelled = _corrected(chosen, given.corrections, labelled)
-    reading = Reading.of(read, report)
-    if given.dev is not None:
-        job = chosen.from_examples(labelled, options)
-        held_out = read_labelled(job, given.dev, read, given.skip_bad_rows)
-        return _Data(job, labelled, held_out, labelled, reading)
-    examples, held_out = chosen.hold_out(labelled, given.dev_fraction, seed)
-    note(f"no --dev: {len(held_out):,} of {len(labelled):,} examples are held out to measure on")
-    return _Data(chosen.from_examples(examples, options), examples, held_out, labelled, reading)
-
-
-def _corrected(chosen: "type[AnyTask]", path: str, examples: list[Any]) -> list[Any]:
-    """The examples with the labels that a person corrected; notes how many these are."""
-    from tidybert.checking import apply_corrections
-
-    if chosen.name != "classify":
-        raise UsageError(f"--corrections is for classify, not for {chosen.name} yet")
-    found = apply_corrections(path, examples)
-    names = count_of(found.num_rows, "example")
-    note(f"{path}: {count_of(found.num_changed, 'label')} changed; it names {names}")
-    return found.examples
 
 
 def _recorded(

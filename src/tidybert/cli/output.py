@@ -19,8 +19,6 @@ from tidybert.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from tidybert.files.read_report import ReadReport
-    from tidybert.files.reading import Reading
-    from tidybert.tasks.task import AnyTask
 
 MAX_WIDTH: Final = 80
 _is_quiet = False
@@ -169,33 +167,6 @@ def note_texts_done(
         f"{'' if out is None else f'{out}: '}{num_texts:,} texts in {clock(seconds)}{rate}, "
         f"{num_truncated:,} truncated{more}"
     )
-
-
-def read_labelled(
-    task: "AnyTask | type[AnyTask]",
-    path: str,
-    options: ReadOptions,
-    skip_bad_rows: bool,
-    *,
-    report: "ReadReport | None" = None,
-    like: "Reading | None" = None,
-) -> list[Any]:
-    """All labelled examples of a file; ``report`` and ``like`` are those of ``task.read``."""
-    from tidybert.files.read_report import ReadReport
-
-    report = report or ReadReport()
-    examples = list(
-        task.read(
-            path,
-            options,
-            need_label=True,
-            skip_bad_rows=skip_bad_rows,
-            report=report,
-            like=like,
-        )
-    )
-    note(*report.lines(str))
-    return examples
 
 
 def check_format(run: str, path: str, options: ReadOptions) -> None:

@@ -5,9 +5,7 @@ attributes end in an underscore.
 """
 
 import json
-import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,11 +20,12 @@ from torch import nn
 from tidybert.catalog import find_model
 from tidybert.checkpoints.label_values import restored_values
 from tidybert.configuration import BertConfig
-from tidybert.errors import ConfigError, TidyBertError, UsageError, in_python
+from tidybert.errors import ConfigError, UsageError
 from tidybert.estimators.checked_inputs import text_tags
-from tidybert.estimators.fit_notes import History, forget_warnings, noted_fit
+from tidybert.estimators.fit_notes import forget_warnings
 from tidybert.estimators.held_out import HeldOut, choose_parts
 from tidybert.finetuning import FinetunedModel, clear_run, finetune_examples, save
+from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
@@ -40,6 +39,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.python_spelling import as_in_python
 from tidybert.training.run_directory import check_run
 from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
@@ -223,7 +223,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         fitted |= {"history_": history, "validation_indices_": parts.places}
         with as_in_python():
             try:
-                with noted_fit(history, verbose=self.verbose) as callbacks:
+                with noted_training(history, verbose=self.verbose) as callbacks:
                     finished = finetune_examples(
                         task,
                         start,
@@ -375,18 +375,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
-
-
-@contextmanager
-def as_in_python() -> Iterator[None]:
-    """Have errors name parameters as Python does; Ctrl-C and SIGTERM end more than this fit."""
-    try:
-        yield
-    except TrainingInterrupted as interrupted:
-        # cross_val_score takes an Exception for the failure of one fit and starts the next.
-        if interrupted.exit_status == 128 + signal.SIGINT:
-            raise KeyboardInterrupt(str(interrupted)) from None
-        raise SystemExit(interrupted.exit_status) from None
-    except TidyBertError as error:
-        error.args = (in_python(error.message, rows="position"),)
-        raise

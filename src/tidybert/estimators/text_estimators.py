@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError
 from tidybert.estimators import checked_inputs as inputs
-from tidybert.estimators.base import BertEstimator, as_in_python
+from tidybert.estimators.base import BertEstimator
 from tidybert.estimators.class_weights import weights_of_classes, weights_of_labels
 from tidybert.estimators.fit_notes import warn_of_truncation
 from tidybert.estimators.held_out import HeldOut, read_held_out
@@ -25,6 +25,7 @@ from tidybert.tasks.regression import Regression
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers
+from tidybert.training.python_spelling import as_in_python
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.data.features import text_features
 from tidybert.errors import WeightsError
-from tidybert.estimators.base import as_in_python
 from tidybert.estimators.checked_inputs import (
     check_column_names,
     check_width,
@@ -22,6 +21,7 @@ from tidybert.estimators.checked_inputs import (
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
 from tidybert.inference.embedding import Embedder
+from tidybert.training.python_spelling import as_in_python
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -307,5 +307,6 @@ def _cannot_tell(role: str, seen: Seen, report: ReadReport, first_object: int | 
     data = f"; where the first row is data, {param('header', False)}" if is_file else ""
     return (
         f"{report.path}: cannot tell which column holds the {role}{several}. "
-        f"{describe_columns(seen)}. Give {param(role)} COLUMN, a name or a number counted from 0{data}"
+        f"{describe_columns(seen)}. Give {param(role)} COLUMN, a name or a number counted from 0"
+        f"{data}"
     )

@@ -1,13 +1,13 @@
 """From labelled examples to a finished RUN on disk: once, with several seeds, or as a search."""
 
+from tidybert.finetuning.entrance import evaluate, finetune
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_run import (
     Callbacks,
-    FinetunedModel,
     collapse_message,
     collapsed_to,
     finetune_examples,
     model_sources,
-    save,
 )
 from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.trials import (
@@ -30,6 +30,8 @@ __all__ = [
     "clear_run",
     "collapse_message",
     "collapsed_to",
+    "evaluate",
+    "finetune",
     "finetune_examples",
     "is_finished",
     "is_resumed_in_vain",

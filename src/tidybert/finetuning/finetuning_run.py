@@ -5,7 +5,7 @@ The shell and the scikit-learn estimators both call ``finetune_examples``.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,7 @@ import torch
 from torch import nn
 
 from tidybert.catalog import is_size
-from tidybert.checkpoints.label_values import stored_values
-from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.text_hashes import text_hashes
@@ -28,6 +26,7 @@ from tidybert.errors import (
     in_python,
     param,
 )
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.answer_precision import as_trained
@@ -51,27 +50,6 @@ from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 from tidybert.user_warnings import warn_user
-
-
-@dataclass(frozen=True)
-class FinetunedModel:
-    """A fine-tuned model, in evaluation mode, and the result of its training.
-
-    ``collapsed``: see ``collapsed_to``, on dev.  ``inputs``: see ``Task.inputs_of``.
-    """
-
-    task: AnyTask
-    model: nn.Module
-    tokenizer: BertTokenizer
-    config: BertConfig
-    max_seq_length: int
-    result: TrainingResult
-    collapsed: str | None = None
-    inputs: str | None = None
-    made_from: RunOrigin = field(default_factory=RunOrigin)
-
-    def __str__(self) -> str:
-        return self.made_from.name or "a model in memory"
 
 
 @dataclass(frozen=True)
@@ -162,14 +140,14 @@ def finetune_examples(
         course=_course(task, network, data, arguments),
         callbacks=callbacks,
     )
+    given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
+    given |= {**made_from.flags, **asdict(arguments)}
+    record = _record(data, made_from, trainer, chosen)
     if run is not None:
         if resume:
             trainer.resume()
         elif force:
             clear_run(run)
-        given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
-        given |= {**made_from.flags, **asdict(arguments)}
-        record = _record(data, made_from, trainer, chosen)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start == "probe" and trainer.state.step == 0:
         start_with_probe(task, trainer, None if origin is None else probe)
@@ -177,9 +155,9 @@ def finetune_examples(
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
-    collapsed, inputs = _collapse(answers, callbacks), task.inputs_of(train)
+    collapsed, about = _collapse(answers, callbacks), (task.inputs_of(train), made_from, given, run)
     finished = FinetunedModel(
-        task, network, tokenizer, config, max_seq_length, result, collapsed, inputs, made_from
+        task, network, tokenizer, config, max_seq_length, result, collapsed, *about
     )
     if interrupted is not None:
         raise interrupted.keeping(finished)
@@ -396,34 +374,6 @@ def collapse_message(answer: str) -> str:
     return (
         f"the model collapsed: it gives every dev example the answer {answer!r:.80}; try another "
         f"{param('seed')}, a lower {param('learning_rate')}, or more {param('num_train_epochs')}"
-    )
-
-
-def save(
-    finished: FinetunedModel, directory: Path, *, beside: Mapping[str, str] | None = None
-) -> None:
-    """Write a fine-tuned model as a MODEL directory, which transformers opens too.
-
-    ``beside``: texts of further files, by name.
-    """
-    save_model_directory(
-        directory,
-        model_state=finished.model.state_dict(),
-        config=finished.config,
-        tokenizer=finished.tokenizer,
-        metadata=ModelMetadata(
-            task=finished.task.name,
-            label_names=finished.task.label_names,
-            max_seq_length=finished.max_seq_length,
-            inputs=finished.inputs,
-            reading=finished.made_from.reading,
-            label_values=stored_values(finished.task.names, finished.made_from.label_values),
-            settings=finished.task.settings(),
-            metrics=finished.result.metrics,
-        ),
-        architecture=finished.task.architecture,
-        problem_type=finished.task.problem_type,
-        beside=beside,
     )
 
 

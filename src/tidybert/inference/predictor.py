@@ -2,31 +2,52 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
+import torch
+from torch import nn
+
+from tidybert.catalog import find_model
 from tidybert.checkpoints.label_values import restored_values
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.files.reading import Reading
+from tidybert.inference.answer_list import AnswerList
 from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import (
-    check_texts,
     fitting_length,
     load_finished,
     model_fingerprint,
     to_device,
 )
 from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.python_inputs import examples_of
 from tidybert.json_objects import plain_json
+from tidybert.progress_bar import progress_bar
 from tidybert.tasks.answers import Answers
-from tidybert.tasks.task import SHOWN_LABELS
+from tidybert.tasks.task import SHOWN_LABELS, AnyTask
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.python_spelling import as_in_python
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    A = TypeVar("A", default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    A = TypeVar("A")
 
 
-class Predictor:
+class Predictor(Generic[A]):
     """A fine-tuned model that answers.
+
+    A type checker knows the keys of ``Predictor[ClassAnswer](run)``'s answers; the classes of
+    answers are in ``tidybert.tasks.answer_types``.
 
     Args:
         run: a RUN, or a directory that transformers saved with a head of the same kind.
@@ -39,6 +60,18 @@ class Predictor:
     Raises ModelNotFoundError, ConfigError, VocabularyError, WeightsError or UsageError.
     """
 
+    #: The directory of the RUN; None for a model in memory.
+    directory: Path | None = None
+    task: AnyTask
+    model: nn.Module
+    tokenizer: BertTokenizer
+    metadata: ModelMetadata
+    device: torch.device
+    #: float32, bfloat16 or float16.
+    precision: str
+    #: By name, the labels that a program gave and that are not texts.
+    label_values: Mapping[str, Any]
+
     def __init__(
         self,
         run: str | Path,
@@ -48,20 +81,50 @@ class Predictor:
         max_seq_length: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
-        self._run = str(run)
-        self.task, self.model, self.tokenizer, self.metadata = load_finished(
-            run, allow_pickle=allow_pickle
-        )
-        self.device = to_device(self.model, device)
-        #: float32, bfloat16 or float16.
-        self.precision = choose_precision(precision, run, self.device)
+        task, model, tokenizer, metadata = load_finished(run, allow_pickle=allow_pickle)
+        chosen = to_device(model, device)
+        values = restored_values(task.names, metadata.label_values)
+        precision = choose_precision(precision, run, chosen)
+        self._take(str(run), task, model, tokenizer, metadata, chosen, precision, values)
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)
-        trained = self.metadata.max_seq_length
-        self.max_seq_length = trained if max_seq_length is None else fitting
-        #: By name, the labels of a program that are no texts.
-        self.label_values = restored_values(self.task.names, self.metadata.label_values)
+        if max_seq_length is not None:
+            self.max_seq_length = fitting
+        self.directory = find_model(run)
+
+    @classmethod
+    def of_model(
+        cls,
+        name: str,
+        task: AnyTask,
+        model: nn.Module,
+        tokenizer: BertTokenizer,
+        metadata: ModelMetadata,
+        precision: str,
+        label_values: Mapping[str, Any],
+    ) -> Self:
+        """The predictor of a model in memory, on the device that it is on."""
+        made = cls.__new__(cls)
+        device = next(model.parameters()).device
+        made._take(name, task, model, tokenizer, metadata, device, precision, label_values)
+        return made
+
+    def _take(
+        self,
+        name: str,
+        task: AnyTask,
+        model: nn.Module,
+        tokenizer: BertTokenizer,
+        metadata: ModelMetadata,
+        device: torch.device,
+        precision: str,
+        label_values: Mapping[str, Any],
+    ) -> None:
+        self._run = name
+        self.task, self.model, self.tokenizer, self.metadata = task, model, tokenizer, metadata
+        self.device, self.precision, self.label_values = device, precision, label_values
+        self.max_seq_length = metadata.max_seq_length
 
     @property
     def fingerprint(self) -> str:
@@ -75,12 +138,12 @@ class Predictor:
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
 
     def __repr__(self) -> str:
-        return one_line(self, self._facts())
+        return one_line(self, self.facts())
 
     def _repr_html_(self) -> str:
-        return html_table(self, self._facts())
+        return html_table(self, self.facts())
 
-    def _facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         names, metrics = self.task.names, self.metadata.metrics
         facts: dict[str, object] = {"run": self._run, "task": self.task.name}
         facts["device"] = str(next(self.model.parameters()).device)
@@ -100,18 +163,40 @@ class Predictor:
         recorded = self.metadata.reading
         return None if recorded is None else Reading.from_dict(recorded)
 
+    @overload
+    def predict(self, texts: str, text_pairs: Any = None, *, progress: bool = ...) -> A: ...
+    @overload
     def predict(
-        self, texts: Sequence[Any], text_pairs: Sequence[Any] | None = None
-    ) -> list[dict[str, Any]]:
-        """One answer a text, in order: see ``predict_stream``.
+        self, texts: Iterable[Any], text_pairs: Iterable[Any] | None = None, *, progress: bool = ...
+    ) -> AnswerList[A]: ...
+    def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
+        """One answer a text, in order: see ``predict_stream``; for one text, its answer alone.
 
         The task says what the two are: texts and second texts to classify, questions and contexts
-        to answer, contexts and lists of choices to choose from.
+        to answer, contexts and lists of choices to choose from.  Labels are as training got them.
+
+        Args:
+            texts: one text, or several in a list, a generator, a Series, an array of NumPy or
+                Arrow; (text, text_pair) tuples; or a frame or dicts, with columns as in training.
+            text_pairs: the second texts, in the same kinds.
+            progress: show a bar.
+
+        Raises DataError for single texts to a model of pairs, the reverse, and missing texts.
         """
-        check_texts(texts, text_pairs)
-        examples = self.task.from_texts(texts, text_pairs)
-        answers = list(self._predictions(examples)) if examples else []
-        return [self._with_values(each) for each in answers] if self.label_values else answers
+        is_one = isinstance(texts, str)
+        if is_one:
+            texts, text_pairs = [texts], None if text_pairs is None else [text_pairs]
+        with as_in_python("row"):
+            examples = examples_of(self.task, texts, text_pairs, self.reading)
+            with progress_bar("predict", wanted=progress) as show:
+
+                def advance(done: int) -> None:
+                    if show is not None:
+                        show(done, len(examples), "")
+
+                found = self._predictions(examples, advance) if examples else iter(())
+                answers = AnswerList(self._with_values(each) for each in found)
+        return answers[0] if is_one else answers
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
@@ -154,6 +239,8 @@ class Predictor:
     def _with_values(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An answer with the labels that training was given, in place of their names."""
         values = self.label_values
+        if not values:
+            return answer
         found = dict(answer)
         if "label" in found:
             found["label"] = values[found["label"]]
@@ -177,7 +264,11 @@ class Predictor:
         )
         return self.task.answers(outputs, features, examples)
 
-    def _predictions(self, examples: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        answers = self._answers(examples)
+    def _predictions(
+        self,
+        examples: Sequence[Any],
+        advance: Callable[[int], None] = lambda num_done: None,
+    ) -> Iterator[dict[str, Any]]:
+        answers = self._answers(examples, advance=advance)
         for answer, one in zip(answers.predictions(), answers.first_features, strict=True):
             yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}

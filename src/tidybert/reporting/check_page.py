@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.atomic_files import atomic_directory, atomic_write_text
-from tidybert.checking.corrections import COLUMN, csv_text
+from tidybert.data.corrections import COLUMN, csv_text
 from tidybert.reporting.report_page import rendered
 
 SHOWN: Final = 200

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ def evaluation_of(
     *,
     run: str,
     file: str,
-    date: str,
+    date: str | None = None,
     max_seq_length: int,
     num_resamples: int = NUM_RESAMPLES,
 ) -> Evaluation:
@@ -86,7 +87,8 @@ def evaluation_of(
     Args:
         answers: those to labelled examples.
         metrics: all of theirs, with their counts.
-        run, file, date: as the report is to name them; ``run`` is where the training's log lies.
+        run, file, date: as the report is to name them; ``run`` is where the training's log lies,
+            and a date that is not given is now.
         max_seq_length: tokens that a sequence may have.
         num_resamples: how many samples the intervals are drawn from, if time allows.
     """
@@ -95,7 +97,7 @@ def evaluation_of(
         task=task.name,
         model=run,
         data=file,
-        date=date,
+        date=date or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
         metrics=metrics,
         judgements=list(answers.judgements()),
         max_seq_length=max_seq_length,

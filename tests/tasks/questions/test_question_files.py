@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.tasks.questions.question_files import (
@@ -135,7 +135,7 @@ def test_an_answer_without_a_place_that_occurs_twice_is_noted(write: Any) -> Non
     assert examples[0].answers == (("Rollo", 0),)
     (note,) = report.notes
     assert note.startswith("7 answers without answer_start that the context has more than once, ")
-    assert note.endswith("of which the first is taken (line 1, 2, 3, 4, 5 and 2 more)")
+    assert in_python(note).endswith("of which the first is taken (line 1, 2, 3, 4, 5 and 2 more)")
 
 
 def test_without_need_of_labels_answers_are_not_looked_at(write: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.checking.corrections import apply_corrections, csv_text
+from tidybert.data.corrections import apply_corrections, csv_text
 from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
 

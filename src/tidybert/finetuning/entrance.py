@@ -1,0 +1,225 @@
+"""``tidybert.finetune`` and ``tidybert.evaluate``: data of any kind to a model, and to metrics.
+
+They read, check, train and measure as the commands of the shell do, with the same defaults.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
+from tidybert.files.read_options import ReadOptions
+from tidybert.finetuning.finetune_options import (
+    EvaluateOptions,
+    FinetuneOptions,
+    Metrics,
+    TaskName,
+)
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_run import finetune_examples
+from tidybert.finetuning.training_examples import read_training_examples
+from tidybert.finetuning.training_notes import History, noted_training
+from tidybert.inference.measurement import measure
+from tidybert.inference.predictor import Predictor
+from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.tasks.labelled_examples import split_options
+from tidybert.tasks.registry import task_class, task_flags, task_names
+from tidybert.training.python_spelling import as_in_python, tell
+from tidybert.training.run_directory import owned_run
+from tidybert.training.training_arguments import TrainingArguments
+from tidybert.user_warnings import warn_user
+
+_OF_RUN = ("resume", "new_head", "device", "allow_pickle", "keep_checkpoints", "force")
+_OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
+# What the shell records too: each of its trials counts as a run of its own.
+_OF_SHELL: Mapping[str, Any] = {
+    "seeds": 1,
+    "search": False,
+    "time_limit": None,
+    "tensorboard": False,
+    "threads": None,
+}
+
+
+def finetune(
+    data: Any,
+    task: TaskName = "classify",
+    model: str | Path = "minilm",
+    *,
+    dev: Any = 0.1,
+    out: str | Path | None = None,
+    verbose: bool = False,
+    **options: Unpack[FinetuneOptions],
+) -> FinetunedModel:
+    """Fine-tune ``model`` on labelled data, and keep the weights that do best on ``dev``.
+
+    What the checks find in the data, and a model that collapsed, is a Python warning.
+
+    Args:
+        data: the path of a file; a DataFrame of pandas, polars or Arrow; a Dataset; dicts or
+            tuples, such as (text, label), in a list; or two lists, (texts, labels).
+        task: classify, regress, choose, answer or tag.
+        model: a MODEL: installed weights, a directory, or a size with another MODEL's ``vocab``.
+        dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it.
+        out: a new directory for the RUN; None keeps the model in memory.
+        verbose: print notes on the data and the training on stderr.
+        options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other
+            flag of ``tidybert finetune`` that reads, checks or trains, under its name.
+
+    Raises UsageError for a parameter, DataError for data that cannot be trained on, and the errors
+    of loading ``model``.
+    """
+    rows = "line" if isinstance(data, str | Path) else "row"
+    with as_in_python(rows):
+        if task not in task_names():
+            raise UsageError(
+                f"{param('task')} is {task!r}; expected one of {', '.join(task_names())}"
+                f"{suggestion(task, task_names())}"
+            )
+        given = split_options(
+            options,
+            {"read": ReadOptions, "task": task_flags(), "training": TrainingArguments},
+            "max_seq_length", "corrections", "vocab", "skip_bad_rows", *_OF_RUN,
+        )  # fmt: skip
+        if out is None:
+            return _finetune(data, task, model, dev, None, verbose, given, rows)
+        run = Path(out)
+        with owned_run(run, given[""].get("resume", False), given[""].get("force", False)):
+            return _finetune(data, task, model, dev, run, verbose, given, rows)
+
+
+def _finetune(
+    data: Any,
+    task: str,
+    model: str | Path,
+    dev: Any,
+    run: Path | None,
+    verbose: bool,
+    given: Mapping[str, dict[str, Any]],
+    rows: str,
+) -> FinetunedModel:
+    """The work of ``finetune``, with its options split by ``split_options``."""
+    read, other = ReadOptions(**given["read"]), given[""]
+    options, arguments = task_flags()(**given["task"]), TrainingArguments(**given["training"])
+    chosen = task_class(task, options)
+    share, held_out = _share(dev)
+    note: Callable[[str], None] = (lambda line: tell(line, rows)) if verbose else lambda _line: None
+    found = read_training_examples(
+        chosen,
+        data,
+        held_out,
+        options,
+        read,
+        dev_fraction=share,
+        seed=arguments.seed,
+        corrections=other.get("corrections"),
+        skip_bad_rows=other.get("skip_bad_rows", False),
+        names=("data", "dev"),
+        tell=note,
+    )
+    paths = {"train": data, "dev": held_out, "corrections": other.get("corrections")}
+    flags = {
+        "task": task,
+        **{name: str(each) if isinstance(each, str | Path) else None
+           for name, each in paths.items()},
+        "dev_fraction": share,
+        "max_seq_length": None,
+        "vocab": None,
+        "skip_bad_rows": False,
+        **{name: False for name in _OF_RUN if name not in ("resume", "force")},
+        "device": "auto",
+        **{name: each for name, each in other.items() if name not in ("resume", "force")},
+        **_OF_SHELL,
+        **asdict(read),
+        **asdict(options),
+    }  # fmt: skip
+    name = None if run is None else run.resolve().name
+    history: History = []
+    with noted_training(history, verbose=verbose, rows=rows) as callbacks:
+        return finetune_examples(
+            found.job,
+            model,
+            found.examples,
+            found.held_out,
+            arguments,
+            max_seq_length=other.get("max_seq_length"),
+            vocab=other.get("vocab"),
+            run=run,
+            made_from=replace(found.origin, name=name, flags=flags),
+            callbacks=callbacks,
+            **{name: other[name] for name in _OF_RUN if name in other},
+        )
+
+
+def _share(dev: Any) -> tuple[float, Any]:
+    """The share to hold out, and the data to measure on in its place, if any."""
+    if dev is None or isinstance(dev, bool) or not isinstance(dev, int | float):
+        if dev is None or isinstance(dev, bool):
+            raise UsageError(f"{param('dev')} is {dev}: expected labelled data, or a share as 0.1")
+        return 0.1, dev
+    if not 0 < dev < 1:
+        raise UsageError(
+            f"{param('dev')} is {dev}: expected labelled data, or a share between 0 and 1"
+        )
+    return dev, None
+
+
+def evaluate(
+    run: str | Path | FinetunedModel | Predictor[Any],
+    data: Any,
+    *,
+    report: str | Path | None = None,
+    verbose: bool = False,
+    **options: Unpack[EvaluateOptions],
+) -> Metrics:
+    """The metrics of a fine-tuned model on labelled data, by name, with counts of how it was read.
+
+    A Python warning says where the data trained the model or chose its weights.
+
+    Args:
+        run: a RUN, or a model in memory.
+        data: labelled data of the kinds that ``finetune`` takes; columns are as in training.
+        report: a directory to write a page to look at, and its figures, into.
+        verbose: print notes on the data on stderr.
+        options: the flags of ``tidybert evaluate`` under their names.
+
+    Raises what ``Predictor`` raises, and DataError for data that cannot be measured on.
+    """
+    rows = "line" if isinstance(data, str | Path) else "row"
+    with as_in_python(rows):
+        given = split_options(
+            options, {"read": ReadOptions}, "skip_bad_rows", "resamples", *_OF_PREDICTOR
+        )
+        other = given[""]
+        named = {name: other[name] for name in _OF_PREDICTOR if name in other}
+        if isinstance(run, str | Path):
+            predictor: Predictor[Any] = Predictor(run, **named)
+        else:
+            for name in named:
+                raise UsageError(
+                    f"{param(name)} is for a RUN on disk; give it to Predictor, and that as run"
+                )
+            predictor = run if isinstance(run, Predictor) else run.predictor
+        found = measure(
+            predictor,
+            data,
+            ReadOptions(**given["read"]),
+            skip_bad_rows=other.get("skip_bad_rows", False),
+            tell=(lambda line: tell(line, rows)) if verbose else lambda _line: None,
+            warn=lambda line: warn_user(in_python(line, rows=rows), DataWarning),
+        )
+        if report is not None:
+            from tidybert.reporting.evaluation import evaluation_of
+            from tidybert.reporting.writing import write_report
+
+            evaluation = evaluation_of(
+                found.answers,
+                found.metrics,
+                run=str(predictor.directory or "in memory"),
+                file=found.file,
+                max_seq_length=predictor.max_seq_length,
+                num_resamples=other.get("resamples", NUM_RESAMPLES),
+            )
+            write_report(evaluation, report)
+    return cast(Metrics, found.metrics)

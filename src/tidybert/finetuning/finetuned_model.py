@@ -1,0 +1,139 @@
+"""FinetunedModel: what a fine-tuning gives, ready to answer, to be measured and to be saved."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+from torch import nn
+
+from tidybert.checkpoints.label_values import stored_values
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import save_model_directory
+from tidybert.configuration import BertConfig
+from tidybert.inference.answer_list import AnswerList
+from tidybert.inference.answer_precision import as_trained
+from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.predictor import Predictor
+from tidybert.tasks.task import AnyTask
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.run_directory import clear_run, owned_run
+from tidybert.training.run_origin import RunOrigin
+from tidybert.training.trainer import TrainingResult
+
+
+@dataclass(frozen=True, repr=False)
+class FinetunedModel:
+    """A fine-tuned model, in evaluation mode, and the result of its training.
+
+    Args:
+        collapsed: see ``collapsed_to``, on dev.
+        inputs: see ``Task.inputs_of``.
+        arguments: all of the training, by name, as in arguments.json.
+        run: the RUN on disk; None for a model in memory alone.
+    """
+
+    task: AnyTask
+    model: nn.Module
+    tokenizer: BertTokenizer
+    config: BertConfig
+    max_seq_length: int
+    result: TrainingResult
+    collapsed: str | None = None
+    inputs: str | None = None
+    made_from: RunOrigin = field(default_factory=RunOrigin)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    run: Path | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of these weights on dev, by name."""
+        return self.result.metrics
+
+    @property
+    def metadata(self) -> ModelMetadata:
+        """The content of tidybert.json."""
+        return ModelMetadata(
+            task=self.task.name,
+            label_names=self.task.label_names,
+            max_seq_length=self.max_seq_length,
+            inputs=self.inputs,
+            label_values=stored_values(self.task.names, self.made_from.label_values),
+            reading=self.made_from.reading,
+            settings=self.task.settings(),
+            metrics=self.result.metrics,
+        )
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What answers with these weights, on the device of the training."""
+        device = next(self.model.parameters()).device
+        metadata = self.metadata
+        values = self.made_from.label_values if metadata.label_values else {}
+        made = Predictor.of_model(
+            "in memory" if self.run is None else str(self.run),
+            self.task,
+            self.model,
+            self.tokenizer,
+            metadata,
+            as_trained(self.arguments.get("precision", "float32"), device),
+            values,
+        )
+        made.directory = self.run
+        return made
+
+    @overload
+    def predict(
+        self, texts: str, text_pairs: Any = None, *, progress: bool = ...
+    ) -> dict[str, Any]: ...
+    @overload
+    def predict(
+        self, texts: Iterable[Any], text_pairs: Iterable[Any] | None = None, *, progress: bool = ...
+    ) -> AnswerList[dict[str, Any]]: ...
+    def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
+        """The answers to texts; see ``Predictor.predict``."""
+        return self.predictor.predict(texts, text_pairs, progress=progress)
+
+    def save(self, directory: str | Path, *, force: bool = False) -> None:
+        """Write the model as a MODEL directory, which the shell and transformers open.
+
+        Raises UsageError for a directory that is not empty, unless ``force`` replaces a RUN there,
+        and DiskError.
+        """
+        with owned_run(Path(directory), False, force):
+            if force:
+                clear_run(Path(directory))
+            save(self, Path(directory))
+
+    def __str__(self) -> str:
+        return self.made_from.name or "a model in memory"
+
+    def __repr__(self) -> str:
+        return one_line(self, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        steps = {"model": self.arguments.get("model"), "steps": self.result.num_steps}
+        return {name: each for name, each in steps.items() if each} | self.predictor.facts()
+
+
+def save(
+    finished: FinetunedModel, directory: Path, *, beside: Mapping[str, str] | None = None
+) -> None:
+    """Write a fine-tuned model as a MODEL directory, which transformers opens too.
+
+    ``beside``: texts of further files, by name.
+    """
+    save_model_directory(
+        directory,
+        model_state=finished.model.state_dict(),
+        config=finished.config,
+        tokenizer=finished.tokenizer,
+        metadata=finished.metadata,
+        architecture=finished.task.architecture,
+        problem_type=finished.task.problem_type,
+        beside=beside,
+    )

@@ -1,0 +1,99 @@
+"""Labelled examples and a finished model to its metrics, for the shell and for Python alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidybert.data.text_hashes import text_hashes
+from tidybert.data.training_texts import read_training_texts
+from tidybert.errors import DataError
+from tidybert.files.read_options import ReadOptions
+from tidybert.inference.predictor import Predictor
+from tidybert.model_files import ARGUMENTS_FILE
+from tidybert.tasks.answers import Answers
+from tidybert.tasks.labelled_examples import read_all
+from tidybert.training.run_origin import file_identity, recorded_files
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The answers to labelled examples, and all metrics and counts of them.
+
+    ``file`` is where they came from, or the name of the parameter that held them.
+    """
+
+    answers: Answers[Any, Any]
+    metrics: dict[str, Any]
+    file: str
+
+
+def measure(
+    predictor: Predictor[Any],
+    data: Any,
+    read: ReadOptions | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    tell: Tell = lambda _line: None,
+    warn: Tell = lambda _line: None,
+    advance: Callable[[], Any] | None = None,
+) -> Measurement:
+    """Measure a model on labelled examples.
+
+    Args:
+        data: a path, or rows in memory.
+        read, skip_bad_rows: how to read them; what ``read`` leaves open is as in training.
+        tell: gets lines about what was read and cut.
+        warn: gets a line for each reason not to trust the metrics.
+        advance: gives a context manager for the work, whose value takes the sequences done.
+
+    Raises DataError for a label that the model does not know, for no examples, and as reading does.
+    """
+    file = str(data) if isinstance(data, str | Path) else "data"
+    task = predictor.task
+    examples = read_all(
+        task, data, read, skip_bad_rows=skip_bad_rows, like=predictor.reading, tell=tell
+    )
+    try:
+        if advance is None:
+            answers = predictor.examine(examples)
+        else:
+            with advance() as done:
+                answers = predictor.examine(examples, done)
+    except DataError as error:
+        raise DataError(f"{file}: {error.message}") from error
+    metrics = {**answers.metrics(), **answers.counts(), "computed_in": predictor.precision}
+    if predictor.directory is not None:
+        metrics |= _trained_on(predictor.directory, data, file, task, examples, warn)
+    total = f"of {metrics['num_examples']:,} examples"
+    if metrics["num_truncated"]:
+        tell(f"{metrics['num_truncated']:,} {total} {task.truncation}")
+    if metrics["num_windowed"]:
+        tell(
+            f"{metrics['num_windowed']:,} {total} were read in windows, "
+            f"{metrics['num_windows']:,} in all"
+        )
+    return Measurement(answers, metrics, file)
+
+
+def _trained_on(
+    directory: Path, data: Any, file: str, task: Any, examples: list[Any], warn: Tell
+) -> dict[str, int]:
+    """How many of the examples trained the model; nothing where the RUN does not know."""
+    dev = recorded_files(directory / ARGUMENTS_FILE).get("dev", {})
+    now = file_identity(data) if isinstance(data, str | Path) else {}
+    if "sha256" in dev and dev["sha256"] == now.get("sha256"):
+        warn(f"{file} chose the best weights in training, so these metrics flatter it")
+    texts = read_training_texts(directory)
+    if texts is None:
+        return {}
+    count = texts.num_among(text_hashes(map(task.identity, examples)))
+    if count:
+        least = "" if texts.is_whole else "at least "
+        warn(
+            f"the model was trained on {least}{count:,} of the {len(examples):,} examples of "
+            f"{file}, so these metrics flatter it"
+        )
+    return {"num_trained_on": count}

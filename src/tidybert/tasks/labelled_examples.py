@@ -1,0 +1,120 @@
+"""All examples of a file, or of rows in memory, at once: for the shell and for Python alike."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from tidybert.errors import UsageError, param, suggestion
+from tidybert.files.in_memory import Memory, in_memory
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import Reading
+from tidybert.files.text_examples import TextExample
+from tidybert.tasks.registry import task_class, task_flags
+
+if TYPE_CHECKING:
+    from tidybert.tasks.choices.choice_files import ChoiceExample
+    from tidybert.tasks.questions.question_files import QuestionExample
+    from tidybert.tasks.tags.tagged_sentences import TaggedExample
+    from tidybert.tasks.task import AnyTask
+
+
+def read_all(
+    task: "AnyTask | type[AnyTask]",
+    data: Any,
+    options: ReadOptions | None = None,
+    *,
+    name: str = "data",
+    need_label: bool = True,
+    skip_bad_rows: bool = False,
+    report: ReadReport | None = None,
+    like: Reading | None = None,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> list[Any]:
+    """The examples of a task; ``tell`` gets each line about how they were read.
+
+    Args:
+        data: a path, "-", rows in memory as ``in_memory`` takes them, or examples of the task.
+        name: of the parameter that holds ``data``, for messages.
+        options, need_label, skip_bad_rows, report, like: see ``ExampleReader``.
+
+    Raises DataError and UsageError.
+    """
+    if isinstance(data, list | tuple) and data and is_example(data[0]):
+        return list(data)
+    report = report or ReadReport()
+    found = task.read(
+        data if isinstance(data, str | Path) else rows_in_memory(task, data, name),
+        options,
+        need_label=need_label,
+        skip_bad_rows=skip_bad_rows,
+        report=report,
+        like=like,
+    )
+    examples = list(found)
+    for line in report.lines(str):
+        tell(line)
+    return examples
+
+
+def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Memory:
+    """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
+    if task.read.tuple_names is None:
+        raise UsageError(f"{name}: the task {task.name} reads files alone: give a path")
+    return in_memory(data, name, task.read.tuple_names)
+
+
+@overload
+def load_data(
+    data: Any, task: Literal["classify", "regress"] = ..., **options: Any
+) -> list[TextExample]: ...
+@overload
+def load_data(data: Any, task: Literal["choose"], **options: Any) -> "list[ChoiceExample]": ...
+@overload
+def load_data(data: Any, task: Literal["answer"], **options: Any) -> "list[QuestionExample]": ...
+@overload
+def load_data(data: Any, task: Literal["tag"], **options: Any) -> "list[TaggedExample]": ...
+def load_data(data: Any, task: str = "classify", **options: Any) -> list[Any]:
+    """The examples that ``tidybert finetune`` reads from a file, as a list.
+
+    Args:
+        data: the path of a file, or rows in memory as ``tidybert.finetune`` takes them.
+        task: classify, regress, choose, answer or tag.
+        options: labelled=False reads rows without labels too; multi_label=True reads any number of
+            labels; skip_bad_rows=True leaves bad rows out; and every option about files and
+            columns, such as ``text="message"``.
+
+    Raises DataError for rows that cannot be read, with their places, and UsageError.
+    """
+    need_label, skip = options.pop("labelled", True), options.pop("skip_bad_rows", False)
+    parts = split_options(options, {"read": ReadOptions, "task": task_flags()})
+    chosen = task_class(task, task_flags()(**parts["task"]))
+    read = ReadOptions(**parts["read"])
+    return read_all(chosen, data, read, need_label=need_label, skip_bad_rows=skip)
+
+
+def split_options(
+    given: Mapping[str, Any], classes: Mapping[str, type], *known: str
+) -> dict[str, dict[str, Any]]:
+    """Keyword arguments by the dataclass that has a field of their name, the rest under "".
+
+    Args:
+        classes: the dataclasses, by a name for the result.
+        known: names without a class.
+
+    Raises UsageError for a name that nothing knows.
+    """
+    owner = {each.name: part for part, kind in classes.items() for each in fields(kind)}
+    owner |= dict.fromkeys(known, "")
+    found: dict[str, dict[str, Any]] = {part: {} for part in ("", *classes)}
+    for name, value in given.items():
+        if name not in owner:
+            raise UsageError(f"there is no parameter {param(name)}{suggestion(name, owner)}")
+        found[owner[name]][name] = value
+    return found
+
+
+def is_example(value: object) -> bool:
+    """Whether a value is an example of a task; all have a row."""
+    return hasattr(value, "row") and not isinstance(value, tuple | Mapping)

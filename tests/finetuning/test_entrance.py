@@ -1,0 +1,244 @@
+"""tidybert.finetune and tidybert.evaluate: what the shell does, from data of any kind."""
+
+import enum
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+import tidybert
+from tidybert import Predictor
+from tidybert.cli import main as shell
+from tidybert.cli.evaluate import EvaluateFlags
+from tidybert.cli.finetune import FinetuneFlags
+from tidybert.errors import CollapseWarning, DataError, DataWarning, UsageError
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.text_examples import TextExample
+from tidybert.finetuning import finetuning_run
+from tidybert.finetuning.finetune_options import EvaluateOptions, FinetuneOptions, Metrics
+from tidybert.tasks.registry import task_class, task_flags, task_names
+from tidybert.training.training_arguments import TrainingArguments
+
+QUICK: dict[str, Any] = {
+    "learning_rate": 0.01,
+    "train_batch_size": 16,
+    "max_seq_length": 16,
+    "num_train_epochs": 1,
+}
+FLAGS = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
+FLAGS += ["--num-train-epochs", "1"]
+WORDS = ["red", "blue", "white", "dog", "cat", "hen", "cow", "old", "new", "the"]
+
+
+def texts(count: int) -> list[str]:
+    return [" ".join(WORDS[(n * step) % 10] for step in (1, 3, 7)) + f" {n}" for n in range(count)]
+
+
+def field_names(*classes: Any) -> set[str]:
+    return {each.name for kind in classes for each in fields(kind)}
+
+
+@pytest.mark.filterwarnings("ignore::tidybert.errors.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::tidybert.errors.DataWarning")
+def test_it_makes_the_run_that_the_shell_makes(
+    tiny_model: Path, toy_examples: Callable[..., list[TextExample]], tmp_path: Path, capsys: Any
+) -> None:
+    rows = [{"text": one.text, "label": one.label} for one in toy_examples(96)]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    command = ["finetune", "classify", str(tiny_model), "--train", str(file), *FLAGS]
+    assert shell.run([*command, "--out", str(tmp_path / "shell")]) == 0
+
+    of_file = tidybert.finetune(str(file), model=str(tiny_model), out=tmp_path / "file", **QUICK)
+    in_memory = tidybert.finetune(rows, model=tiny_model, **QUICK)
+
+    one, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.is_file()}
+        for name in ("shell", "file")
+    )
+    assert one.keys() == other.keys()
+    for name in ("model.safetensors", "tidybert.json", "config.json", "training_texts.npy"):
+        assert one[name] == other[name] or name == "tidybert.json"
+    arguments = [json.loads(each["arguments.json"]) for each in (one, other)]
+    for each in arguments:
+        del each["record"]["seconds"]
+    assert arguments[0] == arguments[1]
+    assert in_memory.metrics == of_file.metrics
+    answers = [each.predict(["the red cow"]) for each in (in_memory, Predictor(tmp_path / "shell"))]
+    assert answers[0] == answers[1]
+    in_memory.save(tmp_path / "saved")
+    assert Predictor(tmp_path / "saved").predict(["the red cow"]) == answers[0]
+    with pytest.raises(UsageError, match="holds a RUN"):
+        in_memory.save(tmp_path / "saved")
+    capsys.readouterr()
+
+    found = tidybert.evaluate(tmp_path / "file", rows)
+    assert shell.run(["evaluate", str(tmp_path / "file"), str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert found["num_trained_on"] == 86
+    assert tidybert.evaluate(in_memory, rows)["accuracy"] == found["accuracy"]
+
+
+TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "classify": ([(text, n % 2) for n, text in enumerate(texts(40))], {}),
+    "regress": ((texts(40), np.linspace(0, 5, 40)), {}),
+    "choose": (
+        [(text, [f"a dog {n}", f"the cat {n}"], n % 2) for n, text in enumerate(texts(40))],
+        {},
+    ),
+    "answer": (
+        [("the dog", f"the {text}", [text[:3].strip()]) for text in texts(40)],
+        {"max_query_length": 4},
+    ),
+    "tag": (
+        [(text.split(), ["B-X", "O", "O", "O"][: len(text.split())]) for text in texts(40)],
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_takes_tuples(task: Any, tiny_model: Path) -> None:
+    data, options = TASKS[task]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = tidybert.finetune(data, task, tiny_model, max_steps=1, max_seq_length=24, **options)
+        metrics = tidybert.evaluate(found, data)
+
+    assert found.task.name == task
+    assert metrics["num_examples"] == 40
+    assert {*metrics} <= {*get_type_hints(Metrics)}
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize(
+    "labels", [[3, 10], [False, True], [Colour.RED, Colour.BLUE], np.array([3, 10])]
+)
+def test_labels_come_back_as_they_were(labels: Any, tiny_model: Path, tmp_path: Path) -> None:
+    data = [(text, labels[n % 2]) for n, text in enumerate(texts(40))]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = tidybert.finetune(
+            data, model=tiny_model, out=tmp_path, max_steps=1, max_seq_length=16
+        )
+
+    for predictor in (found, Predictor(tmp_path)):
+        answer = predictor.predict("the red dog")
+        assert answer["label"] in list(labels)
+        assert set(answer["scores"]) == set(labels)
+        assert not isinstance(answer["label"], str)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert tidybert.evaluate(tmp_path, data)["num_examples"] == 40
+
+
+RANDOM: dict[str, Any] = {"max_steps": 1, "head_start": "random"}
+
+
+def test_findings_and_a_collapse_are_warnings_at_the_users_line(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetuning_run, "collapsed_to", lambda _answers: "x")
+    data = [(text, "xy"[n % 2]) for n, text in enumerate(texts(36))] + [("red", "y")] * 3
+
+    with pytest.warns(UserWarning, match="collapsed") as warned:
+        tidybert.finetune(data, model=tiny_model, max_seq_length=16, **RANDOM)
+
+    found = {each.category: str(each.message) for each in warned}
+    assert {*found} == {DataWarning, CollapseWarning}
+    assert {each.filename for each in warned} == {__file__}
+    assert "the model collapsed: it gives every dev example the answer" in found[CollapseWarning]
+    assert "lower learning_rate" in found[CollapseWarning]
+    assert any("(rows 37, 38)" in str(each.message) for each in warned)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (
+            {"task": "clasify"},
+            UsageError,
+            r"task is 'clasify'; expected .* did you mean 'classify'",
+        ),
+        (
+            {"learing_rate": 1},
+            UsageError,
+            "no parameter learing_rate; did you mean 'learning_rate'",
+        ),
+        (
+            {"dev": 1.5},
+            UsageError,
+            "dev is 1.5: expected labelled data, or a share between 0 and 1",
+        ),
+        ({"dev": None}, UsageError, "dev is None: expected labelled data"),
+        ({"dev": [("a", None)]}, DataError, r"dev\[0\]: the label is empty"),
+        ({"data": "absent.csv"}, DataError, "absent.csv: cannot be read: no such file"),
+        ({"data": 7}, DataError, "data is 7, of type int: expected a file's path"),
+        ({"text": "message"}, DataError, "data: text 'message': there is no such column"),
+        ({"long": "middle"}, UsageError, "long is 'middle'; expected truncate or head-tail"),
+        ({"n_best_size": 3}, UsageError, "n_best_size has no meaning for classify"),
+        ({"train_batch_size": 0}, UsageError, "train_batch_size is 0"),
+    ],
+)
+def test_what_goes_wrong_names_the_parameter(
+    given: dict[str, Any], error: type[Exception], message: str, tiny_model: Path
+) -> None:
+    data = given.pop("data", [(text, str(n % 2)) for n, text in enumerate(texts(20))])
+
+    with pytest.raises(error, match=message):
+        tidybert.finetune(data, model=tiny_model, **given)
+
+
+def test_an_unknown_label_is_named_with_its_row(tiny_run: Path) -> None:
+    with pytest.raises(DataError, match=r"(?s)data: 1 label .*'bird', on row 1"):
+        tidybert.evaluate(tiny_run, [("a dog", "animal"), ("a hen", "bird")])
+    with pytest.raises(UsageError, match="device is for a RUN on disk"):
+        tidybert.evaluate(Predictor(tiny_run), [("a dog", "animal")], device="cpu")
+
+
+def test_a_report_is_written(tiny_run: Path, tmp_path: Path) -> None:
+    data = [("a dog", "animal"), ("the red", "colour")] * 4
+
+    tidybert.evaluate(tiny_run, data, report=tmp_path / "report", resamples=100)
+
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_the_options_are_the_flags() -> None:
+    of_shell = {"train", "dev", "dev_fraction", "out", "config", "json", "tensorboard", "threads"}
+    of_shell |= {"seeds", "search", "time_limit"}
+    classes = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
+    assert {*get_type_hints(FinetuneOptions)} == field_names(*classes) - of_shell
+    of_evaluate = field_names(EvaluateFlags, ReadOptions) - of_shell - {"report"}
+    assert {*get_type_hints(EvaluateOptions)} == of_evaluate
+
+
+def test_every_metric_has_a_type() -> None:
+    known = {*get_type_hints(Metrics)}
+    for name in task_names():
+        assert {*task_class(name).meanings} <= known
+
+
+def test_load_data_reads_files_and_rows(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na dog,x\n")
+
+    (from_file,), (from_rows,) = (tidybert.load_data(data) for data in (file, [("a dog", "x")]))
+
+    assert (from_file.text, from_file.label) == (from_rows.text, from_rows.label) == ("a dog", "x")
+    (words,) = tidybert.load_data([(["a", "dog"], ["O", "B-x"])], "tag")
+    assert words.tags == ("O", "B-x")
+    assert tidybert.load_data([("a dog",)], labelled=False)[0].label is None
+    (sets,) = tidybert.load_data([("a dog", ["x", "y"])], multi_label=True)
+    assert sets.labels == ("x", "y")
