@@ -43,6 +43,7 @@ def test_a_corpus_is_read_as_it_was_written(directory: Path) -> None:
     assert read_back(corpus) == DOCUMENTS
     assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (3, 6, 13)
     assert corpus.tokens(np.array([3]), np.array([4]))[0].dtype == np.uint16
+    assert corpus.document_ends(np.array([2, 0, 1])).tolist() == [13, 4, 6]
     assert read_back(TokenCorpus(directory, "held-out")) == [[[20]]]
     assert TokenCorpus(directory).tokenizer().vocab_size == 1000
 

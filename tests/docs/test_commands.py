@@ -22,7 +22,7 @@ import typer
 
 from tidybert import catalog
 from tidybert.cli import main as shell
-from tidybert.cli import quickstart
+from tidybert.cli import poem, quickstart
 from tidybert.configuration import BertConfig
 
 ROOT = Path(__file__).parents[2]
@@ -283,6 +283,7 @@ def test_the_blocks_of_a_page_run_in_their_order(
 
     monkeypatch.setattr(catalog.PretrainedPackage, "find", find_here)
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
+    monkeypatch.setattr(poem, "MAX_STEPS", 3)
     monkeypatch.chdir(tmp_path)
     write_samples()
     write_model(Path("bert-base-uncased"), BertForPreTraining, tiny_config)

@@ -23,7 +23,7 @@ TEXT = "the red cat saw\nthe old dog\n\nwe don't see a hen in 1,000 days\n"
 def train(data: Path, run: Path, **given: Any) -> Any:
     arguments = LanguageModelArguments(
         max_steps=given.pop("max_steps", 8), tokens_per_step=64, eval_tokens=64, eval_steps=4,
-        save_steps=3,
+        save_steps=3, dropout=given.pop("dropout", 0.0),
     )  # fmt: skip
     options = NextTokenOptions(max_seq_length=32, positions=given.pop("positions", "sinusoidal"))
     size = given.pop("model", "transformer-tiny")
@@ -62,20 +62,20 @@ def test_nothing_takes_it_for_a_bert(run: Path, tiny_model: Path) -> None:
         tidybert.TextGenerator(tiny_model)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize(("positions", "dropout"), [("sinusoidal", 0.0), ("learned", 0.1)])
 def test_a_stopped_run_ends_with_the_same_bits(
-    positions: str, corpus: Path, tmp_path: Path
+    positions: str, dropout: float, corpus: Path, tmp_path: Path
 ) -> None:
+    given: Any = {"positions": positions, "dropout": dropout}
+
     def stop(done: PretrainingReport) -> None:
         if done.step == 5:
             signal.raise_signal(signal.SIGTERM)
 
-    whole = train(corpus, tmp_path / "whole", positions=positions)
+    whole = train(corpus, tmp_path / "whole", **given)
     with pytest.raises(TrainingInterrupted):
-        train(
-            corpus, tmp_path / "run", positions=positions, callbacks=PretrainingCallbacks(step=stop)
-        )
-    train(corpus, tmp_path / "run", positions=positions, resume=True)
+        train(corpus, tmp_path / "run", callbacks=PretrainingCallbacks(step=stop), **given)
+    train(corpus, tmp_path / "run", resume=True, **given)
 
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "whole")]
     assert weights[0] == weights[1]
