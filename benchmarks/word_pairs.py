@@ -29,6 +29,7 @@ from tidybert.corpus.sentences import split_sentences
 from tidybert.errors import TidyBertError
 from tidybert.explain.explained_text import place_of
 from tidybert.explain.shown import cosine
+from tidybert.explain.word_space import word_vectors
 from tidybert.inference.embedding import TokenVectors
 from tidybert.metrics.regression_scores import regression_metrics
 
@@ -112,14 +113,11 @@ def layer_vectors(embedder: Embedder, contexts: Mapping[str, Sequence[str]]) -> 
     return {word: each.reshape(layers, -1) / len(contexts[word]) for word, each in sums.items()}
 
 
-def static_vectors(embedder: Embedder, words: Iterable[str]) -> dict[str, Floats]:
+def static_vectors(embedder: Embedder, words: Sequence[str]) -> dict[str, Floats]:
     """By word (H,): the mean of its pieces' word embeddings."""
     table = embedder.encoder.word_embeddings.weight.detach().numpy()
-    tokenizer = embedder.tokenizer
-    return {
-        word: table[tokenizer.encode(word, add_special_tokens=False).input_ids].mean(0)
-        for word in words
-    }
+    vectors = word_vectors(table, embedder.tokenizer, words)
+    return dict(zip(words, vectors, strict=True))
 
 
 def spearman(pairs: Sequence[Pair], vectors: Mapping[str, Floats]) -> float:
@@ -134,7 +132,7 @@ def scores(
     """By kind of vector, the score on each set."""
     embedder = Embedder(model, layers="all", device="cpu", precision="float32")
     last = len(embedder.layers) - 1
-    static = static_vectors(embedder, contexts)
+    static = static_vectors(embedder, list(contexts))
     alone = layer_vectors(embedder, {word: [word] for word in contexts})
     inside = layer_vectors(embedder, contexts)
     kinds = {"word embeddings": static}

@@ -30,7 +30,7 @@ def test_vectors_are_means_over_sentences_and_pieces(
     contexts = {"hen": [SENTENCE, "a hen"], "cow": ["a cow"]}
 
     found = word_pairs.layer_vectors(embedder, contexts)
-    static = word_pairs.static_vectors(embedder, contexts)
+    static = word_pairs.static_vectors(embedder, list(contexts))
 
     states = [explainer.hidden_states(text).states for text in contexts["hen"]]
     expected = (states[0][:, 5] + states[1][:, 2]) / 2

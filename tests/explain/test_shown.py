@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -46,8 +47,15 @@ def test_lines_tables_and_json(results: dict[str, Shown]) -> None:
         assert len(lines) >= 1 + len(table.rows)
         html = each._repr_html_()
         assert html.count("<tr>") == 1 + len(table.rows)
+        assert html.count("</td>") >= len(table.rows)
         assert "<a>" not in html
         json.dumps(each.to_dict(), allow_nan=False)
+    head = results["head"]
+    assert head._repr_html_().count('title="') == 64
+    assert f'title="the → [CLS]: {head.probs[1, 0]:.4f}"' in head._repr_html_()
+    found = results["attributions"]
+    for word, value in zip(found.words, found.word_values, strict=True):
+        assert f'title="{value:+.4f}">{escape(word.text)}</span>' in found._repr_html_()
     assert results["attention"].to_dict()["scores"][0][0][0][1] is None
     page = as_page("a<b", [TEXT], "<svg></svg>", results["head"].table().html())
     assert "<h1>a&lt;b</h1><blockquote>the red hen &lt;a&gt;</blockquote>" in page

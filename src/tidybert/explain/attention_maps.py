@@ -13,7 +13,7 @@ import numpy as np
 from tidybert.errors import UsageError, param
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText
-from tidybert.explain.shown import Floats, Table
+from tidybert.explain.shown import Floats, Table, shaded_matrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,6 +105,9 @@ class AttentionHead(ExplainedText):
         headings = ("piece", "looks at", "then at", "and at")
         title = f"attention of layer {self.layer}, head {self.head}"
         return Table(title, headings, rows, frozenset(headings))
+
+    def _repr_html_(self) -> str:
+        return shaded_matrix(str(self.table().title), self.tokens, self.probs)
 
     def plot(self) -> "Figure":
         """The matrix with the pieces on both sides."""

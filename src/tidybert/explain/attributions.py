@@ -23,7 +23,7 @@ from tidybert.data.features import Features
 from tidybert.errors import UsageError, param
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText, Word
-from tidybert.explain.shown import Floats, Table
+from tidybert.explain.shown import Floats, Table, shaded_words, signed
 from tidybert.explain.targets import Target
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
@@ -73,7 +73,7 @@ class Attributions(ExplainedText):
     def table(self) -> Table:
         """The value of each word, in the order of the texts."""
         rows = [
-            [word.text, "–" if np.isnan(value) else f"{value:+.4f}"]
+            [word.text, signed(float(value))]
             for word, value in zip(self.words, self.word_values, strict=True)
         ]
         title = f"{self.method}: what raised the score of {self.target}"
@@ -93,6 +93,10 @@ class Attributions(ExplainedText):
         if abs(self.completeness_gap) > _WIDE_GAP * max(abs(difference), 1e-6):
             said += "; the gap is wide: take more steps"
         return said
+
+    def _repr_html_(self) -> str:
+        texts = [word.text for word in self.words]
+        return shaded_words(texts, self.word_values) + super()._repr_html_()
 
     def plot(self) -> "Figure":
         """A bar for each word."""

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float32]
+# Red, green and blue of more and of less than 0.
+_MORE: Final = "33,102,172"
+_LESS: Final = "178,24,43"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,45 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return self.table().html()
+
+
+def shaded_matrix(title: str, labels: Sequence[str], values: Floats) -> str:
+    """A table (n, n) of numbers from 0 to 1 as shades, with each number where the pointer is."""
+    heads = "".join(
+        f'<th scope="col" style="writing-mode:vertical-rl">{_shown(each)}</th>' for each in labels
+    )
+    rows = []
+    for label, row in zip(labels, values.tolist(), strict=True):
+        cells = "".join(
+            f'<td style="background:rgba({_MORE},{value:.3f})" '
+            f'title="{_shown(label)} → {_shown(other)}: {value:.4f}"></td>'
+            for other, value in zip(labels, row, strict=True)
+        )
+        rows.append(f'<tr><th scope="row">{_shown(label)}</th>{cells}</tr>')
+    return (
+        f"<table><caption>{_shown(title)}</caption><thead><tr><td></td>{heads}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def shaded_words(words: Sequence[str], values: Floats) -> str:
+    """Words in a line, shaded by values of either sign, with each number where the pointer is.
+
+    A word whose value is NaN has no shade.
+    """
+    shades = np.nan_to_num(values)
+    shades = 0.7 * shades / max(np.abs(shades).max(initial=0), 1e-12)
+    parts = [
+        f'<span style="background:rgba({_LESS if shade < 0 else _MORE},{abs(shade):.3f})" '
+        f'title="{signed(value)}">{_shown(word)}</span>'
+        for word, shade, value in zip(words, shades.tolist(), values.tolist(), strict=True)
+    ]
+    return f"<p>{' '.join(parts)}</p>"
+
+
+def signed(value: float) -> str:
+    """The number with its sign; a dash for NaN."""
+    return "–" if np.isnan(value) else f"{value:+.4f}"
 
 
 def _shown(text: str) -> str:
