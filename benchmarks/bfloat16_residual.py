@@ -17,8 +17,8 @@ import json
 import math
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -76,7 +76,7 @@ def rounded_weights() -> Iterator[None]:
         yield
 
 
-_WITHIN: Final = {
+_WITHIN: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "float32": nullcontext,
     "bfloat16": bfloat16_residual,
     "rounded": rounded_weights,

@@ -195,8 +195,12 @@ def count(
     return counting.summary()
 
 
-def count_pretraining(dropout: float, *, mixed: bool = True) -> dict[str, Any]:
-    """One micro-batch of pre-training base, forward and backward; ``mixed``: in bfloat16."""
+def count_pretraining(dropout: float, *, mixed: bool = True, half: bool = False) -> dict[str, Any]:
+    """One micro-batch of pre-training base, forward and backward.
+
+    ``mixed``: in bfloat16.  ``half``: with a residual stream in bfloat16, as --recipe fast has it.
+    """
+    from tidybert.modeling.kernels.layer_norm import keep_half_residual
     from tidybert.pretraining.masked_rows import masked_rows
     from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
     from tidybert.pretraining.pretraining_batch import PretrainingBatch
@@ -214,8 +218,13 @@ def count_pretraining(dropout: float, *, mixed: bool = True) -> dict[str, Any]:
         parts = loss_parts(model, batch.to("cuda"))
         return torch.stack([each.total for each in parts.values()]).sum()
 
-    config = base_config(dropout)
-    return count(lambda: build_pretraining_model("mlm+nsp")(config), loss, mixed=mixed)
+    def build() -> Any:
+        model = build_pretraining_model("mlm+nsp")(base_config(dropout))
+        if half:
+            keep_half_residual(model)
+        return model
+
+    return count(build, loss, mixed=mixed)
 
 
 def count_finetuning(name: str) -> dict[str, Any]:
@@ -371,7 +380,12 @@ def count_steps() -> dict[str, Any]:
     pretend_ampere()
     return {
         "what waits": count_what_waits(),
-        **{f"pretrain {dropout}": count_pretraining(dropout) for dropout in (0.0, 0.1)},
+        **{
+            f"pretrain {dropout} {'half' if half else 'float32'}": count_pretraining(
+                dropout, half=half
+            )
+            for dropout, half in ((0.0, True), (0.1, True), (0.1, False))
+        },
         "pretrain steps adamw": count_pretraining_steps("adamw"),
         "pretrain steps muon": count_pretraining_steps("muon"),
         "finetune steps": count_finetuning_steps(),

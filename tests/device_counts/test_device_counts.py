@@ -32,12 +32,22 @@ def test_waits_are_found(counts: dict[str, Any]) -> None:
     assert sum(found["waits"].values()) == 1
 
 
-@pytest.mark.parametrize(("dropout", "operations", "gigabytes"), [(0.0, 800, 42), (0.1, 900, 45)])
+@pytest.mark.parametrize(
+    ("name", "operations", "gigabytes"),
+    [
+        ("pretrain 0.0 half", 800, 42),
+        ("pretrain 0.1 half", 900, 45),
+        ("pretrain 0.1 float32", 900, 75),
+    ],
+)
 def test_a_micro_batch_of_pretraining_waits_for_nothing(
-    dropout: float, operations: int, gigabytes: float, counts: dict[str, Any]
+    name: str, operations: int, gigabytes: float, counts: dict[str, Any]
 ) -> None:
-    """Base, 32,700 tokens, forward and backward; GB of 10^9 bytes outside products."""
-    holds(counts[f"pretrain {dropout}"], operations, gigabytes, layers=12)
+    """Base, 32,700 tokens, with dropout 0 or 0.1, and a residual stream in half precision or not.
+
+    Forward and backward; GB of 10^9 bytes outside products.
+    """
+    holds(counts[name], operations, gigabytes, layers=12)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +57,7 @@ def test_a_part_of_a_step_of_fine_tuning_waits_for_nothing(
     task: str, counts: dict[str, Any]
 ) -> None:
     """Three layers of base."""
-    holds(counts[f"finetune {task}"], operations=270, gigabytes=12.5, layers=3)
+    holds(counts[f"finetune {task}"], operations=270, gigabytes=20.5, layers=3)
 
 
 @pytest.mark.parametrize("name", ["classify", "answer", "mean", "cls", "max", "fill-mask"])

@@ -20,6 +20,7 @@ from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.model_files import RECORD
+from tidybert.modeling.kernels.layer_norm import keep_half_residual
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
@@ -102,6 +103,8 @@ def pretrain(
     unchanged = deepcopy(network) if from_corpus else None
     _require_room(run, network, plan)
     to_device(network, str(chosen))
+    if arguments.recipe == "fast":
+        keep_half_residual(network)
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
     stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))
