@@ -19,7 +19,14 @@ from tidybert.cores import prepare_threads
 
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig
-    from tidybert.estimators import BertClassifier, BertRegressor, BertTagger, BertVectorizer
+    from tidybert.estimators import (
+        BertClassifier,
+        BertMultipleChoice,
+        BertQuestionAnswerer,
+        BertRegressor,
+        BertTagger,
+        BertVectorizer,
+    )
     from tidybert.explain import Explainer
     from tidybert.files.text_examples import TextExample
     from tidybert.finetuning import FinetunedModel, evaluate, finetune
@@ -61,6 +68,8 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
+    "BertMultipleChoice",
+    "BertQuestionAnswerer",
     "BertRegressor",
     "BertTagger",
     "BertTokenizer",
@@ -94,7 +103,14 @@ _INFERENCE: Final = (
     "TextScorer",
     "load",
 )
-_ESTIMATORS: Final = ("BertClassifier", "BertRegressor", "BertTagger", "BertVectorizer")
+_ESTIMATORS: Final = (
+    "BertClassifier",
+    "BertMultipleChoice",
+    "BertQuestionAnswerer",
+    "BertRegressor",
+    "BertTagger",
+    "BertVectorizer",
+)
 _MODULE_OF: Final = {
     "BertConfig": "tidybert.configuration",
     "BertTokenizer": "tidybert.tokenization",

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -236,3 +236,15 @@ def test_predicted_tags_are_valid_iob2(quick: Quick, toy_tags: Data) -> None:
         for before, tag in zip(["O", *tags], tags, strict=False):
             assert tag[0] != "I" or before[2:] == tag[2:]
         assert all(one.end <= len(tags) for one in entities(tags))
+
+
+def test_probabilities_and_the_folds_of_cross_validation(quick: Quick, toy_tags: Data) -> None:
+    X, y = toy_tags(16)
+    tagger = BertTagger(**quick, max_steps=1).fit(X, y)
+    probabilities = tagger.predict_proba(X)
+    for words, each in zip(X, probabilities, strict=True):
+        assert each.shape == (len(words), len(tagger.classes_))
+        np.testing.assert_allclose(each.sum(1), 1.0, rtol=1e-6)
+    by_fold = cross_val_predict(tagger, X, y, cv=2)
+    assert by_fold.shape == (16,)
+    assert [len(each) for each in by_fold] == [len(words) for words in X]

@@ -1,0 +1,116 @@
+"""BertMultipleChoice: which of some texts continues or answers another, in scikit-learn's terms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from tidybert.errors import DataError
+from tidybert.estimators.base import BertEstimator
+from tidybert.estimators.checked_inputs import read_weights, require_y
+from tidybert.estimators.held_out import read_held_out
+from tidybert.estimators.ragged_rows import RaggedRows
+from tidybert.files.read_report import Problem
+from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example
+from tidybert.tasks.choices.multiple_choice import ChosenAnswers, MultipleChoice
+
+_ROWS = (
+    "expected examples (context, [choice, choice, …]), or rows of a context and its choices, such "
+    "as a DataFrame of these columns"
+)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BertMultipleChoice(BertEstimator):
+    """Choose which of some texts continues or answers another, as in SWAG.
+
+    X are examples (context, [choice, choice, …]), with two choices at least and as many as each
+    has; or rows of a context and its choices, of shape (n, 1 + C).  y is the number of the right
+    choice, from 0, or its text.  Predictions are numbers; ``score`` is the share that is right.
+
+    The parameters are those of BertClassifier without ``long`` and ``class_weight``.
+
+    Attributes:
+        model_: the BertForMultipleChoice, in evaluation mode.
+        task_, tokenizer_, result_, n_iter_, history_, validation_indices_: see BertClassifier.
+    """
+
+    _task_names = ("choose",)
+    task_: MultipleChoice = field(init=False)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Fine-tune ``model`` on contexts with choices X, and the right ones y.
+
+        sample_weight, X_val, y_val, groups: see BertClassifier.fit.
+
+        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
+        parameter's value, and what loading ``model`` raises.
+        """
+        require_y(self, y)
+        every = _choices(X, y)
+        weights = read_weights(sample_weight, len(every))
+        kept = np.flatnonzero(weights).tolist()
+        held_out = read_held_out(X_val, y_val, groups, len(every), _choices)
+        examples = [every[index] for index in kept]
+        return self._train(MultipleChoice(), examples, weights[kept], held_out)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """(n,) the number of the likeliest choice of each example, from 0."""
+        chosen = [each.argmax() for each in self._chosen(X).log_probabilities]
+        return np.array(chosen, dtype=np.int64)
+
+    def predict_proba(self, X: Any) -> RaggedRows[npt.NDArray[np.float64]]:
+        """For each example (C,), the probabilities of its choices."""
+        return RaggedRows([np.exp(each) for each in self._chosen(X).log_probabilities])
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of the examples whose right choice is chosen."""
+        check_is_fitted(self)
+        return float(self._measured(_choices(X, y)).metrics()["accuracy"])
+
+    def _chosen(self, X: Any) -> ChosenAnswers:
+        check_is_fitted(self)
+        answers = self._run(_choices(X))
+        assert isinstance(answers, ChosenAnswers)
+        return answers
+
+    def _examples(self, X: Any, y: Any) -> list[ChoiceExample]:
+        return _choices(X, y)
+
+
+def _choices(X: Any, y: Any = None) -> list[ChoiceExample]:
+    """Examples, with the right choices where ``y`` is given; DataError for other values."""
+    rows = np.asarray(X).tolist() if hasattr(X, "columns") or isinstance(X, np.ndarray) else X
+    if isinstance(rows, str) or not hasattr(rows, "__iter__"):
+        raise DataError(f"X is {X!r:.40}, of type {type(X).__name__}: {_ROWS}")
+    rows = list(rows)
+    if not rows:
+        raise DataError(f"X is empty: {_ROWS}")
+    answers: Sequence[Any] = [None] * len(rows) if y is None else list(y)
+    if len(answers) != len(rows):
+        raise DataError(f"X has {len(rows)} examples and y has {len(answers)}")
+    examples = []
+    for place, (row, answer) in enumerate(zip(rows, answers, strict=True)):
+        if not isinstance(row, list | tuple | np.ndarray) or len(row) < 2:
+            raise DataError(f"X[{place}] is {row!r:.40}: {_ROWS}")
+        context, *rest = row
+        given = rest[0] if len(rest) == 1 and not isinstance(rest[0], str) else rest
+        if isinstance(answer, np.generic):
+            answer = answer.item()
+        made = choice_example(place, context, "", list(given), answer, need_label=y is not None)
+        if isinstance(made, Problem):
+            raise DataError(f"X[{place}], y[{place}]: {made.message}; {_ROWS}")
+        examples.append(made)
+    return examples
