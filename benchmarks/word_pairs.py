@@ -110,7 +110,8 @@ def layer_vectors(embedder: Embedder, contexts: Mapping[str, Sequence[str]]) -> 
             one = word_vector(word, sentence, tokens)
             sums[word] = sums.get(word, np.zeros_like(one)) + one
     layers = len(embedder.layers)
-    return {word: each.reshape(layers, -1) / len(contexts[word]) for word, each in sums.items()}
+    means = {word: each / np.float32(len(contexts[word])) for word, each in sums.items()}
+    return {word: each.reshape(layers, -1) for word, each in means.items()}
 
 
 def static_vectors(embedder: Embedder, words: Sequence[str]) -> dict[str, Floats]:

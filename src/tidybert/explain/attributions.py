@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 METHODS: Final = ("integrated-gradients", "gradient-x-input", "leave-one-out")
 STEPS: Final = 50
 # Rows of tokens that a path's points take together.
-_TOKENS_AT_ONCE: Final = 2048
+_TOKENS_AT_ONCE: Final = 1024
 # A gap above this share of the difference deserves more steps.
 _WIDE_GAP: Final = 0.05
 

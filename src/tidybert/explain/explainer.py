@@ -75,21 +75,20 @@ class Explainer:
         #: The model with its masked-LM head; None where it has none.
         self.masked_lm: BertForMaskedLM | None = None
         self._is_causal = isinstance(directory.config, CausalConfig)
+        found: Any
         if self._is_causal:
-            language_model, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
-            self.encoder: BertModel = language_model.eval().bert
-            self.tokenizer = directory.tokenizer
+            found, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
         elif is_finished(directory):
             self.predictor = Predictor(
                 model, device="cpu", precision="float32", allow_pickle=allow_pickle
             )
-            found: Any = self.predictor.model
-            self.encoder = found.bert
-            self.tokenizer = self.predictor.tokenizer
+            found = self.predictor.model
         else:
-            built, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
-            self.masked_lm = None if report.new else built
-            self.encoder, self.tokenizer = built.eval().bert, directory.tokenizer
+            found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
+            self.masked_lm = None if report.new else found
+        # Gradients are those of the embeddings' output alone.
+        self.encoder: BertModel = found.eval().requires_grad_(False).bert
+        self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.
         self.max_seq_length: int = self.config.max_position_embeddings
@@ -365,7 +364,7 @@ class Explainer:
 
     def _layer(self, layer: int | str) -> int:
         """The number of a layer, from 0; UsageError for one that the model lacks."""
-        last = self.config.num_hidden_layers
+        last: int = self.config.num_hidden_layers
         if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
             raise UsageError(
                 f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "

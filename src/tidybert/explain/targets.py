@@ -6,7 +6,6 @@ does not change it, and it does not flatten where the model is sure.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,10 @@ from tidybert.data.batching import Batch
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.heads import BertForMaskedLM
-from tidybert.tasks.text_task import TextTask
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.encoding import Encoding
 from tidybert.tokenization.vocabulary import MASK_TOKEN, UNK_TOKEN
@@ -71,23 +73,27 @@ def find_target(
     Raises UsageError for a label that the model does not know, and DataError for a task whose
     answers this cannot explain.
     """
-    task: Any = predictor.task
-    if isinstance(task, TextTask):
+    task = predictor.task
+    if isinstance(task, Classification | MultiLabelClassification | Regression):
         return _text_target(predictor, task, batch, label)
-    if task.name == "answer":
-        return _span_target(predictor, encoding, batch, label)
+    if isinstance(task, QuestionAnswering):
+        return _span_target(predictor, task, encoding, batch, label)
     raise DataError(
         f"attributions explain models that classify, give labels or scores, or answer questions; "
         f"this one was trained to {task.name}"
     )
 
 
-def _text_target(predictor: Predictor, task: Any, batch: Batch, label: str | None) -> Target:
+def _text_target(
+    predictor: Predictor,
+    task: Classification | MultiLabelClassification | Regression,
+    batch: Batch,
+    label: str | None,
+) -> Target:
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        found: Tensor = task.outputs(predictor.model, batch)
-        return found
+        return task.outputs(predictor.model, batch)
 
-    if task.name == "regress":
+    if isinstance(task, Regression):
         if label is not None:
             raise UsageError(f"{param('target')}: a model that gives scores has no labels")
         return Target("score", (), outputs, lambda logits: logits[:, 0, 0])
@@ -101,29 +107,32 @@ def _text_target(predictor: Predictor, task: Any, batch: Batch, label: str | Non
             + suggestion(label, names)
         )
     chosen, temperature = names.index(label), task.temperature
-    if task.name == "classify":
+    if isinstance(task, Classification):
         return Target(label, (), outputs, lambda each: log_odds(each[:, 0] / temperature, chosen))
     return Target(label, (), outputs, lambda each: each[:, 0, chosen] / temperature)
 
 
 def _span_target(
-    predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None
+    predictor: Predictor,
+    task: QuestionAnswering,
+    encoding: Encoding,
+    batch: Batch,
+    label: str | None,
 ) -> Target:
     """The sum of the start and end logits of the answer."""
     if label is not None:
         raise UsageError(f"{param('target')}: a question's own answer is explained")
 
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        found: Tensor = predictor.task.outputs(predictor.model, batch)
-        return found[wanted]
+        return task.outputs(predictor.model, batch)[wanted]
 
     with torch.no_grad():
-        logits = predictor.task.outputs(predictor.model, batch).float().cpu().numpy()
+        logits = task.outputs(predictor.model, batch).float().numpy()
     inside = np.array([side == 1 for side in encoding.sequence_ids])
     # Pairs of a start and an end that is not before it, both in the text.
     sums = logits[:, None, 0] + logits[None, :, 1]
-    length = getattr(predictor.task, "max_answer_length", len(sums))
-    allowed = np.triu(np.outer(inside, inside)) & ~np.triu(np.ones_like(sums, dtype=bool), length)
+    too_long = np.triu(np.ones_like(sums, dtype=bool), task.max_answer_length)
+    allowed = np.triu(np.outer(inside, inside)) & ~too_long
     if not allowed.any():
         raise DataError("the text has no piece that could be an answer")
     start, end = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
