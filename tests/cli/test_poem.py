@@ -110,6 +110,7 @@ def test_a_run_shows_what_it_is_and_is_no_encoder(
     for command in (
         ["predict", str(learnt), str(csv)],
         ["embed", str(learnt), str(csv), "--out", str(tmp_path / "v.npy")],
+        ["extend-vocab", str(learnt), str(csv), "--add", "1", "--out", str(tmp_path / "e")],
         ["fill-mask", str(learnt), "a [MASK]"],
         ["finetune", "classify", str(learnt), "--train", str(csv), "--out", str(tmp_path / "r")],
     ):

@@ -86,6 +86,7 @@ def test_a_round_trip_through_any_number_of_shards(
     assert counts.tolist() == [len(documents[number]) + 1 for number in chosen]
     ends = np.cumsum(counts)
     ids = corpus.tokens(bounds[ends - counts], bounds[ends - 1])
+    assert corpus.document_ends(chosen).tolist() == bounds[ends - 1].tolist()
     flat = [[each for sentence in documents[number] for each in sentence] for number in chosen]
     assert [each.tolist() for each in ids] == flat
 

@@ -41,6 +41,7 @@ class ExtensibleModel:
     """
 
     def __init__(self, origin: ModelDirectory, *, allow_pickle: bool = False) -> None:
+        origin.require_bert()
         self.origin = origin
         self._tensors = origin.tensors(allow_pickle=allow_pickle)
         self._per_piece = [name for name in self._tensors if name.removeprefix(PREFIX) in PER_PIECE]

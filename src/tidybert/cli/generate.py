@@ -25,8 +25,8 @@ class GenerateFlags(flags.DeviceFlag, flags.JsonFlag):
     max_tokens: int | None = None
     """Most new tokens. If not set: up to [EOS] or the model's longest sequence."""
     temperature: float | None = None
-    """Draw tokens; the logits are divided by it: below 1 for likelier tokens, above 1 for rarer
-    ones. If not set: take the likeliest token, or 1 with --top-k or --top-p."""
+    """Draw tokens with logits divided by this. If not set: take the likeliest token, or 1 with
+    --top-k or --top-p."""
     top_k: int | None = None
     """Draw from this many likeliest tokens."""
     top_p: float | None = None

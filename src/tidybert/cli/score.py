@@ -33,7 +33,7 @@ def score(
     """Show how likely a model finds texts: each token's probability, and the perplexity.
 
     A language model predicts each token from those before it. A BERT predicts each from all
-    others, masked in turn: that gives a pseudo-perplexity, which cannot be compared with a perplexity.
+    others, masked in turn: that gives a pseudo-perplexity, and the two cannot be compared.
     """
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples

@@ -10,6 +10,7 @@ from tidybert.modeling.heads import (
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
+    CausalLM,
 )
 from tidybert.modeling.rows import Rows
 
@@ -24,5 +25,6 @@ __all__ = [
     "BertForTokenClassification",
     "BertModel",
     "BertModelOutput",
+    "CausalLM",
     "Rows",
 ]
