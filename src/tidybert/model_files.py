@@ -15,6 +15,8 @@ INDEX_SUFFIX: Final = ".index.json"
 VOCABULARY_FILE: Final = "vocab.txt"
 TOKENIZER_FILE: Final = "tokenizer.json"
 TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
+SENTENCE_FILE: Final = "sentence_bert_config.json"
+"""Of sentence-transformers: the most tokens of a text, which config.json does not say."""
 METADATA_FILE: Final = "tidybert.json"
 """Ours: the task, its labels and settings, and the hashes of the other files."""
 

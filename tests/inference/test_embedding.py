@@ -1,5 +1,7 @@
 """Frozen features: transformers' hidden states, pooled; and only what is needed computed."""
 
+import json
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.configuration import BertConfig
-from tidybert.errors import DataError, TextError, TruncationWarning, UsageError
+from tidybert.errors import ConfigError, DataError, TextError, TruncationWarning, UsageError
 from tidybert.inference.embedding import COMBINATIONS, POOLINGS, Embedder, find_layers
 from tidybert.tokenization import BertTokenizer
 
@@ -97,10 +99,11 @@ def test_pairs_are_read_with_their_token_types(foreign: tuple[Path, Any], poolin
 def test_the_real_weights_give_what_sentence_transformers_gives(minilm_directory: Path) -> None:
     import transformers
 
-    texts = ["A man is eating food.", "The invoice shows the wrong amount", "Wörld", ""]
+    # sentence-transformers cuts a text at 256 tokens.
+    texts = ["A man is eating food.", "The invoice is wrong", "Wörld", "", "a long text " * 100]
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm_directory)
     model = transformers.AutoModel.from_pretrained(minilm_directory).eval()
-    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    inputs = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
     with torch.no_grad():
         states = model(**inputs).last_hidden_state
     expected = pooled(states, inputs["attention_mask"], "mean")
@@ -108,6 +111,18 @@ def test_the_real_weights_give_what_sentence_transformers_gives(minilm_directory
     np.testing.assert_allclose(Embedder("minilm").embed(texts), expected.numpy(), atol=1e-5)
     units = Embedder("minilm", normalize=True).embed(texts)
     np.testing.assert_allclose(units, torch.nn.functional.normalize(expected).numpy(), atol=1e-5)
+
+
+def test_the_limit_is_that_of_the_directory(tiny_model: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    for length, expected in ((7, 7), (500, 32), (None, 32)):
+        (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+        assert Embedder(model).max_seq_length == expected
+        assert Embedder(model, max_seq_length=9).max_seq_length == 9
+    (model / "sentence_bert_config.json").write_text('{"max_seq_length": true}')
+    with pytest.raises(ConfigError, match="max_seq_length is True; not a number of tokens"):
+        Embedder(model)
 
 
 def test_the_vectors_of_tokens(foreign: tuple[Path, Any]) -> None:

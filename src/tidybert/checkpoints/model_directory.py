@@ -25,9 +25,16 @@ from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.json_objects import read_json_object
 from tidybert.limits import LABELS
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.model_files import (
+    CONFIG_FILE,
+    METADATA_FILE,
+    SENTENCE_FILE,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.modeling.bert import initialize_part
 from tidybert.modeling.heads import FINE_TUNED, CausalLM
+from tidybert.opening import present
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -95,6 +102,21 @@ class ModelDirectory:
                 f"says {self.config.vocab_size}: the files do not belong together"
             )
         return tokenizer
+
+    @cached_property
+    def sentence_length(self) -> int | None:
+        """The most tokens that sentence-transformers reads of a text; None where no file says it.
+
+        Raises ConfigError for a file that cannot be read, or that has another value there.
+        """
+        path = self.path / SENTENCE_FILE
+        if not present(path, error=ConfigError):
+            return None
+        length = read_json_object(path).get("max_seq_length")
+        # type() and not isinstance: to Python, true is an int.
+        if length is not None and (type(length) is not int or length < 1):
+            raise ConfigError(f"{path}: max_seq_length is {length!r:.40}; not a number of tokens")
+        return length
 
     @cached_property
     def metadata(self) -> ModelMetadata | None:

@@ -26,7 +26,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedFlags(flags.LongestLengthFlag, flags.AnswerFlags):
+class EmbedFlags(flags.AnswerFlags):
     pooling: str = "mean"
     """``mean`` or max over the token vectors with [CLS] and [SEP], cls for the vector of [CLS], or
     token for all vectors."""
@@ -37,6 +37,9 @@ class EmbedFlags(flags.LongestLengthFlag, flags.AnswerFlags):
     """Make one vector of several layers by concat, sum or mean."""
     normalize: bool = False
     """``--normalize``: Scale each vector to length 1."""
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
+    says, else as many as the model allows."""
     dtype: str = "float32"
     """Write the numbers as float32 or float16."""
     out: Path | None = None

@@ -37,7 +37,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Args:
         model: a MODEL: installed weights (minilm) or a directory.
         pooling, layers, combine, normalize: see ``Embedder``.
-        max_seq_length: cut texts to this many tokens, with a warning; None: the model's positions.
+        max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
         device: auto, cpu, cuda or cuda:N.
 
     Attributes:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.inference.answer_precision import choose_precision
@@ -67,8 +68,8 @@ class Embedder:
         combine: how the states of several layers become one vector a token, before pooling: concat
             (in the order of ``layers``), sum or mean.
         normalize: scale each vector to length 1.
-        max_seq_length: longest text in tokens, longer ones are cut; None: all the model's
-            positions.
+        max_seq_length: longest text in tokens, longer ones are cut; None: what the directory's
+            sentence_bert_config.json says (256 for minilm), else all the model's positions.
         device: auto, cpu, cuda or cuda:N.
         precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
             bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
@@ -94,7 +95,9 @@ class Embedder:
         self.encoder, self.tokenizer = load(model, allow_pickle=allow_pickle)
         config = self.encoder.config
         self.layers = find_layers(layers, config.num_hidden_layers)
-        self.max_seq_length = fitting_length(config, max_seq_length)
+        limit = ModelDirectory.open(model).sentence_length if max_seq_length is None else None
+        positions = fitting_length(config, max_seq_length)
+        self.max_seq_length = min(limit or positions, positions)
         self.device = to_device(self.encoder, device)
         #: float32, bfloat16 or float16.
         self.precision = choose_precision(precision, model, self.device)
