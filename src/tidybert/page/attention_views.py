@@ -9,21 +9,38 @@ from tidybert.page.page_model import PageModel, checked_place, shown_tokens, wri
 _STEPS: Final = 255
 
 
-def attention(model: PageModel, text: str, pair: str = "") -> dict[str, Any]:
-    """The pieces, and how many layers and heads there are."""
+def attention(
+    model: PageModel,
+    text: str,
+    pair: str = "",
+    layer: int = 1,
+    head: int = 1,
+    row: int | None = None,
+    column: int | None = None,
+    causal: bool = False,
+) -> dict[str, Any]:
+    """The pieces, and how many layers and heads there are; the rest is for the code it shows.
+
+    ``layer`` and ``head`` come back within what the model has.
+    """
     encoding = model.encode(text, pair)
     config = model.explainer.config
+    layer = min(max(layer, 1), config.num_hidden_layers)
+    head = min(max(head, 1), config.num_attention_heads)
+    is_open = row is not None and column is not None
+    cell_code = f", row={row}, column={column}))\n" if is_open else ", row=1, column=1))\n"
     python = f"""from tidybert import Explainer
 
-attention = Explainer({model.written!r}).attention({written_texts(text, pair)}, causal=False)
+attention = Explainer({model.written!r}).attention({written_texts(text, pair)}, causal={causal})
 print(attention.probs.shape)  # layers, heads, pieces that look, pieces looked at
-print(attention.head(layer=1, head=1))
-print(attention.cell(layer=1, head=1, row=1, column=2))
-"""
+print(attention.head(layer={layer}, head={head}))
+print(attention.cell(layer={layer}, head={head}{cell_code}"""
     return {
         "tokens": shown_tokens(encoding),
         "layers": config.num_hidden_layers,
         "heads": config.num_attention_heads,
+        "layer": layer,
+        "head": head,
         "has_pair": bool(pair),
         "python": python,
     }

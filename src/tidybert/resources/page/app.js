@@ -30,7 +30,7 @@ class View {
     this.tab = tab;
     this.model = model;
     this.values = values;
-    this.width = Math.min(main.clientWidth, 1280) - 100;
+    this.width = results().clientWidth - 48;
   }
 
   /** A value of the state, or the example of its field. */
@@ -150,6 +150,9 @@ function withCopy(text) {
 }
 
 let place = { key: "", results: null };
+
+/** Where the results are, or will be. */
+const results = () => place.results ?? main;
 
 function modelFor(tab, values) {
   const able = server.models.filter(tab.can);

@@ -35,8 +35,8 @@ export function directionOf(text) {
 /** A number with its meaningful digits. */
 export function number(value, digits = 3) {
   if (value === null || value === undefined) return "−∞";
-  const text = Math.abs(value) < 10 ** -digits && value !== 0 ? value.toExponential(1) : value.toFixed(digits);
-  return text.replace("-", "−");
+  const tiny = digits > 2 && value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits;
+  return (tiny ? value.toExponential(1) : value.toFixed(digits)).replaceAll("-", "−");
 }
 
 /** A probability in percent. */

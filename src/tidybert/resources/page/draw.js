@@ -154,7 +154,7 @@ export function matrix({ label, rows, columns, part, value, pick = null, chosen 
     }
   });
   move(chosen);
-  return el("div", {}, el("div", { class: "scroll" }, canvas), said);
+  return el("div", {}, el("div", { class: "scroll tall" }, canvas), said);
 }
 
 /** Lines between two columns of words; weights below the least are left out. */
@@ -187,12 +187,12 @@ export function lines({ label, from, to, weight, least = 0.05, chosen = null, pi
       click: () => pick && pick(row),
     },
   })));
-  return el("div", { class: "scroll" }, picture);
+  return el("div", { class: "scroll tall" }, picture);
 }
 
 /** A chart of a line a series: series are {name, values, second}; NaN and null are left out. */
 export function chart({ label, series, names, low = 0, high = 1, dots = true, text = (value) => number(value, 2) }) {
-  const width = 460, height = 220, left = 44, bottom = 34;
+  const width = 460, height = 220, left = 60, bottom = 34;
   const x = (at) => left + ((width - left - 12) * at) / Math.max(1, names.length - 1);
   const y = (value) => 10 + (height - bottom - 10) * (1 - (value - low) / (high - low || 1));
   const grid = [0, 0.25, 0.5, 0.75, 1].map((part) => {

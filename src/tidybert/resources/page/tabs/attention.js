@@ -3,6 +3,8 @@ import { card, choice, directionOf, el, number, roving, select, table } from "..
 import { byWeight, lines, matrix, pixels, strips, weightLegend } from "../draw.js";
 
 const LINES_FROM = 0.05;
+// A matrix of more pieces has a row of the page for itself.
+const MANY = 32;
 
 /** The positions of the rows and columns that are shown. */
 function places(tokens, part, special) {
@@ -86,22 +88,22 @@ export const attention = {
   ],
   async results(view) {
     const question = view.question("text", "pair");
-    const found = await ask("attention", question);
+    const causal = view.values.causal === "yes";
+    const at = [view.number("row"), view.number("column")];
+    const found = await ask("attention", { ...question, causal, layer: view.number("layer", 1), head: view.number("head", 1), row: at[0], column: at[1] });
     const size = found.tokens.length;
-    const layer = Math.max(1, Math.min(view.number("layer", 1), found.layers));
-    const chosen = { layer, head: Math.max(1, Math.min(view.number("head", 1), found.heads)) };
+    const chosen = { layer: found.layer, head: found.head };
     const special = view.values.special !== "hidden";
     const part = found.has_pair ? view.values.part ?? "all" : "all";
-    const causal = view.values.causal === "yes";
     const asLines = view.values.as === "lines";
     const opened = { ...question, ...chosen };
     const [both, masked] = await Promise.all([
       head({ ...opened, causal: false }, size), causal ? head({ ...opened, causal: true }, size) : null,
     ]);
     const [rows, columns] = places(found.tokens, part, special);
+    const [third, half] = [3, 2].map((parts) => Math.min(view.width, Math.max(view.width / parts - 40, 300)));
     const names = (positions) => positions.map((at) => found.tokens[at].piece);
     const pick = (row, column) => view.set({ row: rows[row], column: columns[column] });
-    const at = [view.number("row"), view.number("column")];
     const cellAt = rows.includes(at[0]) && columns.includes(at[1]) ? [rows.indexOf(at[0]), columns.indexOf(at[1])] : null;
 
     const drawn = (weights, title) => {
@@ -109,7 +111,7 @@ export const attention = {
       const label = `${title}: layer ${chosen.layer}, head ${chosen.head}`;
       if (asLines) return lines({ label, from: names(rows), to: names(columns), weight: (row, column) => shown[row][column], least: LINES_FROM });
       return matrix({
-        label, rows: names(rows), columns: names(columns), width: causal ? view.width / 2 : Math.min(view.width, 760),
+        label, rows: names(rows), columns: names(columns), width: causal ? third : size <= MANY ? half : view.width,
         part: (row, column) => byWeight(shown[row][column]),
         value: (row, column) => `${names(rows)[row]} looks at ${names(columns)[column]}: ${number(shown[row][column])}`,
         pick, chosen: cellAt, mirrored: directionOf(question.text) === "rtl",
@@ -119,7 +121,7 @@ export const attention = {
       const finite = masked.scores.filter(Number.isFinite);
       const [low, high] = [Math.min(...finite), Math.max(...finite)];
       return matrix({
-        label: "Scores before the softmax, with the causal mask", rows: names(rows), columns: names(columns), width: view.width / 2,
+        label: "Scores before the softmax, with the causal mask", rows: names(rows), columns: names(columns), width: third,
         part: (row, column) => {
           const score = masked.scores[rows[row] * size + columns[column]];
           return Number.isFinite(score) ? (score - low) / (high - low || 1) : NaN;
@@ -145,9 +147,9 @@ export const attention = {
       special || part !== "all" ? (part === "all" ? "Each row adds to 1." : "Only attention across the two texts is shown, so a row adds to less than 1.") : "The weights that are left are scaled again, so that each row adds to 1.",
       asLines ? `Lines below ${LINES_FROM} are not drawn.` : null,
     ].filter(Boolean).join(" ");
-    const opened_ = causal
+    const single = causal
       ? card(`Layer ${chosen.layer}, head ${chosen.head}`, controls,
-        el("div", { class: "columns" },
+        el("div", { class: "columns three" },
           el("figure", {}, drawn(both.weights, "Both directions"), el("figcaption", {}, "Both directions: BERT's own attention.")),
           el("figure", {}, drawn(masked.weights, "Causal"), el("figcaption", {}, "With the causal mask: zeros for all that comes later.")),
           el("figure", {}, scores(), el("figcaption", {}, "Before the softmax the mask sets these empty cells to −∞."))),
@@ -155,8 +157,9 @@ export const attention = {
       : card(`Layer ${chosen.layer}, head ${chosen.head}`, controls, drawn(both.weights, "Attention"), asLines ? null : weightLegend(), el("p", { class: "quiet" }, notes));
     return {
       nodes: [
-        card("All heads", await grid(view, { ...question, causal }, found, chosen), el("p", { class: "quiet" }, `Rows are ${found.layers} layers and columns ${found.heads} heads. The arrow keys move among them.`)),
-        opened_,
+        el("div", { class: causal || size > MANY ? "" : "halves" },
+          card("All heads", await grid(view, { ...question, causal }, found, chosen), el("p", { class: "quiet" }, `Rows are ${found.layers} layers and columns ${found.heads} heads. The arrow keys move among them.`)),
+          single),
         cell ? arithmetic(cell) : null,
       ],
       python: found.python,

@@ -28,7 +28,7 @@ function attributed(found, view) {
       type: "button", class: "plain", id: `without-${at}`, "aria-pressed": String(at === without), "aria-label": `Delete ${word.text} and run again`,
       on: { click: () => view.set({ without: at === without ? null : at }) },
     }, "Delete"))));
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The share of each word" },
+  return el("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "The share of each word" },
     el("table", { class: "attributions" }, el("caption", {}, `What raised the score of ${found.target}`),
       el("thead", {}, el("tr", {}, ["word", ...COLUMNS.map(([, name]) => name), ""].map((name) => name ? el("th", { scope: "col" }, name) : el("td", {})))),
       el("tbody", {}, rows)));

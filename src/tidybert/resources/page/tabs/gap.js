@@ -10,11 +10,11 @@ export const gap = {
   missing: "The gap needs a model that kept its masked-LM head from pre-training. tidybert ships one.",
   command: "tidybert page tidybert-mini",
   tall: true,
-  fields: [{ key: "text", label: "Text", example: "He was born in the north of the country and went to school there.", clears: () => ({ word: null }) }],
+  fields: [{ key: "text", label: "Text", example: "He went to school and then studied law at the university.", clears: () => ({ word: null }) }],
   async results(view) {
     const question = view.question("text");
     const words = (await ask("words", question)).words;
-    const hidden = Math.min(view.number("word", Math.min(5, words.length - 1)), words.length - 1);
+    const hidden = Math.min(view.number("word", Math.min(3, words.length - 1)), words.length - 1);
     if (hidden < 0) return { nodes: [card(null, el("p", {}, "Write a text with a word."))], python: null, data: null };
     const found = await ask("gap", { ...question, word: hidden });
     const buttons = el("div", { class: "pieces", dir: directionOf(question.text), role: "group", "aria-label": "The words of the text" },
