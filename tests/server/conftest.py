@@ -1,4 +1,4 @@
-"""Tiny models of every task with random weights, and engines and clients for them."""
+"""Engines and clients for the tiny models of the fixture ``served``."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,67 +9,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
-import torch
 
-from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import save_model_directory
-from tidybert.modeling.heads import BertForPreTraining
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.settings import ServerSettings
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
-from tidybert.tasks.classification import Classification
-from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.questions.question_answering import QuestionAnswering
-from tidybert.tasks.regression import Regression
-from tidybert.tasks.tags.tagging import Tagging
-from tidybert.tokenization import BertTokenizer
-
-WORDS = (
-    *("red", "green", "blue", "white", "cat", "dog", "cow", "hen", "the", "a", "is", "was"),
-    *("near", "under", "old", "new", "and", "we", "saw"),
-)
-LENGTH = 16
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[str, str]:
-    """The directory of a random model of each kind, by name."""
-    root = tmp_path_factory.mktemp("served")
-    tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
-    config = tiny_config()
-    tasks: dict[str, tuple[Any, str]] = {
-        "colours": (Classification(["animal", "colour"]), "text"),
-        "pairs": (Classification(["no", "yes"]), "pair"),
-        "labels": (MultiLabelClassification(["x", "y", "z"]), "text"),
-        "scores": (Regression(), "text"),
-        "choices": (MultipleChoice(), "choices"),
-        "questions": (QuestionAnswering(max_query_length=6), "question"),
-        "tags": (Tagging(["O", "B-X", "I-X"]), "words"),
-    }
-    torch.manual_seed(1)
-    for name, (task, inputs) in tasks.items():
-        metadata = ModelMetadata(
-            task.name, task.label_names, LENGTH, inputs=inputs, settings=task.settings()
-        )
-        save_model_directory(
-            root / name,
-            model_state=task.build_model(config).state_dict(),
-            config=config,
-            tokenizer=tokenizer,
-            metadata=metadata,
-            architecture=task.architecture,
-            problem_type=task.problem_type,
-        )
-    save_model_directory(
-        root / "base",
-        model_state=BertForPreTraining(config).state_dict(),
-        config=config,
-        tokenizer=tokenizer,
-        metadata=ModelMetadata("pretrain", max_seq_length=LENGTH, settings={"objective": "mlm"}),
-        architecture="BertForPreTraining",
-    )
-    return {name: str(root / name) for name in (*tasks, "base")}
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, Final
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, WeightsError
 from tidybert.explain.attention_maps import Attention
+from tidybert.explain.cloze_layers import Cloze
 from tidybert.explain.explainer import Explainer
 from tidybert.inference.loading import load_with_head
 from tidybert.inference.next_sentence import NextSentencePredictor
@@ -46,19 +47,22 @@ class PageModel:
 
     @cached_property
     def next_sentences(self) -> NextSentencePredictor:
-        """The next-sentence head; WeightsError without one."""
-        return NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
+        """The next-sentence head; DataError without one."""
+        try:
+            return NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
+        except WeightsError:
+            raise _lacking("next-sentence head") from None
 
     @cached_property
     def pretraining(self) -> BertForPreTraining:
-        """The model with both heads of pre-training; WeightsError without them."""
-        model, _ = load_with_head(
-            BertForPreTraining,
-            self.path,
-            head="head of pre-training",
-            allow_pickle=self._allow_pickle,
-        )
-        return model
+        """The model with both heads of pre-training; DataError without them."""
+        head = "heads of pre-training"
+        try:
+            return load_with_head(
+                BertForPreTraining, self.path, head=head, allow_pickle=self._allow_pickle
+            )[0]
+        except WeightsError:
+            raise _lacking(head) from None
 
     @property
     def tokenizer(self) -> BertTokenizer:
@@ -72,6 +76,12 @@ class PageModel:
             does = "is not fine-tuned" if found is None else f"was trained to {found.task.name}"
             raise DataError(f"the model {does}; this view needs one for {' or '.join(tasks)}")
         return found
+
+    def cloze(self, text: str, span: tuple[int, int], top_k: int) -> Cloze:
+        """What each layer would write in place of some characters; DataError without a head."""
+        if self.explainer.masked_lm is None:
+            raise _lacking("masked-LM head")
+        return self.explainer.cloze(text, hide=span, top_k=top_k)
 
     def encode(self, text: str, pair: str = "") -> Encoding:
         """The pieces of a text, or of a pair where ``pair`` is not empty.
@@ -103,6 +113,10 @@ class PageModel:
                 del self._attention[next(iter(self._attention))]
             self._attention[key] = self.explainer.attention(text, pair or None, causal=causal)
         return self._attention[key]
+
+
+def _lacking(head: str) -> DataError:
+    return DataError(f"the model has no {head}: choose another model, such as tidybert-mini")
 
 
 View = Callable[..., dict[str, Any] | bytes]

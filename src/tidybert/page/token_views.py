@@ -48,7 +48,7 @@ def gap(model: PageModel, text: str, word: int) -> dict[str, Any]:
     if not found:
         raise DataError("the text has no word to hide")
     hidden = found[checked_place("word", word, 0, len(found) - 1)]
-    cloze = model.explainer.cloze(text, hide=hidden.span, top_k=_LIKELIEST)
+    cloze = model.cloze(text, hidden.span, _LIKELIEST)
     before = model.attention(text).probs
     after = model.explainer.attention(text, hide=hidden.span).probs
     change = (after - before).mean(axis=1)

@@ -189,7 +189,7 @@ function drawPlace(tab, model, view, key) {
   drawTabs(tab);
   main.setAttribute("aria-labelledby", `tab-${tab.id}`);
   const results = el("div", { class: "results", id: "results", "aria-busy": "true" }, el("p", { class: "quiet" }, "Computing …"));
-  const fields = tab.fieldsOf ? tab.fieldsOf(model) : tab.fields;
+  const fields = model && tab.fieldsOf ? tab.fieldsOf(model) : tab.fields;
   const form = el("form", { class: fields.length > 1 && !tab.tall ? "inputs two" : "inputs", on: { submit: (event) => event.preventDefault() } },
     fields.map((each) => fieldOf(each, view)));
   main.replaceChildren(el("h1", {}, tab.name), el("p", { class: "lead" }, tab.lead), ...(model ? [form, results] : [missing(tab)]));

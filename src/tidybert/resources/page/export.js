@@ -48,33 +48,34 @@ const styles = async () => (await fetch("/page/page.css")).text();
 
 /** One HTML file that fetches nothing and runs nothing. */
 export async function asHtml(view, name) {
-  const page = document.implementation.createHTMLDocument(document.title);
-  const policy = page.createElement("meta");
-  policy.httpEquiv = "Content-Security-Policy";
-  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-  const letters = page.createElement("meta");
-  letters.setAttribute("charset", "utf-8");
-  const style = page.createElement("style");
-  style.textContent = await styles();
-  page.documentElement.lang = "en";
-  page.documentElement.dataset.theme = document.documentElement.dataset.theme;
-  page.head.prepend(letters, policy);
-  page.head.append(style);
-  page.body.append(page.adoptNode(frozen(view)));
-  save(`${name}.html`, "text/html", `<!doctype html>\n${page.documentElement.outerHTML}`);
+  const theme = document.documentElement.dataset.theme;
+  // The name of a tab and the style sheet are the page's own; every other text is in the copy.
+  save(`${name}.html`, "text/html", `<!doctype html>
+<html lang="en" data-theme="${theme}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${document.title}</title>
+<style>${await styles()}</style>
+</head>
+<body>${frozen(view).outerHTML}</body>
+</html>
+`);
 }
 
 /** A picture of the view: the browser draws it as a foreign object of an SVG picture. */
 export async function asPng(view, name) {
   const copy = frozen(view);
-  const style = el("style");
-  style.textContent = await styles();
-  copy.prepend(style);
   copy.style.width = `${Math.max(PICTURE_WIDTH, view.clientWidth)}px`;
   copy.style.margin = "0";
   document.body.append(copy);
   const [width, height] = [copy.offsetWidth, copy.offsetHeight];
   copy.remove();
+  // Only the picture has the style sheet in it: in the page the policy would forbid that.
+  const style = el("style");
+  style.textContent = await styles();
+  copy.prepend(style);
   copy.setAttribute("xmlns", "http://www.w3.org/1999/xhtml");
   const markup = new XMLSerializer().serializeToString(copy);
   const source = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;

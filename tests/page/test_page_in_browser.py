@@ -1,0 +1,284 @@
+"""The page in a headless Chromium: every tab as a person would use it."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import server_on_a_thread
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-core")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+
+TABS = {
+    "tokens": "The embeddings of",
+    "gap": "In place of",
+    "attention": "All heads",
+    "next": "B follows A",
+    "answer": "The runners-up",
+    "entities": "The tag of each word",
+    "classify": "Each word's share",
+    "choose": "The choices",
+    "words": "Words on a map",
+    "training": "The loss of the words",
+}
+MINI = "tidybert-mini"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        # A container has no user namespaces for the sandbox; the page is our own.
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def host(served: dict[str, str]) -> Iterator[str]:
+    """A server with tidybert-mini and a tiny model of each task."""
+    names = ("questions", "tags", "colours", "choices")
+    models = {MINI: MINI, **{name: served[name] for name in names}}
+    with server_on_a_thread(models=models, device="cpu") as (address, _):
+        yield f"http://{address}/"
+
+
+@pytest.fixture
+def visit(browser: Any, host: str) -> Iterator[Callable[..., Any]]:
+    """Opens an address of the page; the end of a test looks for errors and foreign requests."""
+    wrong: list[str] = []
+    contexts = []
+
+    def look(message: Any) -> None:
+        # A refusal is shown on the page; the browser's own line about it is no fault.
+        if message.type in ("error", "warning") and "status of 422" not in message.text:
+            wrong.append(message.text)
+
+    def follow(request: Any) -> None:
+        if not request.url.startswith((host, "data:", "blob:")):
+            wrong.append(request.url)
+
+    def open_page(query: str = "", **given: Any) -> Any:
+        contexts.append(browser.new_context(**{"accept_downloads": True, **given}))
+        page = contexts[-1].new_page()
+        page.on("console", look)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", follow)
+        page.goto(f"{host}?{query}")
+        settled(page)
+        return page
+
+    yield open_page
+    for each in contexts:
+        each.close()
+    assert wrong == []
+
+
+def settled(page: Any) -> None:
+    page.wait_for_selector("#results[aria-busy=false]")
+
+
+def changed(page: Any, *, to: str) -> None:
+    """Wait for the address to have a part, and for what it shows."""
+    page.wait_for_function("part => location.search.includes(part)", arg=to)
+    settled(page)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_tab_shows_itself_without_a_serious_finding(tab: str, visit: Any) -> None:
+    # The model that answers questions has few positions.
+    short = "&question=the+cat&text=the+old+dog+was+near" if tab == "answer" else ""
+    page = visit(f"tab={tab}{short}", viewport={"width": 390, "height": 800}, color_scheme="dark")
+
+    assert page.get_by_role("heading", name=TABS[tab]).first.is_visible()
+    assert page.get_by_role("heading", name="The same in Python").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    found = axe.Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], each["nodes"][0]["html"][:300]) for each in serious] == []
+
+
+def test_tokens_link_pieces_and_characters_and_add_embeddings(visit: Any) -> None:
+    page = visit("text=Hi+😀+penguins&pair=", color_scheme="light")
+    piece = page.locator("button.piece", has_text="##").first
+    piece.hover()
+    marked = page.locator(".source .linked").first.inner_text()
+    assert piece.inner_text().splitlines()[0].removeprefix("##") == marked.lower()
+    piece.click()
+    changed(page, to="at=")
+    assert page.get_by_role("heading", name="The embeddings of ##").is_visible()
+    assert page.locator(".strip canvas").count() == 5
+
+    page.get_by_label("Text", exact=True).fill("<b>hello</b>")
+    changed(page, to="text=%3Cb")
+    assert page.locator(".source b").count() == 0
+    assert "hello" in page.locator(".source").inner_text()
+    # A text with less has no such piece.
+    assert "status" not in page.locator("#results").inner_text()
+
+
+def test_the_gap_hides_the_word_that_is_chosen(visit: Any) -> None:
+    page = visit(f"tab=gap&model={MINI}&text=The+album+was+recorded+in+the+city.")
+    page.get_by_role("button", name="city").click()
+    changed(page, to="word=6")
+    assert page.get_by_role("heading", name="In place of “city”").is_visible()
+    assert page.locator("table.bars tbody tr").count() == 10
+    assert page.locator("button.piece[aria-pressed=true]").inner_text() == "[MASK]"
+    page.get_by_role("button", name="What looks at the gap").click()
+    changed(page, to="towards=to")
+    page.get_by_role("tab", name="Next sentence").click()
+    changed(page, to="tab=next")
+    page.go_back()
+    changed(page, to="tab=gap")
+
+
+def test_attention_opens_by_keyboard_to_a_cell_and_its_arithmetic(visit: Any) -> None:
+    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&pair=It+slept.")
+    page.locator("#head-1-1").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    changed(page, to="head=2")
+    assert page.get_by_role("heading", name="Layer 2, head 2").is_visible()
+    assert page.evaluate("document.activeElement.id") == "head-2-2"
+
+    matrix = page.get_by_role("img", name="Attention: layer 2, head 2")
+    matrix.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert "looks at" in page.locator(".said").first.inner_text()
+    page.keyboard.press("Enter")
+    changed(page, to="row=1")
+    said = page.locator(".sum").all_inner_texts()
+    assert "divided by √64" in said[0]
+    assert "The row adds to 1.000." in said[1]
+
+    page.get_by_role("button", name="hidden").click()
+    changed(page, to="special=hidden")
+    assert "scaled again" in page.locator("#results").inner_text()
+    page.get_by_role("button", name="A → B").click()
+    changed(page, to="part=ab")
+    page.get_by_role("button", name="Lines").click()
+    changed(page, to="as=lines")
+    assert page.locator("svg path.line").count() >= 0
+    page.get_by_role("button", name="Matrix", exact=True).click()
+    page.get_by_role("button", name="With the causal mask").click()
+    changed(page, to="causal=yes")
+    assert page.get_by_role("img", name="Scores before the softmax").is_visible()
+    assert "causal=True" in page.locator("pre").inner_text()
+
+
+def test_a_pointer_reads_the_values_of_a_matrix(visit: Any) -> None:
+    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&layer=2")
+    matrix = page.get_by_role("img", name="Attention: layer 2, head 1")
+    matrix.scroll_into_view_if_needed()
+    box = matrix.bounding_box()
+    values = []
+    for at in range(6):
+        # The cells are in the lower right; the words have the rest.
+        page.mouse.move(box["x"] + box["width"] - 5 - at * 34, box["y"] + box["height"] - 5)
+        values.append(float(page.locator(".said").first.inner_text().rpartition(" ")[2]))
+    assert sum(values) == pytest.approx(1, abs=0.005)
+
+
+def test_next_sentence_colours_the_segments(visit: Any) -> None:
+    page = visit("tab=next&text=The+cat+sat.&pair=It+slept.")
+    assert page.locator(".piece.b").count() > 0
+    before = page.locator(".number-large").first.inner_text()
+    page.get_by_label("Segment B").fill("The parliament of the kingdom was dissolved in 1911.")
+    changed(page, to="parliament")
+    assert page.locator(".number-large").first.inner_text() != before
+
+
+def test_a_word_is_deleted_and_the_classifier_runs_again(visit: Any) -> None:
+    page = visit("tab=classify&text=the+red+cat")
+    assert "Attention need not be an explanation" in page.locator(".lead").inner_text()
+    page.get_by_role("button", name="Delete red and run again").click()
+    changed(page, to="without=1")
+    assert page.get_by_role("heading", name="Without “red”").is_visible()
+
+
+def test_other_masks_are_drawn_and_the_losses_add_up(visit: Any) -> None:
+    page = visit("tab=training")
+    page.get_by_role("button", name="Draw other masks").click()
+    changed(page, to="seed=2")
+    page.get_by_role("button", name="B is from elsewhere").click()
+    changed(page, to="follows=no")
+    mean, pair, total = (
+        float(each)
+        for each in page.locator(".sum").last.inner_text().replace(" + ", " = ").split(" = ")
+    )
+    assert mean + pair == pytest.approx(total, abs=0.0015)
+
+
+def test_a_text_that_is_too_long_gets_a_sentence(visit: Any) -> None:
+    page = visit("tab=words&word=absent")
+    assert "absent" in page.get_by_role("alert").inner_text()
+
+
+def test_a_view_is_saved_as_a_page_a_picture_and_numbers(visit: Any, tmp_path: Path) -> None:
+    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&row=1&column=2")
+    saved = {}
+    for kind in ("HTML", "PNG", "JSON"):
+        page.locator("#export").click()
+        with page.expect_download() as download:
+            page.locator(f"[data-export={kind}]").click()
+        assert download.value.suggested_filename == f"tidybert-attention.{kind.lower()}"
+        saved[kind] = tmp_path / kind
+        download.value.save_as(saved[kind])
+
+    html = saved["HTML"].read_text("utf-8")
+    assert "<script" not in html
+    assert "default-src 'none'" in html
+    alone = page.context.browser.new_context(java_script_enabled=False).new_page()
+    alone.set_content(html)
+    assert alone.get_by_role("heading", name="From the to cat").is_visible()
+    assert alone.locator("img[alt^=Attention]").evaluate("each => each.naturalWidth") > 100
+    alone.context.close()
+    picture = saved["PNG"].read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 50_000
+    numbers = json.loads(saved["JSON"].read_text())
+    assert numbers["state"]["text"] == "The cat sat."
+    size = len(numbers["data"]["tokens"])
+    assert sum(numbers["data"]["weights"][:size]) == pytest.approx(1, abs=1e-5)
+
+
+def test_looks_are_kept_and_the_tabs_work_by_keyboard(visit: Any) -> None:
+    page = visit("tab=tokens", viewport={"width": 1280, "height": 800})
+    page.get_by_role("button", name="Large type").click()
+    page.get_by_role("button", name="Colours: auto").click()
+    page.get_by_role("button", name="Colours: light").click()
+    page.get_by_role("tab", name="Tokens").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    changed(page, to="tab=gap")
+    page.reload()
+    settled(page)
+    root = page.locator("html")
+    assert root.get_attribute("data-theme") == "dark"
+    assert root.get_attribute("data-large") is not None
+    assert page.get_by_role("tab", name="Gap").get_attribute("aria-selected") == "true"
+
+
+def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:
+    page = visit(f"tab=tokens&model={MINI}&text=שלום+עולם&pair=")
+    assert page.locator("#field-text").get_attribute("dir") == "rtl"
+    assert page.locator("ul.pieces").get_attribute("dir") == "rtl"
+    first, last = page.locator("button.piece").first, page.locator("button.piece").last
+    assert first.bounding_box()["x"] > last.bounding_box()["x"]
+
+
+def test_a_tab_without_a_model_says_what_makes_one(browser: Any) -> None:
+    with server_on_a_thread(models={MINI: MINI}, device="cpu") as (address, _):
+        page = browser.new_page()
+        page.goto(f"http://{address}/?tab=classify")
+        page.wait_for_selector("section.card")
+        assert page.locator("pre").inner_text() == "tidybert quickstart"
+        page.close()

@@ -1,0 +1,124 @@
+"""The page's routes: files under a strict policy, views in one thread, keys, and errors."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from tidybert.page.page_files import POLICY, page_files
+from tidybert.page.views import VIEWS
+from tidybert.server import page_routes
+from tidybert.server.engine import Engine
+
+Make = Callable[..., Any]
+
+
+async def asked(client: httpx.AsyncClient, view: str, **body: Any) -> httpx.Response:
+    return await client.post(f"/page/{view}", json=body)
+
+
+@pytest.mark.anyio
+async def test_the_page_is_at_the_root_under_its_policy(
+    make_engine: Make, make_client: Make
+) -> None:
+    async with make_client(make_engine("colours")) as client:
+        index = await client.get("/")
+        script = await client.get("/page/tabs/gap.js")
+        absent = await client.get("/page/../app.py")
+        about = (await client.get("/page/about")).json()
+
+    for one in (index, script):
+        assert one.status_code == 200
+        assert one.headers["content-security-policy"] == POLICY
+        assert one.headers["x-content-type-options"] == "nosniff"
+    assert POLICY.startswith("default-src 'self';")
+    assert "unsafe" not in POLICY
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert absent.status_code == 404
+    assert about["ready"]
+    assert [(one["name"], one["task"]) for one in about["models"]] == [("colours", "classify")]
+
+
+def test_no_file_has_script_or_style_in_its_markup() -> None:
+    index = page_files()["index.html"][0].decode()
+
+    assert "<style" not in index
+    assert "style=" not in index
+    assert "onclick" not in index
+    for name, (content, _) in page_files().items():
+        text = content.decode()
+        assert "innerHTML" not in text, name
+        assert "insertAdjacentHTML" not in text, name
+        addresses = text.replace("http://www.w3.org/", "")
+        assert "http://" not in addresses, name
+        assert "https://" not in addresses, name
+
+
+@pytest.mark.anyio
+async def test_views_answer_or_say_why_not(make_engine: Make, make_client: Make) -> None:
+    async with make_client(make_engine("base", "colours")) as client:
+        found = await asked(client, "tokens", model="base", text="the cat")
+        layer = await asked(client, "attention-layer", model="base", text="the cat", layer=1)
+        errors = [
+            (await asked(client, "tokens", model="base", text=5), 422, "text"),
+            (await asked(client, "tokens", model="base", text="a", more=1), 422, "more"),
+            (await asked(client, "tokens", text="a"), 422, "name of a model"),
+            (await asked(client, "tokens", model="none", text="a"), 404, "no model is named"),
+            (await asked(client, "none", model="base", text="a"), 404, "no such view"),
+            (await asked(client, "tokens", model="base", text="a " * 99), 422, "positions for 32"),
+            (await asked(client, "gap", model="colours", text="a", word=0), 422, "masked-LM head"),
+            (await client.post("/page/tokens", content=b"{"), 415, "Content-Type"),
+        ]
+
+    assert [each["piece"] for each in found.json()["tokens"]] == ["[CLS]", "the", "cat", "[SEP]"]
+    assert layer.headers["content-type"] == "application/octet-stream"
+    assert len(layer.content) == 2 * 4 * 4
+    for response, status, message in errors:
+        assert response.status_code == status, message
+        assert message in response.json()["error"]["message"]
+
+
+@pytest.mark.anyio
+async def test_with_keys_the_files_are_open_and_the_views_are_not(
+    make_engine: Make, make_client: Make
+) -> None:
+    engine = make_engine("base", keys=("a-long-key",), host="0.0.0.0")
+    async with make_client(engine) as client:
+        assert (await client.get("/")).status_code == 200
+        assert (await client.get("/page/app.js")).status_code == 200
+        assert (await client.get("/page/about")).status_code == 401
+        assert (await asked(client, "tokens", model="base", text="cat")).status_code == 401
+        assert (await client.post("/", json={"inputs": "cat"})).status_code == 401
+        client.headers["authorization"] = "Bearer a-long-key"
+        found = (await asked(client, "tokens", model="base", text="cat")).json()
+
+    # A server that others reach does not say where its models are.
+    assert "from_pretrained('base')" in found["python"]
+
+
+@pytest.mark.anyio
+async def test_too_many_questions_are_refused(
+    make_engine: Make, make_client: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(model: Any, text: str) -> dict[str, Any]:
+        begun.set()
+        go_on.wait(20)
+        return {}
+
+    monkeypatch.setitem(VIEWS, "slow", slow)
+    monkeypatch.setattr(page_routes, "_MOST_WAITING", 1)
+    engine: Engine = make_engine("base")
+    async with make_client(engine) as client, anyio.create_task_group() as group:
+        group.start_soon(lambda: asked(client, "slow", model="base", text="a"))
+        await anyio.to_thread.run_sync(begun.wait)
+        second = await asked(client, "slow", model="base", text="a")
+        other = await client.post("/v1/models/base/embed", json={"inputs": "the cat"})
+        go_on.set()
+
+    assert second.status_code == 429
+    assert other.status_code == 200
