@@ -16,6 +16,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.modeling.encoder import LowerStates
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
@@ -188,12 +189,42 @@ def test_labels_scores_and_answers_of_other_tasks(untrained: Callable[..., Path]
     assert abs(found.completeness_gap) < 1e-3
 
 
+def test_the_tag_of_a_word(untrained: Callable[..., Path]) -> None:
+    run = untrained(Tagging(["O", "NN", "VB"], temperature=0.5), "words")
+    (answer,) = Predictor(run, device="cpu").predict([TEXT])
+
+    found = Explainer(run).attributions(TEXT, at=(8, 11), method="leave-one-out")
+
+    assert found.target == answer["tags"][2]
+    assert found.score == pytest.approx(log_odds(answer["scores"][2]), abs=1e-4)
+    assert np.isnan(found.word_values).tolist() == [at == 2 for at in range(7)]
+    (shorter,) = Predictor(run, device="cpu").predict([TEXT.removeprefix("the ")])
+    tag, without = shorter["tags"][1], log_odds(shorter["scores"][1])
+    same = Explainer(run).attributions(TEXT, at=(8, 11), method="leave-one-out", target=tag)
+    assert same.word_values[0] == pytest.approx(same.score - without, abs=1e-3)
+    other = Explainer(run).attributions(TEXT, at=(8, 11), target="VB")
+    assert abs(other.completeness_gap) < 1e-3
+
+
+def test_one_mask_of_several(pretrained: Callable[[str], tuple[Path, Any]]) -> None:
+    directory, _ = pretrained("BertForMaskedLM")
+    text = "the [MASK] dog saw a [MASK]"
+    (filled,) = MaskFiller(directory, device="cpu").fill([text])
+    best = filled["masks"][1]["words"][0]
+
+    found = Explainer(directory).attributions(text, at=(21, 27))
+
+    assert found.target == best["word"]
+    assert found.score == pytest.approx(log_odds(best["probability"]), abs=1e-3)
+
+
 def test_what_is_refused(
     explainer: Explainer, untrained: Callable[..., Path], tiny_model: Path,
     pretrained: Callable[[str], tuple[Path, Any]],
 ) -> None:  # fmt: skip
     filler = Explainer(pretrained("BertForMaskedLM")[0])
     tagger = Explainer(untrained(Tagging(["O", "B-X", "I-X"]), "words"))
+    chooser = Explainer(untrained(MultipleChoice(), "choices"))
     for call, kind, message in (
         (lambda: explainer.attributions(TEXT, target="colours"), UsageError, "mean 'colour'"),
         (lambda: explainer.attributions(TEXT, method="saliency"), UsageError, "expected one of"),
@@ -204,8 +235,12 @@ def test_what_is_refused(
         ),
         (lambda: explainer.attributions(TEXT, steps=0), UsageError, "at least 1"),
         (lambda: explainer.attributions("red " * 40), DataError, "42 pieces.*at most"),
-        (lambda: tagger.attributions(TEXT), DataError, "trained to tag"),
-        (lambda: filler.attributions("no gap"), DataError, r"has 0 \[MASK\]"),
+        (lambda: tagger.attributions(TEXT), UsageError, "characters of one with at"),
+        (lambda: tagger.attributions(TEXT, at=(3, 4)), DataError, "3 to 4 hold no piece"),
+        (lambda: explainer.attributions(TEXT, at=(0, 3)), UsageError, "does not tag"),
+        (lambda: chooser.attributions("a", "b"), DataError, "trained to choose"),
+        (lambda: filler.attributions("no gap"), DataError, r"are 0 \[MASK\]"),
+        (lambda: filler.attributions("[MASK] [MASK]"), DataError, r"are 2 \[MASK\]"),
         (lambda: filler.attributions("a [MASK]", target="redhen"), UsageError, "one piece"),
         (lambda: Explainer(tiny_model).attributions("a [MASK]"), WeightsError, "no masked-LM"),
     ):

@@ -32,7 +32,7 @@ from tidybert.explain.inside_encoder import (
 )
 from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInTexts
 from tidybert.explain.shown import Floats, cosine
-from tidybert.explain.targets import find_target, find_word_target
+from tidybert.explain.targets import check_task, find_target, find_word_target
 from tidybert.explain.word_space import (
     NearestPieces,
     Similarities,
@@ -222,20 +222,25 @@ class Explainer:
         *,
         method: str = "integrated-gradients",
         target: str | None = None,
+        at: Span | None = None,
         steps: int | None = None,
     ) -> Attributions:
         """How much each word raised an answer.
 
         Args:
-            text, text_pair: the input of a RUN; of a pre-trained model a text with one [MASK].
+            text, text_pair: the input of a RUN; of a pre-trained model a text with [MASK].
             method: integrated-gradients, gradient-x-input or leave-one-out.
-            target: a label, or a word for [MASK]; None for the model's own answer.
+            target: a label, a tag, or a word for [MASK]; None for the model's own answer.
+            at: (start, end) in characters of ``text``, the word whose tag is explained, or one
+                [MASK] of several.
             steps: points of the path of integrated gradients; None for 50.
 
         Raises UsageError for an unknown method or target; DataError for a text that the model would
         cut, or a task whose answers this cannot explain; WeightsError for a model without a head.
         """
         steps = check_method(method, steps)
+        if self.predictor is not None:
+            check_task(self.predictor.task)
         is_run = self.predictor is not None
         encoding = (
             self.tokenizer.encode(text, text_pair) if is_run else self.encode(text, text_pair)
@@ -244,10 +249,10 @@ class Explainer:
         (features,) = encoding_features([encoding])
         if self.predictor is not None:
             features = self._task_features(self.predictor, encoding, text, text_pair)
-            found_target = find_target(self.predictor, encoding, collate([features]), target)
+            found_target = find_target(self.predictor, encoding, collate([features]), target, at)
         else:
             found_target = find_word_target(
-                self._masked_lm(), self.tokenizer, encoding, collate([features]), target
+                self._masked_lm(), self.tokenizer, encoding, collate([features]), target, at
             )
         given = ExplainedInput(
             self.encoder, features, words, self._baseline(features), found_target

@@ -6,6 +6,7 @@ does not change it, and it does not flatten where the model is sure.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -13,18 +14,29 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.errors import DataError, UsageError, param, suggestion
+from tidybert.explain.explained_text import pieces_within
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
+from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import MASK_TOKEN, UNK_TOKEN
 
 Outputs = Callable[[Batch, Tensor | None], Tensor]
 """The logits (R, C) of the rows of tokens asked for, or (B, C) of the sequences for None."""
+
+_EXPLAINED: Final = (
+    Classification,
+    MultiLabelClassification,
+    Regression,
+    Tagging,
+    QuestionAnswering,
+)
 
 
 @dataclass(frozen=True)
@@ -65,23 +77,32 @@ def log_odds(logits: Tensor, chosen: int) -> Tensor:
     return logits[:, chosen] - others.logsumexp(1)
 
 
+def check_task(task: AnyTask) -> None:
+    """Raise DataError for a task whose answers ``find_target`` cannot explain."""
+    if not isinstance(task, _EXPLAINED):
+        raise DataError(
+            "attributions explain models that classify, give labels or scores, tag, or answer "
+            f"questions; this one was trained to {task.name}"
+        )
+
+
 def find_target(
-    predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None
+    predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None, at: Span | None
 ) -> Target:
     """The answer of a fine-tuned model to one input, or the one that ``label`` names.
 
-    Raises UsageError for a label that the model does not know, and DataError for a task whose
-    answers this cannot explain.
+    ``at`` names the characters of the word whose tag is explained.  Raises UsageError for a label
+    that the model does not know, or an ``at`` that the task does not take.
     """
     task = predictor.task
+    if isinstance(task, Tagging):
+        return _tag_target(predictor, task, encoding, batch, label, at)
+    if at is not None:
+        raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
     if isinstance(task, Classification | MultiLabelClassification | Regression):
         return _text_target(predictor, task, batch, label)
-    if isinstance(task, QuestionAnswering):
-        return _span_target(predictor, task, encoding, batch, label)
-    raise DataError(
-        f"attributions explain models that classify, give labels or scores, or answer questions; "
-        f"this one was trained to {task.name}"
-    )
+    assert isinstance(task, QuestionAnswering)
+    return _span_target(predictor, task, encoding, batch, label)
 
 
 def _text_target(
@@ -97,19 +118,60 @@ def _text_target(
         if label is not None:
             raise UsageError(f"{param('target')}: a model that gives scores has no labels")
         return Target("score", (), outputs, lambda logits: logits[:, 0, 0])
-    names = list(task.names)
-    if label is None:
-        with torch.no_grad():
-            label = names[int(outputs(batch, None)[0].argmax())]
-    if label not in names:
-        raise UsageError(
-            f"{param('target', label)}: the model knows {', '.join(names[:20])}"
-            + suggestion(label, names)
-        )
-    chosen, temperature = names.index(label), task.temperature
+    with torch.no_grad():
+        chosen = _chosen(task, label, outputs(batch, None)[0])
+    label, temperature = task.names[chosen], task.temperature
     if isinstance(task, Classification):
         return Target(label, (), outputs, lambda each: log_odds(each[:, 0] / temperature, chosen))
     return Target(label, (), outputs, lambda each: each[:, 0, chosen] / temperature)
+
+
+def _chosen(task: AnyTask, label: str | None, logits: Tensor) -> int:
+    """The number of a label, or of the likeliest one by logits (C,)."""
+    if label is None:
+        return int(logits.argmax())
+    if label not in task.names:
+        raise UsageError(
+            f"{param('target', label)}: the model knows {', '.join(task.names[:SHOWN_LABELS])}"
+            + suggestion(label, task.names)
+        )
+    return task.label_ids[label]
+
+
+def _tag_target(
+    predictor: Predictor,
+    task: Tagging,
+    encoding: Encoding,
+    batch: Batch,
+    label: str | None,
+    at: Span | None,
+) -> Target:
+    """The tag of one word, which the model reads at the word's first piece."""
+    if at is None:
+        raise UsageError(
+            f"the model tags each word: name the characters of one with {param('at')}, such as "
+            "(0, 5)"
+        )
+    (features,) = batch.features
+    before = [row for row in features.place.rows.tolist() if row <= _pieces_at(encoding, at)[0]]
+    row = before[-1]
+
+    def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
+        return task.outputs(predictor.model, batch)[wanted]
+
+    with torch.no_grad():
+        chosen = _chosen(task, label, outputs(batch, torch.tensor([row]))[0])
+    temperature = task.temperature
+    return Target(
+        task.names[chosen], (row,), outputs, lambda each: log_odds(each[:, 0] / temperature, chosen)
+    )
+
+
+def _pieces_at(encoding: Encoding, at: Span) -> list[int]:
+    found = pieces_within(encoding, at)
+    if not found:
+        raise DataError(f"{param('at')}: characters {at[0]} to {at[1]} hold no piece")
+    return found
 
 
 def _span_target(
@@ -143,18 +205,24 @@ def _span_target(
 
 
 def find_word_target(
-    model: BertForMaskedLM, tokenizer: BertTokenizer, encoding: Encoding, batch: Batch,
+    model: BertForMaskedLM,
+    tokenizer: BertTokenizer,
+    encoding: Encoding,
+    batch: Batch,
     word: str | None,
-) -> Target:  # fmt: skip
-    """The likeliest word at the text's one [MASK], or the piece that ``word`` names.
+    at: Span | None,
+) -> Target:
+    """The likeliest word at the text's [MASK], or the piece that ``word`` names.
 
-    Raises DataError for another number of [MASK], and UsageError for a word of several pieces.
+    ``at`` names the characters of one [MASK] of several.  Raises DataError where that leaves none
+    or several, and UsageError for a word of several pieces.
     """
-    masked = [at for at, each in enumerate(encoding.input_ids) if each == tokenizer.mask_token_id]
+    places = range(len(encoding)) if at is None else _pieces_at(encoding, at)
+    masked = [place for place in places if encoding.input_ids[place] == tokenizer.mask_token_id]
     if len(masked) != 1:
         raise DataError(
-            f"the text has {len(masked)} {MASK_TOKEN}: write one, in capitals, for the word whose "
-            "prediction is to be explained"
+            f"there are {len(masked)} {MASK_TOKEN}: write one, in capitals, for the word whose "
+            f"prediction is to be explained, or name the characters of one with {param('at')}"
         )
 
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
