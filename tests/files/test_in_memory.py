@@ -1,7 +1,8 @@
 """Rows in memory are read as the same rows of a file: frames, columns, dicts and tuples."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,10 @@ COLUMNS = {"text": TEXTS, "label": LABELS}
 class Dataset:
     """What stands here for a Dataset of Hugging Face, whose table lacks what select has done."""
 
-    features = frozenset(COLUMNS)
+    features: Mapping[str, Any] = dict.fromkeys(COLUMNS, "a text")
+
+    def __len__(self) -> int:
+        return len(TEXTS)
 
     def with_format(self, name: str) -> "Dataset":
         assert name == "arrow"
@@ -31,6 +35,17 @@ class Dataset:
 
     def __getitem__(self, rows: slice) -> pa.Table:
         return pa.table(COLUMNS)[rows]
+
+
+class Named(Dataset):
+    """One whose classes are numbers with names; -1 is none."""
+
+    def __init__(self, labels: list[Any], feature: Any) -> None:
+        self.labels = labels
+        self.features = {"text": "a text", "label": feature}
+
+    def __getitem__(self, rows: slice) -> pa.Table:
+        return pa.table({"text": ["a"] * len(self.labels), "label": self.labels})[rows]
 
 
 def pandas_frame(columns: Any) -> Any:
@@ -117,6 +132,16 @@ def test_a_pandas_column_of_integers_gives_python_integers() -> None:
 
     assert report.label_values == {"2": 2, "1": 1}
     assert {type(each) for each in report.label_values.values()} == {int}
+
+
+def test_a_dataset_gives_the_names_of_its_classes() -> None:
+    classes = SimpleNamespace(names=["O", "B-x"])
+    for labels, feature, expected in (
+        ([1, 0, -1], classes, ["B-x", "O", None]),
+        ([[0, 1]], SimpleNamespace(feature=classes), [["O", "B-x"]]),
+    ):
+        memory = in_memory(Named(labels, feature), "data", read_examples.tuple_names)
+        assert [one["label"] for _, one in memory.records()] == expected
 
 
 def test_any_number_of_labels() -> None:

@@ -207,6 +207,17 @@ def test_an_unknown_label_is_named_with_its_row(tiny_run: Path) -> None:
         tidybert.evaluate(Predictor(tiny_run), [("a dog", "animal")], device="cpu")
 
 
+def test_skipped_rows_are_a_warning(tiny_run: Path) -> None:
+    data = [("a dog", "animal"), ("the red", None), ("the blue", "colour")]
+
+    with pytest.warns(
+        DataWarning, match=r"(?s)1 row skipped:.*data\[1\]: the label is empty"
+    ):
+        found = tidybert.evaluate(tiny_run, data, skip_bad_rows=True)
+
+    assert found["num_examples"] == 2
+
+
 def test_a_report_is_written(tiny_run: Path, tmp_path: Path) -> None:
     data = [("a dog", "animal"), ("the red", "colour")] * 4
 
@@ -240,5 +251,12 @@ def test_load_data_reads_files_and_rows(tmp_path: Path) -> None:
     (words,) = tidybert.load_data([(["a", "dog"], ["O", "B-x"])], "tag")
     assert words.tags == ("O", "B-x")
     assert tidybert.load_data([("a dog",)], labelled=False)[0].label is None
+    swag = {"sent1": ["It rains."], "sent2": ["I"], "ending0": ["go"], "ending1": ["run"]}
+    (chosen,) = tidybert.load_data({**swag, "label": [np.int64(1)]}, "choose")
+    assert (chosen.continued(), chosen.label) == (["I go", "I run"], 1)
+    squad = {"id": "q", "question": "Who?", "context": "Rollo came."}
+    answers = {"text": np.array(["Rollo"]), "answer_start": np.array([0])}
+    (asked,) = tidybert.load_data([{**squad, "answers": answers}], "answer")
+    assert asked.answers == (("Rollo", 0),)
     (sets,) = tidybert.load_data([("a dog", ["x", "y"])], multi_label=True)
     assert sets.labels == ("x", "y")

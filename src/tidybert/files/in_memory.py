@@ -70,9 +70,8 @@ def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
     """
     if isinstance(data, Mapping):
         return _named_columns(data, name)
-    if hasattr(data, "with_format") and hasattr(data, "features"):
-        # The Dataset's own table lacks what select and shuffle have done.
-        data = data.with_format("arrow")[:]
+    if all(hasattr(data, each) for each in ("with_format", "features", "__len__")):
+        return _dataset_columns(data, name)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         names = tuple(map(str, data.columns))
         return Memory(name, names, lambda at: data.iloc[:, at].tolist())
@@ -140,6 +139,29 @@ def _named_columns(data: Mapping[Any, Any], name: str) -> Memory:
         raise DataError(f"{name} holds several data sets: name one of {splits}, as in {name}[...]")
     names = tuple(map(str, data))
     return _checked([as_list(each, name) for each in data.values()], name, names)
+
+
+def _dataset_columns(data: Any, name: str) -> Memory:
+    """The columns of a Dataset, with the names of classes that it has as numbers."""
+    # The Dataset's own table lacks what select and shuffle have done.
+    found = _arrow_columns(data.with_format("arrow")[:], name)
+    assert found.names is not None
+    features = [data.features[each] for each in found.names]
+
+    def values(at: int) -> Sequence[Any]:
+        feature = getattr(features[at], "feature", features[at])
+        classes = getattr(feature, "names", None)
+        column = found.values(at)
+        return column if classes is None else [_named(each, classes) for each in column]
+
+    return Memory(name, found.names, values)
+
+
+def _named(value: Any, classes: Sequence[str]) -> Any:
+    """The name of a class, or of each in a list; None for -1, which marks a missing one."""
+    if isinstance(value, list):
+        return [_named(each, classes) for each in value]
+    return classes[value] if value is not None and value >= 0 else None
 
 
 def _arrow_columns(data: Any, name: str) -> Memory:

@@ -45,7 +45,7 @@ _OF_SHELL: Mapping[str, Any] = {
 def finetune(
     data: Any,
     task: TaskName = "classify",
-    model: str | Path = "minilm",
+    model: str | Path | FinetunedModel = "minilm",
     *,
     dev: Any = 0.1,
     out: str | Path | None = None,
@@ -60,7 +60,8 @@ def finetune(
         data: the path of a file; a DataFrame of pandas, polars or Arrow; a Dataset; dicts or
             tuples, such as (text, label), in a list; or two lists, (texts, labels).
         task: classify, regress, choose, answer or tag.
-        model: a MODEL: installed weights, a directory, or a size with another MODEL's ``vocab``.
+        model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
+            model in memory.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
@@ -92,7 +93,7 @@ def finetune(
 def _finetune(
     data: Any,
     task: str,
-    model: str | Path,
+    model: str | Path | FinetunedModel,
     dev: Any,
     run: Path | None,
     verbose: bool,
@@ -117,6 +118,7 @@ def _finetune(
         skip_bad_rows=other.get("skip_bad_rows", False),
         names=("data", "dev"),
         tell=note,
+        warns=True,
     )
     paths = {"train": data, "dev": held_out, "corrections": other.get("corrections")}
     flags = {
@@ -208,6 +210,7 @@ def evaluate(
             skip_bad_rows=other.get("skip_bad_rows", False),
             tell=(lambda line: tell(line, rows)) if verbose else lambda _line: None,
             warn=lambda line: warn_user(in_python(line, rows=rows), DataWarning),
+            warns=True,
         )
         if report is not None:
             from tidybert.reporting.evaluation import evaluation_of

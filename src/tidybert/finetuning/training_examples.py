@@ -47,6 +47,7 @@ def read_training_examples(
     skip_bad_rows: bool = False,
     names: tuple[str, str] = ("train", "dev"),
     tell: Tell = lambda _line: None,
+    warns: bool = False,
 ) -> TrainingExamples:
     """Read both parts; without ``dev`` a share of ``train`` is held out.
 
@@ -55,6 +56,7 @@ def read_training_examples(
         corrections: path of a CSV with right labels of ``train``.
         names: of the parameters that hold rows in memory, for messages.
         tell: gets lines about what was read.
+        warns: make a Python warning of rows that are skipped.
 
     Raises DataError and UsageError.
     """
@@ -67,6 +69,7 @@ def read_training_examples(
         skip_bad_rows=skip_bad_rows,
         report=report,
         tell=tell,
+        warns=warns,
     )
     if corrections is not None:
         labelled = _corrected(chosen, str(corrections), labelled, tell)
@@ -78,7 +81,15 @@ def read_training_examples(
     )
     if dev is not None:
         job = chosen.from_examples(labelled, options)
-        held_out = read_all(job, dev, read, name=names[1], skip_bad_rows=skip_bad_rows, tell=tell)
+        held_out = read_all(
+            job,
+            dev,
+            read,
+            name=names[1],
+            skip_bad_rows=skip_bad_rows,
+            tell=tell,
+            warns=warns,
+        )
         return TrainingExamples(job, labelled, held_out, labelled, origin)
     examples, held_out = chosen.hold_out(labelled, dev_fraction, seed)
     tell(

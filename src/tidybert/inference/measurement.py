@@ -39,6 +39,7 @@ def measure(
     tell: Tell = lambda _line: None,
     warn: Tell = lambda _line: None,
     advance: Callable[[], Any] | None = None,
+    warns: bool = False,
 ) -> Measurement:
     """Measure a model on labelled examples.
 
@@ -47,6 +48,7 @@ def measure(
         read, skip_bad_rows: how to read them; what ``read`` leaves open is as in training.
         tell: gets lines about what was read and cut.
         warn: gets a line for each reason not to trust the metrics.
+        warns: make a Python warning of rows that are skipped.
         advance: gives a context manager for the work, whose value takes the sequences done.
 
     Raises DataError for a label that the model does not know, for no examples, and as reading does.
@@ -54,7 +56,13 @@ def measure(
     file = str(data) if isinstance(data, str | Path) else "data"
     task = predictor.task
     examples = read_all(
-        task, data, read, skip_bad_rows=skip_bad_rows, like=predictor.reading, tell=tell
+        task,
+        data,
+        read,
+        skip_bad_rows=skip_bad_rows,
+        like=predictor.reading,
+        tell=tell,
+        warns=warns,
     )
     try:
         if advance is None:

@@ -5,13 +5,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from tidybert.errors import UsageError, param, suggestion
+from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.in_memory import Memory, in_memory
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.files.reading import Reading
 from tidybert.files.text_examples import TextExample
+from tidybert.files.wording import count_of
 from tidybert.tasks.registry import task_class, task_flags
+from tidybert.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from tidybert.tasks.choices.choice_files import ChoiceExample
@@ -31,6 +33,7 @@ def read_all(
     report: ReadReport | None = None,
     like: Reading | None = None,
     tell: Callable[[str], None] = lambda _line: None,
+    warns: bool = False,
 ) -> list[Any]:
     """The examples of a task; ``tell`` gets each line about how they were read.
 
@@ -38,6 +41,7 @@ def read_all(
         data: a path, "-", rows in memory as ``in_memory`` takes them, or examples of the task.
         name: of the parameter that holds ``data``, for messages.
         options, need_label, skip_bad_rows, report, like: see ``ExampleReader``.
+        warns: make a Python warning of rows that are skipped.
 
     Raises DataError and UsageError.
     """
@@ -55,6 +59,9 @@ def read_all(
     examples = list(found)
     for line in report.lines(str):
         tell(line)
+    if warns and report.num_problems:
+        head = f"{report.path}: {count_of(report.num_problems, 'row')} skipped:"
+        warn_user(in_python("\n".join([head, *report.problem_lines()])), DataWarning)
     return examples
 
 
@@ -91,7 +98,7 @@ def load_data(data: Any, task: str = "classify", **options: Any) -> list[Any]:
     parts = split_options(options, {"read": ReadOptions, "task": task_flags()})
     chosen = task_class(task, task_flags()(**parts["task"]))
     read = ReadOptions(**parts["read"])
-    return read_all(chosen, data, read, need_label=need_label, skip_bad_rows=skip)
+    return read_all(chosen, data, read, need_label=need_label, skip_bad_rows=skip, warns=True)
 
 
 def split_options(
