@@ -144,8 +144,10 @@ def measured(
 def table(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Markdown rows: a seed's losses, and their differences from the first kind's."""
     lines = [
-        "| seed | steps | tokens a step | float32 residual | bfloat16 residual "
-        "| float32, first weights rounded | bfloat16 - float32 | rounded - float32 |",
+        (
+            "| seed | steps | tokens a step | float32 residual | bfloat16 residual "
+            "| float32, first weights rounded | bfloat16 - float32 | rounded - float32 |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     differences: dict[str, list[float]] = {kind: [] for kind in KINDS[1:]}

@@ -1,5 +1,6 @@
 """The inside of a model: transformers' attention and states, and the sums that must come out."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,26 @@ def test_a_hidden_word_has_its_rank_in_every_layer(explainer: Explainer) -> None
     hidden = explainer.hidden_states(TEXT, hide=(start, start + 3))
     written = explainer.hidden_states(TEXT.replace("hen", "[MASK]"))
     np.testing.assert_array_equal(hidden.states, written.states)
+
+
+def test_another_threads_call_is_not_taken_for_ones_own(explainer: Explainer) -> None:
+    alone = explainer.attention(TEXT)
+    first = explainer.encoder.layers[0].attention.query_key_value
+    begun: list[bool] = []
+
+    def call_elsewhere(*_: object) -> None:
+        if not begun:
+            begun.append(True)
+            thread = threading.Thread(target=explainer.attention, args=("a dog",))
+            thread.start()
+            thread.join()
+
+    hook = first.register_forward_pre_hook(call_elsewhere)
+    found = explainer.attention(TEXT)
+    hook.remove()
+
+    assert begun
+    np.testing.assert_array_equal(found.probs, alone.probs)
 
 
 def test_what_is_asked_wrongly(explainer: Explainer, tiny_model: Path) -> None:

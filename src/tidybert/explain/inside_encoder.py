@@ -6,6 +6,7 @@ The encoder may be any whose layers have ``attention.query_key_value``; see
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,16 @@ def attention_of(encoder: BertModel, encoding: Encoding, *, causal: bool) -> lis
 
 @contextmanager
 def _calls_of(modules: Sequence[nn.Module]) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Within the block, the first argument and the result of each call, in order."""
+    """Within the block, the first argument and the result of this thread's calls, in order."""
     calls: list[tuple[Tensor, Tensor]] = []
-    hooks = [
-        each.register_forward_hook(lambda _module, given, output: calls.append((given[0], output)))
-        for each in modules
-    ]
+    this_thread = get_ident()
+
+    def record(_module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        # A server's other threads may use the same model.
+        if get_ident() == this_thread:
+            calls.append((given[0], output))
+
+    hooks = [each.register_forward_hook(record) for each in modules]
     try:
         yield calls
     finally:
