@@ -40,7 +40,7 @@ def softmax(logits):
 def test_a_temperature_by_hand():
     # Three of four are right at a logit of 2: at the best T the probability is 3/4.
     logits = np.array([[2.0, 0.0]] * 4)
-    assert fit_temperature(logits, [0, 0, 0, 1]) == pytest.approx(2 / math.log(3))
+    assert fit_temperature(logits, [0, 0, 0, 1], prior=0) == pytest.approx(2 / math.log(3))
 
 
 @settings(max_examples=25)
@@ -56,7 +56,7 @@ def test_the_temperature_is_scipys(seed, classes, scale):
 
     bounds = (LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)
     best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9}).x
-    found = fit_temperature(logits, labels)
+    found = fit_temperature(logits, labels, prior=0)
 
     assert loss(found) <= loss(best) + 1e-9
     if bounds[0] + 1e-3 < best < bounds[1] - 1e-3:
@@ -65,14 +65,14 @@ def test_the_temperature_is_scipys(seed, classes, scale):
 
 def test_the_temperature_that_made_the_labels_is_found():
     logits, labels = sample(0, count=20_000)
-    assert fit_temperature(logits, labels) == pytest.approx(3, rel=0.05)
+    assert fit_temperature(logits, labels, prior=0) == pytest.approx(3, rel=0.05)
 
 
 @given(factor=st.floats(0.5, 2), shift=st.floats(-50, 50))
 def test_logits_times_a_factor_have_a_temperature_times_that_factor(factor, shift):
     logits, labels = sample(1, 80)
-    expected = factor * fit_temperature(logits, labels)
-    assert fit_temperature(logits * factor + shift, labels) == pytest.approx(expected)
+    expected = factor * fit_temperature(logits, labels, prior=0)
+    assert fit_temperature(logits * factor + shift, labels, prior=0) == pytest.approx(expected)
 
 
 def test_ragged_rows_of_one_length_are_rows():
@@ -106,13 +106,26 @@ def test_where_every_example_is_right_the_probabilities_stay_as_they_are():
     assert fit_temperature([[1.0, 1.0]], [1]) == 1.0
 
 
+def test_a_prior_draws_the_temperature_of_few_examples_to_1() -> None:
+    logits, labels = [[2.0, 0.0]] * 4, [0, 0, 0, 1]
+    free = fit_temperature(logits, labels, prior=0)
+    few = fit_temperature(logits, labels)
+    many = fit_temperature(logits * 1000, labels * 1000)
+    assert 1 < few < many < free
+    assert many == pytest.approx(free, rel=0.01)
+    # A prior of n examples is n examples whose labels are as probable as the logits say.
+    p = 1 / (1 + math.exp(-2.0))
+    share = (3 + 20 * p) / 24
+    assert few == pytest.approx(2 / math.log(share / (1 - share)))
+
+
 def test_a_bound_is_told():
     # One of ten thousand is wrong, by a hair: the best temperature lies far below the bound.
     logits = np.tile([0.001, 0.0], (10_000, 1))
     labels = np.zeros(10_000, dtype=int)
     labels[0] = 1
-    lowest = fit_temperature(logits, labels)
-    highest = fit_temperature([[5.0, 0.0]] * 3, [1, 1, 0])
+    lowest = fit_temperature(logits, labels, prior=0)
+    highest = fit_temperature([[5.0, 0.0]] * 3, [1, 1, 0], prior=0)
 
     assert lowest == LOWEST_TEMPERATURE
     assert "lower bound" in temperature_note(lowest)
@@ -123,7 +136,7 @@ def test_a_bound_is_told():
 
 def test_huge_logits_overflow_nowhere():
     with np.errstate(all="raise", under="ignore"):
-        found = fit_temperature([[1e6, 0.0], [0.0, 1e6], [0.0, 1e6]], [0, 1, 0])
+        found = fit_temperature([[1e6, 0.0], [0.0, 1e6], [0.0, 1e6]], [0, 1, 0], prior=0)
     assert found == HIGHEST_TEMPERATURE
 
 

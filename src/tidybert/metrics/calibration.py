@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int64]
 
 LOWEST_TEMPERATURE: Final = 0.05
 HIGHEST_TEMPERATURE: Final = 20.0
+PRIOR: Final = 20.0
+"""Examples at a temperature of 1 that every fit adds; benchmarks/temperature.py measures them."""
 IGNORED_LABEL: Final = -100
 NUM_BINS: Final = 15
 
@@ -25,8 +27,11 @@ _MAX_ITERATIONS: Final = 100
 _TOLERANCE: Final = 1e-10
 
 
-def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """The temperature T for which softmax(logits / T) has the lowest log-loss.
+def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike, *, prior: float = PRIOR) -> float:
+    """The temperature T for which softmax(logits / T) has the lowest log-loss, drawn towards 1.
+
+    Few examples say little about T.  So ``prior`` further examples count whose labels are as
+    probable as T = 1 makes them; 0 leaves them out.
 
     T is between LOWEST_TEMPERATURE and HIGHEST_TEMPERATURE; at a bound, the best T is beyond it
     (``temperature_note``).  T is 1 if no class scores above the label in any example: the log-loss
@@ -49,10 +54,12 @@ def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         )
     kept = given != IGNORED_LABEL
     values, given = values[kept], given[kept]
-    return _fit(values.reshape(-1), np.full(len(given), values.shape[1]), given)
+    return _fit(values.reshape(-1), np.full(len(given), values.shape[1]), given, prior)
 
 
-def fit_temperature_ragged(logits: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> float:
+def fit_temperature_ragged(
+    logits: Sequence[npt.ArrayLike], labels: npt.ArrayLike, *, prior: float = PRIOR
+) -> float:
     """``fit_temperature`` for examples with different numbers of candidates.
 
     logits: N arrays (C_i,): the choices of a question, or the tokens that an answer can begin at.
@@ -67,7 +74,8 @@ def fit_temperature_ragged(logits: Sequence[npt.ArrayLike], labels: npt.ArrayLik
         )
     kept = [row for row, label in zip(rows, given, strict=True) if label != IGNORED_LABEL]
     sizes = np.array([len(row) for row in kept], dtype=np.int64)
-    return _fit(np.concatenate([np.empty(0), *kept]), sizes, given[given != IGNORED_LABEL])
+    given = given[given != IGNORED_LABEL]
+    return _fit(np.concatenate([np.empty(0), *kept]), sizes, given, prior)
 
 
 def temperature_note(temperature: float) -> str | None:
@@ -85,7 +93,7 @@ def temperature_note(temperature: float) -> str | None:
     return None
 
 
-def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
+def _fit(flat: Floats, sizes: Ints, labels: Ints, prior: float) -> float:
     """The temperature of rows laid end to end: (M,) logits, (N,) sizes and labels."""
     if not len(sizes):
         raise ValueError("no example was given; a temperature needs one at least")
@@ -100,12 +108,20 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints) -> float:
         return 1.0
 
     # The log-loss is convex in b = 1 / T (a sum of log-sum-exps), so its slope has one root.
-    def slope_and_curvature(b: float) -> tuple[float, float]:
+    def moments(b: float) -> tuple[Floats, Floats]:
         weights = np.exp(b * flat)
         total = np.add.reduceat(weights, starts)
         mean = np.add.reduceat(weights * flat, starts) / total
         square = np.add.reduceat(weights * flat * flat, starts) / total
-        return float((mean - given).mean()), float((square - mean * mean).mean())
+        return mean, square - mean * mean
+
+    share = prior / len(sizes)
+    # The examples of the prior are spread over the given ones, and have soft labels.
+    wanted = given + share * moments(1.0)[0]
+
+    def slope_and_curvature(b: float) -> tuple[float, float]:
+        mean, variance = moments(b)
+        return float(((1 + share) * mean - wanted).mean()), float((1 + share) * variance.mean())
 
     low, high = 1 / HIGHEST_TEMPERATURE, 1 / LOWEST_TEMPERATURE
     if slope_and_curvature(low)[0] >= 0:

@@ -428,7 +428,7 @@ def test_no_entity_is_said_and_is_right_where_none_is_there() -> None:
 
 def test_the_temperature_makes_the_words_probabilities_right() -> None:
     task = Tagging(["DT", "NN"], doc_stride=5)
-    examples = [tagged("a", "DT" if row else "NN", row) for row in range(4)]
+    examples = [tagged("a", "DT" if row % 4 else "NN", row) for row in range(4000)]
     features = task.features(examples, TOKENIZER, 8)
     # All are taken for DT with odds of 9 to 1, and one in four is none.
     outputs: list[npt.NDArray[np.float32]] = [
@@ -438,10 +438,10 @@ def test_the_temperature_makes_the_words_probabilities_right() -> None:
     fitted = task.calibrated(task.answers(outputs, features, examples))
 
     assert fitted.answers(outputs, features, examples).predictions()[0]["scores"] == [
-        pytest.approx(0.75)
+        pytest.approx(0.75, abs=0.01)
     ]
     assert fitted.settings() == {
-        "temperature": pytest.approx(np.log(9) / np.log(3)),
+        "temperature": pytest.approx(np.log(9) / np.log(3), rel=0.02),
         "doc_stride": 5,
     }
     assert (
