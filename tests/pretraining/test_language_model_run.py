@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tidybert
+from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.errors import ConfigError, UsageError
 from tidybert.inference.predictor import Predictor
 from tidybert.pretraining import language_model_run
@@ -75,6 +76,9 @@ def test_a_stopped_run_ends_with_the_same_bits(
     whole = train(corpus, tmp_path / "whole", **given)
     with pytest.raises(TrainingInterrupted):
         train(corpus, tmp_path / "run", callbacks=PretrainingCallbacks(step=stop), **given)
+    unfinished = find_unfinished(tmp_path / "run")
+    assert unfinished is not None
+    assert unfinished.command().startswith("tidybert train-lm --config ")
     train(corpus, tmp_path / "run", resume=True, **given)
 
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "whole")]

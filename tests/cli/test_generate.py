@@ -1,0 +1,32 @@
+"""``tidybert generate`` prints a text in parts that later tokens leave as they are."""
+
+import pytest
+
+from tidybert.cli.generate import _parts
+from tidybert.inference.generation import NextToken
+from tidybert.tokenization.wordpiece import join_pieces
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [
+        ("we", "do n ' t , we don ' t pay $ 1 , 000 ( or 1 , 000 ##0 ) .".split()),
+        ("", "床 前 明 月 ， a ##b ##c 12 : 30 .".split()),
+        ("it ends", []),
+    ],
+)
+def test_what_is_printed_is_the_text(prompt: str, tokens: list[str]) -> None:
+    given = prompt.split()
+    texts = [join_pieces([*given, *tokens[:count]]) for count in range(len(tokens) + 1)]
+    coming = [
+        NextToken(before, token, 0, 1.0, (), after)
+        for before, token, after in zip(texts, tokens, texts[1:], strict=False)
+    ]
+    steps: list[NextToken] = []
+
+    parts = list(_parts(coming, steps, texts[0]))
+
+    assert "".join(parts) == texts[-1]
+    assert steps == coming
+    # All but the last tokens are there before the end.
+    assert len("".join(parts[:-1])) >= len(texts[-1]) - 8
