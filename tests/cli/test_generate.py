@@ -8,15 +8,15 @@ from tidybert.tokenization.wordpiece import join_pieces
 
 
 @pytest.mark.parametrize(
-    ("prompt", "tokens"),
+    ("prompt", "spaced"),
     [
-        ("we", "do n ' t , we don ' t pay $ 1 , 000 ( or 1 , 000 ##0 ) .".split()),
-        ("", "床 前 明 月 ， a ##b ##c 12 : 30 .".split()),
-        ("it ends", []),
+        ("we", "do n ' t , we don ' t pay $ 1 , 000 ( or 1 , 000 ##0 ) ."),
+        ("", "床 前 明 月 ， a ##b ##c 12 : 30 ."),
+        ("it ends", ""),
     ],
 )
-def test_what_is_printed_is_the_text(prompt: str, tokens: list[str]) -> None:
-    given = prompt.split()
+def test_what_is_printed_is_the_text(prompt: str, spaced: str) -> None:
+    given, tokens = prompt.split(), spaced.split()
     texts = [join_pieces([*given, *tokens[:count]]) for count in range(len(tokens) + 1)]
     coming = [
         NextToken(before, token, 0, 1.0, (), after)

@@ -103,10 +103,7 @@ def pretrain(
     unchanged = deepcopy(network) if from_corpus else None
     _require_room(run, network, plan)
     to_device(network, str(chosen))
-    if arguments.recipe == "fast":
-        keep_half_residual(network)
-    if arguments.checkpoint_activations:
-        checkpoint_activations(network.bert.layers)
+    _choose_how_layers_run(network, arguments)
     stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))
     if arguments.compile:
         compile_rows(network.bert.layers)
@@ -149,6 +146,13 @@ def pretrain(
     if not keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
+
+
+def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:
+    if arguments.recipe == "fast":
+        keep_half_residual(network)
+    if arguments.checkpoint_activations:
+        checkpoint_activations(network.bert.layers)
 
 
 def _given(model: str | Path, data: str | Path, plan: PretrainingPlan) -> dict[str, Any]:
