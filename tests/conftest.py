@@ -268,7 +268,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
 
     from tidybert.checkpoints.metadata import ModelMetadata
     from tidybert.checkpoints.model_directory import save_model_directory
-    from tidybert.modeling.heads import BertForPreTraining
+    from tidybert.modeling.heads import BertForPreTraining, CausalLM
     from tidybert.tasks.choices.multiple_choice import MultipleChoice
     from tidybert.tasks.classification import Classification
     from tidybert.tasks.multi_label import MultiLabelClassification
@@ -276,6 +276,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
     from tidybert.tasks.regression import Regression
     from tidybert.tasks.tags.tagging import Tagging
     from tidybert.tokenization import BertTokenizer
+    from tidybert.tokenization.vocabulary import TEXT_TOKENS
 
     root = tmp_path_factory.mktemp("served")
     tokenizer = BertTokenizer(TINY_VOCABULARY)
@@ -313,7 +314,18 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
         ),
         architecture="BertForPreTraining",
     )
-    return {name: str(root / name) for name in (*tasks, "base")}
+    causal = tokenizer.with_tokens(TEXT_TOKENS)
+    sizes = {"vocab_size": causal.vocab_size, "type_vocab_size": 1, "model_type": "causal-lm"}
+    language = BertConfig.from_dict({**config.to_dict(), **sizes})
+    save_model_directory(
+        root / "poem",
+        model_state=CausalLM(language).state_dict(),
+        config=language,
+        tokenizer=causal,
+        metadata=ModelMetadata("train-lm"),
+        architecture="CausalLM",
+    )
+    return {name: str(root / name) for name in (*tasks, "base", "poem")}
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

@@ -42,6 +42,7 @@ NOT_RUN = (
     "tidybert download ",
     "tidybert bench ",
     "tidybert serve ",
+    "tidybert page",
     "curl ",
     "python benchmarks/",
     "python -m pytest",

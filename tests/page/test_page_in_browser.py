@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.conftest import server_on_a_thread
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -27,6 +26,7 @@ TABS = {
     "choose": "The choices",
     "words": "Words on a map",
     "training": "The loss of the words",
+    "left": "The next token",
 }
 MINI = "tidybert-mini"
 
@@ -43,7 +43,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def host(served: dict[str, str]) -> Iterator[str]:
     """A server with tidybert-mini and a tiny model of each task."""
-    names = ("questions", "tags", "colours", "choices")
+    names = ("questions", "tags", "colours", "choices", "poem")
     models = {MINI: MINI, **{name: served[name] for name in names}}
     with server_on_a_thread(models=models, device="cpu") as (address, _):
         yield f"http://{address}/"
@@ -217,7 +217,21 @@ def test_other_masks_are_drawn_and_the_losses_add_up(visit: Any) -> None:
     assert mean + pair == pytest.approx(total, abs=0.0015)
 
 
-def test_a_text_that_is_too_long_gets_a_sentence(visit: Any) -> None:
+def test_a_language_model_goes_on_token_by_token(visit: Any) -> None:
+    page = visit("tab=left&text=the+red")
+    first = page.locator("mark").inner_text()
+    page.locator("#take").click()
+    changed(page, to="step=1")
+    assert first in page.locator(".source").inner_text()
+    page.locator("#all").click()
+    settled(page)
+    assert page.locator("#take").is_disabled()
+    page.get_by_role("button", name="Drawn").click()
+    changed(page, to="draw=yes")
+    assert "temperature=1" in page.locator("pre").inner_text()
+
+
+def test_what_cannot_be_shown_gets_a_sentence(visit: Any) -> None:
     page = visit("tab=words&word=absent")
     assert "absent" in page.get_by_role("alert").inner_text()
 

@@ -27,6 +27,8 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("training", MINI, {"text": TEXT, "pair": NEXT, "follows": False}),
     ("training", MINI, {"text": TEXT}),
     ("word-apart", MINI, {"word": "the", "text": TEXT, "pair": NEXT + " the end"}),
+    ("left", "poem", {"text": "the red"}),
+    ("left", "poem", {"text": "the red", "temperature": 1.0, "seed": 3}),
     ("answer", "questions", {"question": "the cat", "text": "the old dog was near the hen"}),
     ("entities", "tags", {"text": "we saw the dog"}),
     ("classify", "colours", {"text": "the red cat"}),
@@ -153,6 +155,17 @@ def test_a_deleted_word_is_gone_when_the_model_runs_again(
     assert found["rerun"]["scores"] == pytest.approx(again["scores"], abs=1e-6)
     assert found["scores"] != pytest.approx(again["scores"], abs=1e-6)
     assert [each["text"] for each in found["words"]] == ["the", "red", "cat"]
+
+
+def test_a_language_model_takes_a_token_into_its_prompt(opened: Opened) -> None:
+    found: Any = VIEWS["left"](opened("poem"), text="the red")
+    places: Any = VIEWS["positions"](opened("poem"))
+
+    steps = found["steps"]
+    assert [one["prompt"] for one in steps[1:]] == [one["text"] for one in steps[:-1]]
+    assert steps[0]["likeliest"][0] == (steps[0]["token"], steps[0]["probability"])
+    # PE(3, 0) = sin 3 and PE(3, 1) = cos 3.
+    assert places["values"][3][:2] == pytest.approx([np.sin(3), np.cos(3)], abs=0.006)
 
 
 @pytest.mark.parametrize("model", ["labels", "scores"])

@@ -100,6 +100,17 @@ async def test_with_keys_the_files_are_open_and_the_views_are_not(
 
 
 @pytest.mark.anyio
+async def test_a_language_model_is_on_the_page_alone(make_engine: Make, make_client: Make) -> None:
+    async with make_client(make_engine("poem")) as client:
+        found = await asked(client, "left", model="poem", text="the red")
+        refused = await client.post("/v1/models/poem/embed", json={"inputs": "the cat"})
+
+    assert found.json()["steps"][0]["prompt"] == "the red"
+    assert refused.status_code == 422
+    assert "it can generate" in refused.json()["error"]["message"]
+
+
+@pytest.mark.anyio
 async def test_too_many_questions_are_refused(
     make_engine: Make, make_client: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,12 @@ from tidybert.catalog import obtainable
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
-from tidybert.cli.quickstart import QuickstartFlags
 from tidybert.cli.serve import named, server_rooms
 from tidybert.model_files import METADATA_FILE
 
 PORT: Final = 8100
+# What tidybert quickstart and tidybert quickstart --poem write.
+QUICKSTARTS: Final = ("tidybert-quickstart", "tidybert-poem")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,8 @@ def page(
 ) -> None:
     """Open the page that shows what happens inside models, until Ctrl-C.
 
-    Installed weights are on it too, and the quickstart's model where it is in this folder. Only
-    this machine can reach the page.
+    Installed weights are on it too, and the quickstart's models where they are in this folder.
+    Only this machine can reach the page.
     """
     process, _ = server_rooms("page")
     from tidybert.server.settings import ServerSettings
@@ -63,10 +64,8 @@ def page(
 
 
 def _found_here(runs: list[str]) -> list[str]:
-    """Installed weights and the quickstart's finished RUN, except those named already."""
+    """Installed weights and the quickstart's finished RUNs, except those named already."""
     found = [each.name for each in obtainable() if each.find()]
-    quickstart = Path(str(QuickstartFlags.out))
-    if (quickstart / METADATA_FILE).is_file():
-        found.append(str(quickstart))
+    found += [each for each in QUICKSTARTS if (Path(each) / METADATA_FILE).is_file()]
     names = named(runs)
     return [each for each in found if Path(each).name not in names]

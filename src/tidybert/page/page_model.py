@@ -8,6 +8,7 @@ from tidybert.errors import DataError, WeightsError
 from tidybert.explain.attention_maps import Attention
 from tidybert.explain.cloze_layers import Cloze
 from tidybert.explain.explainer import Explainer
+from tidybert.inference.generation import TextGenerator
 from tidybert.inference.loading import load_with_head
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
@@ -64,6 +65,11 @@ class PageModel:
         except WeightsError:
             raise _lacking(head) from None
 
+    @cached_property
+    def generator(self) -> TextGenerator:
+        """The language model; ConfigError for a BERT."""
+        return TextGenerator(self.path, device="cpu")
+
     @property
     def tokenizer(self) -> BertTokenizer:
         """Its tokenizer."""
@@ -88,12 +94,8 @@ class PageModel:
 
         Raises DataError for a text that is longer than a view shows, and for one without a piece.
         """
-        for each in (text, pair):
-            if len(each) > MOST_CHARACTERS:
-                raise DataError(
-                    f"a text has {len(each):,} characters; the page takes {MOST_CHARACTERS:,} at "
-                    "most: shorten it"
-                )
+        checked_text(text)
+        checked_text(pair)
         encoding = self.explainer.encode(text, pair or None)
         if len(encoding) > MOST_PIECES:
             raise DataError(
@@ -151,6 +153,15 @@ def shown_tokens(encoding: Encoding) -> list[dict[str, Any]]:
 def written_texts(text: str, pair: str) -> str:
     """The arguments of a call: one text, or two."""
     return f"{text!r}, {pair!r}" if pair else f"{text!r}"
+
+
+def checked_text(text: str) -> None:
+    """Raise DataError for more characters than the page takes."""
+    if len(text) > MOST_CHARACTERS:
+        raise DataError(
+            f"a text has {len(text):,} characters; the page takes {MOST_CHARACTERS:,} at most: "
+            "shorten it"
+        )
 
 
 def checked_place(name: str, value: int, least: int, most: int) -> int:

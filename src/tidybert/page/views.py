@@ -4,6 +4,7 @@ from typing import Final
 
 from tidybert.page import (
     attention_views,
+    generation_views,
     pretraining_views,
     task_views,
     token_views,
@@ -22,6 +23,8 @@ VIEWS: Final[dict[str, View]] = {
     "cell": attention_views.cell,
     "next": pretraining_views.next_sentence,
     "training": pretraining_views.training,
+    "left": generation_views.left_to_right,
+    "positions": generation_views.positions,
     "answer": task_views.answer,
     "entities": task_views.entities,
     "classify": task_views.classify,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tidybert.atomic_files import file_sha256
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import WeightsError
@@ -25,13 +26,14 @@ from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import BertForPreTraining
+from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
+GENERATE = "generate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class ServedModel:
     """A MODEL or a RUN, ready to answer.
 
     A RUN predicts and embeds.  A MODEL embeds, fills masks and compares sentences, as far as its
-    weights have these heads.
+    weights have these heads.  A language model goes on with a text, on the page alone.
 
     Args:
         name: what clients call it.
@@ -88,13 +90,20 @@ class ServedModel:
         self.mask_filler: MaskFiller | None = None
         self.next_sentences: NextSentencePredictor | None = None
         self.lanes: dict[str, ModelLane] = {}
-        if is_finished(ModelDirectory.open(path)):
+        directory = ModelDirectory.open(path)
+        #: Whether it is a language model, which reads from left to right.
+        self.is_causal = isinstance(directory.config, CausalConfig)
+        if self.is_causal:
+            found, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
+            encoder: Any = found.bert
+            self.tokenizer = directory.tokenizer
+            self.device, self.precision = to_device(encoder, device), "float32"
+        elif is_finished(directory):
             self.predictor = Predictor(path, **given)
-            encoder: Any = self.predictor.model.bert
+            encoder = self.predictor.model.bert
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:
-            directory = ModelDirectory.open(path)
             built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
             self.device, self.precision = to_device(encoder, device), "float32"
@@ -104,11 +113,14 @@ class ServedModel:
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
         self.max_positions: int = self.config.max_position_embeddings
-        self._add_lanes()
+        if not self.is_causal:
+            self._add_lanes()
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """What it can do: predict, embed, fill-mask, next-sentence."""
+        """What it can do: predict, embed, fill-mask, next-sentence; or generate, on the page."""
+        if self.is_causal:
+            return (GENERATE,)
         return tuple(dict.fromkeys(name.partition(":")[0] for name in self.lanes))
 
     @property

@@ -29,6 +29,9 @@ async function sent(path, given) {
   throw new Refused(found.error?.message ?? `The server answered with status ${response.status}.`, response.status);
 }
 
+/** Whether a model reads both sides, as BERT does, and not from left to right alone. */
+export const isBert = (model) => !model.heads.includes("generate");
+
 /** What the server has. */
 export const about = async () => (await sent("/page/about", {})).json();
 

@@ -1,4 +1,4 @@
-import { ask } from "../ask.js";
+import { ask, isBert } from "../ask.js";
 import { card, choice, directionOf, el, number, roving, select, table } from "../dom.js";
 import { byWeight, lines, matrix, pixels, strips, weightLegend } from "../draw.js";
 
@@ -79,7 +79,7 @@ export const attention = {
   id: "attention",
   name: "Attention",
   lead: "In every layer each piece looks at all pieces, in several heads at once; a row of a matrix says how a piece divides its attention. Choose a head in the grid to open it, and a cell of its matrix to see its arithmetic.",
-  can: () => true,
+  can: isBert,
   missing: "Every BERT can.",
   command: "tidybert page tidybert-mini",
   fields: [

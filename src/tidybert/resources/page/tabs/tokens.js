@@ -1,4 +1,4 @@
-import { ask } from "../ask.js";
+import { ask, isBert } from "../ask.js";
 import { card, directionOf, el, pieces } from "../dom.js";
 import { strips } from "../draw.js";
 import { link, source } from "../linked.js";
@@ -7,7 +7,7 @@ export const tokens = {
   id: "tokens",
   name: "Tokens",
   lead: "BERT reads pieces of words; each piece has an id in the vocabulary, a segment and a position. Three embeddings, one for each of these numbers, are added to the vector that the first layer reads.",
-  can: () => true,
+  can: isBert,
   missing: "Every BERT can.",
   command: "tidybert page tidybert-mini",
   fields: [

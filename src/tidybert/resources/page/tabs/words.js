@@ -1,4 +1,4 @@
-import { ask } from "../ask.js";
+import { ask, isBert } from "../ask.js";
 import { bars, card, directionOf, el, number, svg, table } from "../dom.js";
 import { chart, matrix } from "../draw.js";
 
@@ -30,7 +30,7 @@ export const words = {
   id: "words",
   name: "Words",
   lead: "A word begins with the same vector in every sentence, and each layer mixes in more of what is around it. So one word in two sentences drifts apart, while words of one kind stay near each other.",
-  can: () => true,
+  can: isBert,
   missing: "Every BERT can.",
   command: "tidybert page tidybert-mini",
   fields: [
