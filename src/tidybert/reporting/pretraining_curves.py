@@ -87,7 +87,8 @@ def curves_picture(history: TrainingHistory, measured_on: str = "held-out text")
     if rates := course_of(steps, _RATE):
         panels.append(_learning_rate(rates, last))
     height = _HEAD + sum(panel.frame.height for panel in panels) + _FOOT
-    title = f"Pre-training up to step {last:,.0f}"
+    kind = "Training" if any("lm_loss" in each for each in steps) else "Pre-training"
+    title = f"{kind} up to step {last:,.0f}"
     if tokens[-1][1]:
         title += f", {_amount(tokens[-1][1])} tokens"
     drawn, top = [], _HEAD
