@@ -189,8 +189,9 @@ def test_bagging_classifier(given: Given) -> None:
 
 
 def test_ada_boost_classifier(given: Given) -> None:
-    better = clone(given.bert).set_params(max_steps=None, num_train_epochs=8)
-    given.fits(AdaBoostClassifier(better, n_estimators=2), given.column)
+    better = clone(given.bert).set_params(max_steps=None, num_train_epochs=15)
+    column = np.array(["red", "cat", "blue", "dog"] * 6, dtype=object)[:, None]
+    given.fits(AdaBoostClassifier(better, n_estimators=2), column, ["colour", "animal"] * 12)
 
 
 def test_one_vs_rest_classifier(given: Given) -> None:
