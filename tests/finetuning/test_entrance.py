@@ -4,7 +4,7 @@ import enum
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -210,9 +210,7 @@ def test_an_unknown_label_is_named_with_its_row(tiny_run: Path) -> None:
 def test_skipped_rows_are_a_warning(tiny_run: Path) -> None:
     data = [("a dog", "animal"), ("the red", None), ("the blue", "colour")]
 
-    with pytest.warns(
-        DataWarning, match=r"(?s)1 row skipped:.*data\[1\]: the label is empty"
-    ):
+    with pytest.warns(DataWarning, match=r"(?s)1 row skipped:.*data\[1\]: the label is empty"):
         found = tidybert.evaluate(tiny_run, data, skip_bad_rows=True)
 
     assert found["num_examples"] == 2
@@ -224,6 +222,20 @@ def test_a_report_is_written(tiny_run: Path, tmp_path: Path) -> None:
     tidybert.evaluate(tiny_run, data, report=tmp_path / "report", resamples=100)
 
     assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) -> None:
+    data = [(text, "xy"[n % 2]) for n, text in enumerate(texts(40))]
+    found = tidybert.finetune(data, model=tiny_model, max_steps=1, max_seq_length=16, dev=0.5)
+
+    report = found.report(resamples=100)
+
+    assert "20 examples" in report._repr_html_()
+    assert report._repr_html_().startswith('<iframe srcdoc="&lt;!')
+    assert report.save(tmp_path / "report").is_file()
+    assert repr(report) == "ShownReport(model='a model in memory', data='the dev examples')"
+    with pytest.raises(UsageError, match="no examples were held out"):
+        replace(found, held_out=()).report()
 
 
 def test_the_options_are_the_flags() -> None:

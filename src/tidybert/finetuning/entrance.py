@@ -219,7 +219,7 @@ def evaluate(
             evaluation = evaluation_of(
                 found.answers,
                 found.metrics,
-                run=str(predictor.directory or "in memory"),
+                run=str(predictor.directory or "a model in memory"),
                 file=found.file,
                 max_seq_length=predictor.max_seq_length,
                 num_resamples=other.get("resamples", NUM_RESAMPLES),

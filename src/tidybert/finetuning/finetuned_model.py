@@ -1,10 +1,10 @@
 """FinetunedModel: what a fine-tuning gives, ready to answer, to be measured and to be saved."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
@@ -12,15 +12,21 @@ from tidybert.checkpoints.label_values import stored_values
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.errors import UsageError
 from tidybert.inference.answer_list import AnswerList
 from tidybert.inference.answer_precision import as_trained
+from tidybert.inference.measurement import measure
 from tidybert.inference.notebooks import html_table, one_line
 from tidybert.inference.predictor import Predictor
+from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.run_directory import clear_run, owned_run
 from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
+
+if TYPE_CHECKING:
+    from tidybert.reporting.shown_report import ShownReport
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,6 +38,7 @@ class FinetunedModel:
         inputs: see ``Task.inputs_of``.
         arguments: all of the training, by name, as in arguments.json.
         run: the RUN on disk; None for a model in memory alone.
+        held_out: the examples that it was measured on.
     """
 
     task: AnyTask
@@ -45,6 +52,7 @@ class FinetunedModel:
     made_from: RunOrigin = field(default_factory=RunOrigin)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
+    held_out: Sequence[Any] = ()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -72,7 +80,7 @@ class FinetunedModel:
         metadata = self.metadata
         values = self.made_from.label_values if metadata.label_values else {}
         made = Predictor.of_model(
-            "in memory" if self.run is None else str(self.run),
+            str(self.run or self),
             self.task,
             self.model,
             self.tokenizer,
@@ -94,6 +102,32 @@ class FinetunedModel:
     def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
         """The answers to texts; see ``Predictor.predict``."""
         return self.predictor.predict(texts, text_pairs, progress=progress)
+
+    def report(self, data: Any = None, *, resamples: int = NUM_RESAMPLES) -> "ShownReport":
+        """A page on how far to trust the model, which a notebook shows; takes up to a minute.
+
+        Args:
+            data: labelled data as ``tidybert.evaluate`` takes them; None for those held out.
+            resamples: samples to draw for the intervals.
+
+        Raises UsageError where nothing was held out, and DataError.
+        """
+        from tidybert.reporting.evaluation import evaluation_of
+        from tidybert.reporting.shown_report import ShownReport
+
+        if data is None and not self.held_out:
+            raise UsageError("no examples were held out in training: give labelled data")
+        found = measure(self.predictor, self.held_out if data is None else data)
+        return ShownReport(
+            evaluation_of(
+                found.answers,
+                found.metrics,
+                run=str(self.run or self),
+                file=found.file if data is not None else "the dev examples",
+                max_seq_length=self.max_seq_length,
+                num_resamples=resamples,
+            )
+        )
 
     def save(self, directory: str | Path, *, force: bool = False) -> None:
         """Write the model as a MODEL directory, which the shell and transformers open.

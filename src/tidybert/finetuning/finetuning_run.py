@@ -155,10 +155,9 @@ def finetune_examples(
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
-    collapsed, about = _collapse(answers, callbacks), (task.inputs_of(train), made_from, given, run)
-    finished = FinetunedModel(
-        task, network, tokenizer, config, max_seq_length, result, collapsed, *about
-    )
+    collapsed = _collapse(answers, callbacks)
+    about = collapsed, task.inputs_of(train), made_from, given, run, data.held_out
+    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, *about)
     if interrupted is not None:
         raise interrupted.keeping(finished)
     if run is not None:
