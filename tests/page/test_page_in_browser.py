@@ -249,6 +249,7 @@ def test_a_view_is_saved_as_a_page_a_picture_and_numbers(visit: Any, tmp_path: P
 
     html = saved["HTML"].read_text("utf-8")
     assert "<script" not in html
+    assert f"Model {MINI}" in html
     assert "default-src 'none'" in html
     alone = page.context.browser.new_context(java_script_enabled=False).new_page()
     alone.set_content(html)
@@ -287,6 +288,18 @@ def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:
     assert page.locator("ul.pieces").get_attribute("dir") == "rtl"
     first, last = page.locator("button.piece").first, page.locator("button.piece").last
     assert first.bounding_box()["x"] > last.bounding_box()["x"]
+
+
+def test_with_keys_the_page_asks_for_one(browser: Any) -> None:
+    given = {"models": {MINI: MINI}, "device": "cpu", "keys": ("a-long-key",)}
+    with server_on_a_thread(**given) as (address, _):
+        page = browser.new_page()
+        page.goto(f"http://{address}/?tab=next")
+        page.get_by_label("API key").fill("a-long-key")
+        page.keyboard.press("Enter")
+        settled(page)
+        assert page.locator(".number-large").count() == 2
+        page.close()
 
 
 def test_a_tab_without_a_model_says_what_makes_one(browser: Any) -> None:

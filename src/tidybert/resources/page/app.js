@@ -75,7 +75,7 @@ function drawSettings(tab, model) {
     ? el("label", {}, "Model", el("select", { id: "model", on: { change: (event) => change({ ...kept(), model: event.target.value }, { remember: true }) } },
       able.map((each) => el("option", { value: each.name, selected: each === model }, each.name))))
     : null;
-  const exports = [["HTML", "a page of its own", (name) => asHtml(main, name)], ["PNG", "a picture", (name) => asPng(main, name)], ["JSON", "the numbers", (name) => asJson({ tab: tab.id, model: model.name, state: current(), ...shown }, name)]];
+  const exports = [["HTML", "a page of its own", (name) => asHtml(main, name, model.name)], ["PNG", "a picture", (name) => asPng(main, name, model.name)], ["JSON", "the numbers", (name) => asJson({ tab: tab.id, model: model.name, state: current(), ...shown }, name)]];
   const menu = el("details", { class: "menu" }, el("summary", { class: "button", id: "export" }, "Save"),
     el("div", {}, exports.map(([kind, what, act]) => el("button", {
       type: "button", class: "plain", "data-export": kind,

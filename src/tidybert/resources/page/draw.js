@@ -10,14 +10,24 @@ function rgb(name) {
 
 const mixed = (from, to, part) => from.map((each, at) => Math.round(each + (to[at] - each) * part));
 
-/** 256 colours from the page's to the accent, or from the second colour through the page's. */
-export function palette(diverging = false) {
-  const page = rgb("--page"), accent = rgb("--accent"), second = rgb("--second");
-  return Array.from({ length: COLOURS }, (_, at) => {
-    const part = at / (COLOURS - 1);
-    if (!diverging) return mixed(page, accent, part);
-    return part < 0.5 ? mixed(page, second, 1 - 2 * part) : mixed(page, accent, 2 * part - 1);
-  });
+const palettes = new Map();
+
+/** The colours in use: light or dark. */
+export const theme = () => document.documentElement.dataset.theme;
+
+/** 256 colours as pixels: from the page's to the accent, or from the second through the page's. */
+function palette(diverging) {
+  const name = `${theme()} ${diverging}`;
+  if (!palettes.has(name)) {
+    const page = rgb("--page"), accent = rgb("--accent"), second = rgb("--second");
+    const colours = Array.from({ length: COLOURS }, (_, at) => {
+      const part = at / (COLOURS - 1);
+      if (!diverging) return mixed(page, accent, part);
+      return part < 0.5 ? mixed(page, second, 1 - 2 * part) : mixed(page, accent, 2 * part - 1);
+    });
+    palettes.set(name, new Uint32Array(new Uint8Array(colours.flatMap((each) => [...each, 255])).buffer));
+  }
+  return palettes.get(name);
 }
 
 /** Small weights stay visible: the colour follows the square root. */
@@ -29,10 +39,9 @@ export function pixels(parts, columns, rows, { diverging = false, ...attributes 
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
   const colours = palette(diverging);
+  const drawn = new Uint32Array(image.data.buffer);
   for (let at = 0; at < parts.length; at++) {
-    if (Number.isNaN(parts[at])) continue;
-    const colour = colours[Math.max(0, Math.min(COLOURS - 1, Math.round(parts[at] * (COLOURS - 1))))];
-    image.data.set([...colour, 255], 4 * at);
+    if (!Number.isNaN(parts[at])) drawn[at] = colours[Math.max(0, Math.min(COLOURS - 1, Math.round(parts[at] * (COLOURS - 1))))];
   }
   context.putImageData(image, 0, 0);
   return canvas;

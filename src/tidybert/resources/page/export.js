@@ -13,16 +13,16 @@ function save(name, type, content) {
 }
 
 /** What a reader of the file sees: pictures in place of canvases, texts in place of fields. */
-function frozen(view) {
+function frozen(view, model) {
   const copy = view.cloneNode(true);
   const canvases = view.querySelectorAll("canvas");
   copy.querySelectorAll("canvas").forEach((each, at) => {
     const picture = el("img", { src: canvases[at].toDataURL(), alt: each.getAttribute("aria-label") ?? "", class: each.className });
     picture.style.cssText = each.style.cssText;
     picture.style.imageRendering = "pixelated";
-    if (!each.style.width) picture.style.width = "100%";
     const box = canvases[at].getBoundingClientRect();
-    picture.style.height = `${box.height}px`;
+    picture.style.width = each.closest(".strip, .heads, .pixels") ? "100%" : `${box.width}px`;
+    picture.style.height = each.closest(".heads") ? "100%" : `${box.height}px`;
     picture.style.maxWidth = "100%";
     each.replaceWith(picture);
   });
@@ -41,13 +41,14 @@ function frozen(view) {
     each.removeAttribute("id");
     each.removeAttribute("tabindex");
   });
-  return el("div", { class: "exported", "data-theme": document.documentElement.dataset.theme }, copy.childNodes.length ? [...copy.childNodes] : []);
+  return el("div", { class: "exported", "data-theme": document.documentElement.dataset.theme }, ...copy.childNodes,
+    el("p", { class: "quiet" }, `Model ${model}, shown by tidybert page`));
 }
 
 const styles = async () => (await fetch("/page/page.css")).text();
 
 /** One HTML file that fetches nothing and runs nothing. */
-export async function asHtml(view, name) {
+export async function asHtml(view, name, model) {
   const theme = document.documentElement.dataset.theme;
   // The name of a tab and the style sheet are the page's own; every other text is in the copy.
   save(`${name}.html`, "text/html", `<!doctype html>
@@ -59,14 +60,14 @@ export async function asHtml(view, name) {
 <title>${document.title}</title>
 <style>${await styles()}</style>
 </head>
-<body>${frozen(view).outerHTML}</body>
+<body>${frozen(view, model).outerHTML}</body>
 </html>
 `);
 }
 
 /** A picture of the view: the browser draws it as a foreign object of an SVG picture. */
-export async function asPng(view, name) {
-  const copy = frozen(view);
+export async function asPng(view, name, model) {
+  const copy = frozen(view, model);
   copy.style.width = `${Math.max(PICTURE_WIDTH, view.clientWidth)}px`;
   copy.style.margin = "0";
   document.body.append(copy);

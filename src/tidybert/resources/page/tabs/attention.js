@@ -1,6 +1,6 @@
 import { ask, isBert } from "../ask.js";
 import { card, choice, directionOf, el, number, roving, select, table } from "../dom.js";
-import { byWeight, lines, matrix, pixels, strips, weightLegend } from "../draw.js";
+import { byWeight, lines, matrix, pixels, strips, theme, weightLegend } from "../draw.js";
 
 const LINES_FROM = 0.05;
 // A matrix of more pieces has a row of the page for itself.
@@ -25,17 +25,27 @@ function shownWeights(weights, size, rows, columns, rescale) {
   });
 }
 
-/** A small picture of one head, from its weights in 8 bits. */
-function small(weights, size) {
-  const parts = Float32Array.from(weights, (each) => byWeight(each / 255));
-  return pixels(parts, size, size, { "aria-hidden": "true" });
+const PARTS = Float32Array.from({ length: 256 }, (_, at) => byWeight(at / 255));
+const drawnHeads = new WeakMap();
+
+/** Small pictures of a layer's heads, from its weights in 8 bits; drawn once for each theme. */
+function small(buffer, heads, size) {
+  const known = drawnHeads.get(buffer);
+  if (known?.theme === theme()) return known.canvases;
+  const bytes = new Uint8Array(buffer);
+  const canvases = Array.from({ length: heads }, (_, head) => {
+    const weights = bytes.subarray(head * size * size, (head + 1) * size * size);
+    return pixels(Float32Array.from(weights, (each) => PARTS[each]), size, size, { "aria-hidden": "true" });
+  });
+  drawnHeads.set(buffer, { theme: theme(), canvases });
+  return canvases;
 }
 
 async function grid(view, question, found, chosen) {
   const size = found.tokens.length;
   const layers = await Promise.all(Array.from({ length: found.layers }, (_, at) => ask("attention-layer", { ...question, layer: at + 1 }, { binary: true })));
   const rows = layers.map((buffer, layer) => {
-    const bytes = new Uint8Array(buffer);
+    const canvases = small(buffer, found.heads, size);
     const heads = Array.from({ length: found.heads }, (_, head) => {
       const name = `layer ${layer + 1}, head ${head + 1}`;
       const isChosen = chosen.layer === layer + 1 && chosen.head === head + 1;
@@ -43,7 +53,7 @@ async function grid(view, question, found, chosen) {
         type: "button", id: `head-${layer + 1}-${head + 1}`, "aria-label": name, title: name,
         "aria-pressed": String(isChosen), tabindex: isChosen ? "0" : "-1",
         on: { click: () => view.set({ layer: layer + 1, head: head + 1, row: null, column: null }) },
-      }, small(bytes.subarray(head * size * size, (head + 1) * size * size), size));
+      }, canvases[head]);
     });
     return el("div", { class: "row" }, el("span", {}, layer + 1), heads);
   });
