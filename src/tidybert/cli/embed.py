@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -81,13 +81,13 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
     read_examples.formats.check(file, read.format)
     embedder = Embedder(
         model,
-        pooling="mean" if given.pooling == "token" else given.pooling,
+        pooling="mean" if given.pooling == "token" else cast(Any, given.pooling),
         layers=given.layers,
-        combine=given.combine,
+        combine=cast(Any, given.combine),
         normalize=given.normalize,
         max_seq_length=given.max_seq_length,
         device=given.device,
-        precision=given.precision,
+        precision=cast(Any, given.precision),
         allow_pickle=given.allow_pickle,
     )
     layout = Layout(embedder.dimension, given.pooling == "token", given.dtype)

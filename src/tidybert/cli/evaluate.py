@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -51,7 +51,7 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
     predictor: Predictor = Predictor(
         run,
         device=given.device,
-        precision=given.precision,
+        precision=cast(Any, given.precision),
         max_seq_length=given.max_seq_length,
         allow_pickle=given.allow_pickle,
     )

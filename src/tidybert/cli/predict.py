@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -96,7 +96,7 @@ def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> Non
     predictor = Predictor(
         run,
         device=given.device,
-        precision=given.precision,
+        precision=cast(Any, given.precision),
         max_seq_length=given.max_seq_length,
         allow_pickle=given.allow_pickle,
     )

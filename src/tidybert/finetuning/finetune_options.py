@@ -6,9 +6,10 @@ Each is the flag of the same name, with the same default; a test compares them w
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from tidybert.inference.answer_precision import AnswerPrecision
+
 TaskName = Literal["classify", "regress", "choose", "answer", "tag"]
 Precision = Literal["auto", "float32", "bfloat16"]
-AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class ReadingOptions(TypedDict, total=False):

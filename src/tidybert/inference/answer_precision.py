@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 import torch
 
@@ -16,7 +16,8 @@ from tidybert.training.precision import is_mixed
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-ANSWER_PRECISIONS: Final = ("auto", "float32", "bfloat16", "float16")
+AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16"]
+ANSWER_PRECISIONS: Final = get_args(AnswerPrecision)
 
 
 def choose_precision(precision: str, model: str | Path, device: torch.device) -> str:

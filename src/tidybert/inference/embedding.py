@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from torch.nn import functional
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
-from tidybert.inference.answer_precision import choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -34,8 +34,10 @@ from tidybert.inference.notebooks import html_table, one_line
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.tokenization.encoding import Encoding, Span
 
-POOLINGS: Final = ("mean", "cls", "max")
-COMBINATIONS: Final = ("concat", "sum", "mean")
+Pooling = Literal["mean", "cls", "max"]
+POOLINGS: Final = get_args(Pooling)
+Combination = Literal["concat", "sum", "mean"]
+COMBINATIONS: Final = get_args(Combination)
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ class Embedder:
         self,
         model: str | Path,
         *,
-        pooling: str = "mean",
+        pooling: Pooling = "mean",
         layers: str | int | Sequence[int] = -1,
-        combine: str = "concat",
+        combine: Combination = "concat",
         normalize: bool = False,
         max_seq_length: int | None = None,
         device: str = "auto",
-        precision: str = "auto",
+        precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
         _check_choice(param("pooling"), pooling, POOLINGS)

@@ -16,7 +16,7 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.files.reading import Reading
 from tidybert.inference.answer_list import AnswerList
-from tidybert.inference.answer_precision import choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import (
     fitting_length,
@@ -77,15 +77,15 @@ class Predictor(Generic[A]):
         run: str | Path,
         *,
         device: str = "auto",
-        precision: str = "auto",
+        precision: AnswerPrecision = "auto",
         max_seq_length: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
         task, model, tokenizer, metadata = load_finished(run, allow_pickle=allow_pickle)
         chosen = to_device(model, device)
         values = restored_values(task.names, metadata.label_values)
-        precision = choose_precision(precision, run, chosen)
-        self._take(str(run), task, model, tokenizer, metadata, chosen, precision, values)
+        computed_in = choose_precision(precision, run, chosen)
+        self._take(str(run), task, model, tokenizer, metadata, chosen, computed_in, values)
         config = self.model.config
         assert isinstance(config, BertConfig)
         fitting = fitting_length(config, max_seq_length)
