@@ -1,5 +1,7 @@
 """``tidybert page``: which models it opens, where it listens, and the browser."""
 
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi")
+
+import httpx
 
 from tidybert.cli import page
 from tidybert.cli.main import run
@@ -46,3 +50,23 @@ def test_the_page_has_what_is_there_and_opens_a_browser(
     assert "tidybert-poem" not in found
     assert opened.wait(5 if has_browser else 0) == has_browser
     assert "the page is at http://127.0.0.1:5" in capsys.readouterr().err
+
+
+def test_the_command_serves_the_page_until_it_is_ended(
+    served: dict[str, str], tmp_path: Path, begin: Any
+) -> None:
+    words = ["page", served["base"], "--port", "0", "--no-browser"]
+    command = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
+    first = command.stderr.readline()
+    address = first.split()[-1]
+    while not command.stderr.readline().startswith("ready on "):
+        pass
+
+    index = httpx.get(address)
+    models = httpx.get(f"{address}/page/about").json()["models"]
+    command.send_signal(signal.SIGTERM)
+
+    assert first.startswith("the page is at http://127.0.0.1:")
+    assert "default-src 'self'" in index.headers["content-security-policy"]
+    assert {"base", "tidybert-mini"} <= {each["name"] for each in models}
+    assert command.wait() == 0

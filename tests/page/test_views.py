@@ -194,6 +194,7 @@ def test_labels_and_scores_are_explained_too(model: str, opened: Opened) -> None
         ("choose", "choices", {"text": "a", "choices": ["a"]}, "one a line"),
         ("word-apart", MINI, {"word": "cat", "text": "a", "pair": "a cat"}, "cat"),
         ("word-map", MINI, {"words": ["a"]}, "with commas"),
+        ("word-apart", MINI, {"word": "a" * 5000, "text": "a", "pair": "a"}, "5,000 characters"),
     ],
 )
 def test_what_cannot_be_shown_is_said(

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tidybert.errors import DataError
-from tidybert.page.page_model import PageModel
+from tidybert.page.page_model import PageModel, checked_text
 
 _NEAREST: Final = 10
 _MOST_WORDS: Final = 40
@@ -11,6 +11,7 @@ _MOST_WORDS: Final = 40
 
 def word_apart(model: PageModel, word: str, text: str, pair: str) -> dict[str, Any]:
     """The cosine of a word's vectors in two sentences by layer, and its nearest pieces."""
+    checked_text(word)
     if not word.strip() or not pair:
         raise DataError("write a word, and two sentences that have it")
     for each in (text, pair):
