@@ -9,6 +9,7 @@ from tidybert.files.reading import Reading
 from tidybert.files.wording import count_of
 from tidybert.tasks.labelled_examples import is_example, read_all
 from tidybert.tasks.task import AnyTask
+from tidybert.tasks.text_task import TextTask
 
 _TABLES = ("columns", "column_names", "schema")
 
@@ -25,15 +26,20 @@ def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None
     if isinstance(texts, Mapping) or any(hasattr(texts, name) for name in _TABLES):
         return _from_rows(task, texts, text_pairs, like)
     rows = as_list(texts, "texts")
-    if rows and (isinstance(rows[0], Mapping) or is_example(rows[0])):
+    takes_rows = task.read.tuple_names is not None
+    if rows and (is_example(rows[0]) or (takes_rows and isinstance(rows[0], Mapping))):
         return _from_rows(task, rows, text_pairs, like)
     seconds: list[Any] | None = None
-    if text_pairs is None and task.inputs != "words" and rows and all(map(_is_pair, rows)):
+    of_texts = isinstance(task, TextTask) or task.inputs in ("question", "choices")
+    if text_pairs is None and of_texts and rows and all(map(_is_pair, rows)):
         rows, seconds = [row[0] for row in rows], [row[1] for row in rows]
     elif text_pairs is not None:
         seconds = as_list(text_pairs, "text_pairs")
     if seconds is not None and len(seconds) != len(rows):
         raise DataError(f"there are {len(rows)} texts and {len(seconds)} second texts")
+    if not of_texts and task.inputs != "words":
+        # A task of somebody's own may take anything.
+        return task.from_texts(rows, seconds)
     firsts = _checked(rows, "texts", lists=task.inputs == "words")
     if seconds is not None:
         seconds = _checked(seconds, "text_pairs", lists=task.inputs == "choices")
