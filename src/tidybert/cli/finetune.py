@@ -1,5 +1,6 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
@@ -41,11 +42,13 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     dev: str | None = None
     """``--dev FILE``: Labelled examples to measure on."""
     dev_fraction: float = 0.1
-    """Share of --train to measure on where --dev is not given."""
+    """Share of --train to measure on where --dev is not given; 0 to train on all, as --few does."""
     corrections: str | None = None
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
+    few: bool = False
+    """``--few``: Compare ways to learn from at most 64 labels a class, and take the best."""
     seeds: int = field(default=1, metadata={"min": 1, "max": 1000})
     """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
     search: bool = False
@@ -58,10 +61,12 @@ class FinetuneFlags(flags.RunFlags, flags.ExamplesFlags, flags.JsonFlag):
     """``--new-head``: Reinitialise the head even if MODEL already has one."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.dev_fraction < 1:
+        if not 0 <= self.dev_fraction < 1:
             raise UsageError(
-                f"--dev-fraction is {self.dev_fraction}; expected a share between 0 and 1"
+                f"--dev-fraction is {self.dev_fraction}; expected a share from 0 to below 1"
             )
+        if self.few and (self.search or self.seeds > 1):
+            raise UsageError("--few chooses by itself: leave out --search and --seeds")
         if self.search and self.seeds > 1:
             raise UsageError(
                 "give --search and --seeds one after the other: search first, then seeds"
@@ -135,7 +140,7 @@ def _finetune(
 ) -> None:
     from tidybert.cli.progress import shown_training, tensorboard_figures
     from tidybert.cli.results import print_trials
-    from tidybert.finetuning import ProbeMemory, finetune_examples
+    from tidybert.finetuning import ProbeMemory, choose_way, finetune_examples, recommend_few
     from tidybert.finetuning.training_examples import read_training_examples
 
     length = chosen.default_max_seq_length if given.max_seq_length is None else given.max_seq_length
@@ -145,7 +150,7 @@ def _finetune(
         given.dev,
         options,
         read,
-        dev_fraction=given.dev_fraction,
+        dev_fraction=0 if given.few else given.dev_fraction,
         seed=arguments.seed,
         corrections=given.corrections,
         skip_bad_rows=given.skip_bad_rows,
@@ -167,13 +172,13 @@ def _finetune(
                 data.job,
                 model,
                 data.examples,
-                data.held_out,
+                data.held_out or None,
                 varied,
                 max_seq_length=length,
                 vocab=given.vocab,
                 run=run,
                 resume=resumed,
-                new_head=given.new_head,
+                new_head=given.new_head or given.few,
                 device=given.device,
                 allow_pickle=given.allow_pickle,
                 keep_checkpoints=given.keep_checkpoints,
@@ -183,6 +188,21 @@ def _finetune(
                 callbacks=callbacks,
             )
 
+    if given.few:
+        way = choose_way(
+            data.job,
+            data.examples,
+            arguments,
+            lambda some, varied: finetune_examples(
+                data.job, model, some, None, varied, max_seq_length=length, vocab=given.vocab,
+                new_head=True, device=given.device, allow_pickle=given.allow_pickle,
+            ),
+            note,
+        )  # fmt: skip
+        finished = train_run(way.arguments, given.out, given.resume)
+        _show(finished, given.out, as_json=given.json, few=way.figures())
+        return
+    recommend_few(data.job, len(data.examples), note)
     if not given.search and given.seeds == 1:
         _show(train_run(arguments, given.out, given.resume), given.out, as_json=given.json)
         return
@@ -222,6 +242,9 @@ def _recorded(
     """The flags that repeat a run, for arguments.json; each trial counts as a run of its own."""
     flags = {name: each for name, each in asdict(given).items() if name not in NOT_RECORDED}
     flags |= {"seeds": 1, "search": False, "time_limit": None}
+    if given.few:
+        # The way that it chooses is recorded by its arguments, and would not be chosen again.
+        flags |= {"few": False, "dev_fraction": 0.0, "new_head": True}
     return {"task": task, **flags, **asdict(read), **asdict(options)}
 
 
@@ -235,14 +258,21 @@ def _variants(arguments: TrainingArguments, model: str, given: FinetuneFlags) ->
     return search_variants(model_sources(model, given.vocab)[0])
 
 
-def _show(finished: "FinetunedModel", out: Path, *, as_json: bool) -> None:
-    """Print the metrics, and say how the training went."""
+def _show(
+    finished: "FinetunedModel",
+    out: Path,
+    *,
+    as_json: bool,
+    few: Mapping[str, Any] | None = None,
+) -> None:
+    """Print the metrics, and say how the training went; ``few``: what --few found."""
     from tidybert.cli.results import note_trained, print_metrics, trained_figures
     from tidybert.finetuning import collapse_message
 
     result = finished.result
     if as_json:
-        print_json({**trained_figures(result, out), "collapsed": finished.collapsed})
+        found = {} if few is None else {"few": few}
+        print_json({**trained_figures(result, out), "collapsed": finished.collapsed, **found})
         return
     print_metrics(finished.task, result.metrics)
     if finished.collapsed is not None:

@@ -1,6 +1,7 @@
 """From labelled examples to a finished RUN on disk: once, with several seeds, or as a search."""
 
 from tidybert.finetuning.entrance import evaluate, finetune
+from tidybert.finetuning.few_labels import choose_way, recommend_few
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_run import (
     Callbacks,
@@ -27,6 +28,7 @@ __all__ = [
     "Trial",
     "Trials",
     "check_search",
+    "choose_way",
     "clear_run",
     "collapse_message",
     "collapsed_to",
@@ -37,6 +39,7 @@ __all__ = [
     "is_resumed_in_vain",
     "model_sources",
     "owned_run",
+    "recommend_few",
     "run_trials",
     "save",
     "search_variants",

@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.read_options import ReadOptions
+from tidybert.finetuning.few_labels import choose_way, recommend_few
 from tidybert.finetuning.finetune_options import (
     EvaluateOptions,
     FinetuneOptions,
@@ -31,9 +32,11 @@ from tidybert.training.training_arguments import TrainingArguments
 from tidybert.user_warnings import warn_user
 
 _OF_RUN = ("resume", "new_head", "device", "allow_pickle", "keep_checkpoints", "force")
+_OF_MODEL = ("max_seq_length", "vocab", "new_head", "device", "allow_pickle")
 _OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
 # What the shell records too: each of its trials counts as a run of its own.
 _OF_SHELL: Mapping[str, Any] = {
+    "few": False,
     "seeds": 1,
     "search": False,
     "time_limit": None,
@@ -62,7 +65,8 @@ def finetune(
         task: classify, regress, choose, answer or tag.
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
-        dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it.
+        dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
+            0 trains on all, as ``few`` does.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
         options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other
@@ -81,7 +85,7 @@ def finetune(
         given = split_options(
             options,
             {"read": ReadOptions, "task": task_flags(), "training": TrainingArguments},
-            "max_seq_length", "corrections", "vocab", "skip_bad_rows", *_OF_RUN,
+            "max_seq_length", "corrections", "vocab", "skip_bad_rows", "few", *_OF_RUN,
         )  # fmt: skip
         if out is None:
             return _finetune(data, task, model, dev, None, verbose, given, rows)
@@ -105,6 +109,9 @@ def _finetune(
     options, arguments = task_flags()(**given["task"]), TrainingArguments(**given["training"])
     chosen = task_class(task, options)
     share, held_out = _share(dev)
+    few = bool(other.pop("few", False))
+    if few:
+        share, other = 0.0, {**other, "new_head": True}
     note: Callable[[str], None] = (lambda line: tell(line, rows)) if verbose else lambda _line: None
     found = read_training_examples(
         chosen,
@@ -138,12 +145,23 @@ def _finetune(
     }  # fmt: skip
     name = None if run is None else run.resolve().name
     history: History = []
+    if few:
+        named = {name: other[name] for name in _OF_MODEL if name in other}
+        arguments = choose_way(
+            found.job,
+            found.examples,
+            arguments,
+            lambda some, varied: finetune_examples(found.job, model, some, None, varied, **named),
+            note,
+        ).arguments
+    else:
+        recommend_few(found.job, len(found.examples), note)
     with noted_training(history, verbose=verbose, rows=rows) as callbacks:
         return finetune_examples(
             found.job,
             model,
             found.examples,
-            found.held_out,
+            found.held_out or None,
             arguments,
             max_seq_length=other.get("max_seq_length"),
             vocab=other.get("vocab"),
@@ -160,9 +178,9 @@ def _share(dev: Any) -> tuple[float, Any]:
         if dev is None or isinstance(dev, bool):
             raise UsageError(f"{param('dev')} is {dev}: expected labelled data, or a share as 0.1")
         return 0.1, dev
-    if not 0 < dev < 1:
+    if not 0 <= dev < 1:
         raise UsageError(
-            f"{param('dev')} is {dev}: expected labelled data, or a share between 0 and 1"
+            f"{param('dev')} is {dev}: expected labelled data, or a share from 0 to below 1"
         )
     return dev, None
 

@@ -61,7 +61,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     tokens_per_batch: int
     learning_rate: float | None
     warmup_proportion: float
-    head_start: Literal["probe", "random"] | None
+    head_start: Literal["probe", "contrastive", "random"] | None
     pooling: Literal["cls", "mean"] | None
     weight_decay: float
     adam_beta1: float
@@ -80,6 +80,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     deterministic: bool
     logging_steps: int
 
+    few: bool
     corrections: str | Path | None
     vocab: str | Path | None
     new_head: bool

@@ -45,8 +45,14 @@ class ProbeMemory:
 def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArguments:
     """The arguments with the task's default where they name no start.
 
-    Raises UsageError for a probe where the task has no linear layer to fit.
+    Raises UsageError for a probe where the task has no linear layer to fit, and for contrastive
+    training where each example does not have one class.
     """
+    if arguments.head_start == "contrastive" and task.name != "classify":
+        raise UsageError(
+            f"{param('head_start', 'contrastive')} is for classify, not for {task.name}; leave "
+            f"{param('head_start')} out"
+        )
     if arguments.head_start == "probe" and task.head is None:
         raise UsageError(
             f"{param('head_start', 'probe')}: the head of {task.name} can only begin at random; "

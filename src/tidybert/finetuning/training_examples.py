@@ -53,6 +53,7 @@ def read_training_examples(
 
     Args:
         train, dev: paths, or rows in memory.
+        dev_fraction: the share; with 0 nothing is measured.
         corrections: path of a CSV with right labels of ``train``.
         names: of the parameters that hold rows in memory, for messages.
         tell: gets lines about what was read.
@@ -91,6 +92,10 @@ def read_training_examples(
             warns=warns,
         )
         return TrainingExamples(job, labelled, held_out, labelled, origin)
+    if dev_fraction == 0:
+        return TrainingExamples(
+            chosen.from_examples(labelled, options), labelled, [], labelled, origin
+        )
     examples, held_out = chosen.hold_out(labelled, dev_fraction, seed)
     tell(
         f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "

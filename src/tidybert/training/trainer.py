@@ -154,7 +154,9 @@ class Trainer:
         note_slow_bfloat16(self.device, self.is_mixed, note)
         self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
         # In floating point 25 steps times 2.2 are a little more than 55.
-        num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6)) or 1
+        num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6))
+        if arguments.num_train_epochs:
+            num_steps = max(1, num_steps)
         self.num_steps = min(num_steps, arguments.max_steps or num_steps)
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
         self.vocabulary = used_vocabulary(model, features)

@@ -11,7 +11,7 @@ from tidybert.training.argument_checks import check_arguments
 
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
-HEAD_STARTS: Final = ("probe", "random")
+HEAD_STARTS: Final = ("probe", "contrastive", "random")
 POOLINGS: Final = ("cls", "mean")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 
@@ -27,7 +27,7 @@ class TrainingArguments:
     }
 
     num_train_epochs: float = 3.0
-    """Passes over the training data; 0.5 is half a pass."""
+    """Passes over the training data; 0.5 is half a pass. 0 trains nothing after --head-start."""
     max_steps: int | None = None
     """Stop after this many steps, even before --num-train-epochs."""
     train_batch_size: int = 32
@@ -41,8 +41,8 @@ class TrainingArguments:
     warmup_proportion: float = 0.1
     """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
     head_start: str | None = None
-    """Begin a new head as a fit to the encoder's states (probe), or at random. If not set: a
-    probe."""
+    """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
+    or at random. If not set: a probe."""
     pooling: str | None = None
     """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
     open. If not set: as MODEL."""
@@ -97,11 +97,11 @@ class TrainingArguments:
         check_arguments(
             self,
             above_0=(
-                "num_train_epochs", "max_steps", "train_batch_size", "tokens_per_batch",
+                "max_steps", "train_batch_size", "tokens_per_batch",
                 "learning_rate", "adam_epsilon", "max_grad_norm", "eval_steps", "save_steps",
                 "early_stopping_patience", "logging_steps", "save_total_limit",
             ),
-            at_least_0=("weight_decay", "freeze_layers"),
+            at_least_0=("num_train_epochs", "weight_decay", "freeze_layers"),
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2", "dropout"),
             choices={"precision": PRECISIONS, "head_start": HEAD_STARTS, "pooling": POOLINGS},
         )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Few labels: folds inside the labelled texts choose among three ways."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidybert
+from tidybert.cli import main as shell
+from tidybert.errors import DataError, TidyBertError, UsageError
+from tidybert.files.text_examples import TextExample
+from tidybert.finetuning import FinetunedModel, choose_way
+from tidybert.finetuning.few_labels import ways
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.regression import Regression
+from tidybert.training.training_arguments import TrainingArguments
+
+Examples = Callable[..., list[TextExample]]
+SHORT = {"learning_rate": 0.01, "max_seq_length": 16}
+
+
+def test_each_way_is_measured_on_every_example_once(toy: Any, toy_examples: Examples) -> None:
+    examples = [*toy_examples(24), *toy_examples(2)]
+    seen: list[tuple[set[str], str | None, float]] = []
+    notes: list[str] = []
+
+    def train(some: Sequence[Any], arguments: TrainingArguments) -> FinetunedModel:
+        seen.append(({one.text for one in some}, arguments.head_start, arguments.num_train_epochs))
+        if arguments.head_start == "contrastive":
+            # The first way learns the opposite.
+            other = {"animal": "colour", "colour": "animal"}
+            some = [replace(one, label=other[one.label]) for one in some]
+        trained: FinetunedModel = toy(train=list(some), dev=None, num_train_epochs=8)
+        return trained
+
+    task = Classification(("animal", "colour"))
+    found = choose_way(task, examples, TrainingArguments(), train, notes.append)
+
+    assert found.name == "fine-tuning"
+    assert found.arguments.pooling == "mean"
+    assert (found.arguments.head_start, found.arguments.num_train_epochs) == ("probe", 20)
+    assert found.accuracies["fine-tuning"] > found.accuracies["contrastive"]
+    assert [each[1:] for each in seen[::4]] == [("contrastive", 0), ("probe", 20), ("probe", 0)]
+    texts = {one.text for one in examples}
+    held_out = [texts - each[0] for each in seen[:4]]
+    # Equal texts are in one fold, and each text is in exactly one.
+    assert sorted(text for fold in held_out for text in fold) == sorted(texts)
+    assert notes[-1] == "few labels: fine-tuning is best, and now trains on all 26 examples"
+
+
+def test_epochs_of_fine_tuning_are_those_of_a_hundred_steps() -> None:
+    epochs = [
+        ways(count, TrainingArguments())["fine-tuning"].num_train_epochs
+        for count in (16, 320, 2000)
+    ]
+
+    assert epochs == [20, 10, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"task": Regression()}, UsageError, "is for classify, not for regress"),
+        ({"num_train_epochs": 2.0}, UsageError, "is given, but"),
+        ({"count": 140}, DataError, "at most 64 examples a class, and '(animal|colour)' has 70"),
+        ({"count": 1}, DataError, "has 1 example: label one more"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    change: dict[str, Any], error: type[TidyBertError], message: str, toy_examples: Examples
+) -> None:
+    task = change.pop("task", Classification(("animal", "colour")))
+    examples = toy_examples(change.pop("count", 8))
+
+    with pytest.raises(error, match=message):
+        choose_way(task, examples, TrainingArguments(**change), lambda *_: None, print)  # type: ignore[arg-type,return-value]
+
+
+def test_the_shell_and_python_write_the_same_run(
+    tiny_model: Path, toy_examples: Examples, tmp_path: Path, capsys: Any
+) -> None:
+    rows = [{"text": one.text, "label": one.label} for one in toy_examples(12)]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    flags = ["--learning-rate", "0.01", "--max-seq-length", "16"]
+    command = ["finetune", "classify", str(tiny_model), "--train", str(file), *flags]
+
+    assert shell.run([*command, "--few", "--out", str(tmp_path / "run"), "--json"]) == 0
+    shown = capsys.readouterr()
+    trained = tidybert.finetune(str(file), model=tiny_model, few=True, **SHORT)  # type: ignore[arg-type]
+
+    found = json.loads(shown.out)["few"]
+    assert list(found["accuracies"]) == ["contrastive", "fine-tuning", "probe"]
+    assert found["chosen"] == max(found["accuracies"], key=found["accuracies"].get)
+    texts = [one.text for one in toy_examples(8, seed=5)]
+    predictor = tidybert.Predictor(tmp_path / "run")
+    assert predictor.predict(texts) == trained.predictor.predict(texts)
+    arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert (arguments["few"], arguments["dev_fraction"], arguments["pooling"]) == (False, 0, "mean")
+
+
+def test_a_training_on_few_labels_recommends_it(
+    tiny_model: Path, toy_examples: Examples, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "train.csv"
+    rows = ["text,label", *(f"{one.text},{one.label}" for one in toy_examples(20))]
+    file.write_text("\n".join(rows))
+    command = ["finetune", "classify", str(tiny_model), "--train", str(file), "--max-steps", "1"]
+
+    assert shell.run([*command, "--max-seq-length", "16", "--out", str(tmp_path / "run")]) == 0
+
+    assert "few labels: 9 examples a class on average; --few compares" in capsys.readouterr().err
