@@ -35,7 +35,7 @@ def test_they_survive_json() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("num_train_epochs", 0),
+        ("num_train_epochs", -1),
         ("num_train_epochs", float("inf")),
         ("num_train_epochs", True),
         ("max_steps", 0),

@@ -1,7 +1,8 @@
 """``tidybert finetune``: labelled text in, a trained and measured model out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
@@ -189,16 +190,8 @@ def _finetune(
             )
 
     if given.few:
-        way = choose_way(
-            data.job,
-            data.examples,
-            arguments,
-            lambda some, varied: finetune_examples(
-                data.job, model, some, None, varied, max_seq_length=length, vocab=given.vocab,
-                new_head=True, device=given.device, allow_pickle=given.allow_pickle,
-            ),
-            note,
-        )  # fmt: skip
+        train_some = partial(_train_in_memory, data.job, model, given, length)
+        way = choose_way(data.job, data.examples, arguments, train_some, note)
         finished = train_run(way.arguments, given.out, given.resume)
         _show(finished, given.out, as_json=given.json, few=way.figures())
         return
@@ -234,6 +227,31 @@ def _finetune(
         note=note,
     )
     print_trials(trials, data.job, str(given.out), as_json=given.json)
+
+
+def _train_in_memory(
+    job: "AnyTask",
+    model: str,
+    given: FinetuneFlags,
+    length: int,
+    examples: Sequence[Any],
+    arguments: TrainingArguments,
+) -> "FinetunedModel":
+    """Train on some of the examples, for a comparison alone."""
+    from tidybert.finetuning import finetune_examples
+
+    return finetune_examples(
+        job,
+        model,
+        examples,
+        None,
+        arguments,
+        max_seq_length=length,
+        vocab=given.vocab,
+        new_head=True,
+        device=given.device,
+        allow_pickle=given.allow_pickle,
+    )
 
 
 def _recorded(
