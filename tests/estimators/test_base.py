@@ -116,8 +116,23 @@ def test_a_collapse_is_a_warning_at_the_user_s_line(quick: Quick, toy: Data) -> 
 
 
 def test_a_notebook_shows_what_was_learned(classifier: BertClassifier) -> None:
-    shown = classifier._repr_html_()
+    shown = classifier._repr_mimebundle_()["text/html"]
     assert "animal, colour" in shown
     assert "in 90 steps" in shown
     assert "none: nothing was held out" in shown
     assert repr(classifier).startswith("BertClassifier(")
+
+
+def test_a_report_for_a_notebook(
+    classifier: BertClassifier, regressor: BertRegressor, toy: Data, tmp_path: Path
+) -> None:
+    X, y = toy(24, seed=5)
+    report = classifier.report(X, y, resamples=20)
+    assert report.metrics["accuracy"]["value"] == classifier.score(X, y)
+    assert "ShownReport(" in repr(report)
+    shown = report._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert shown.count("<") == 2  # the page is escaped
+    assert report.save(tmp_path / "report").is_file()
+    scores = [float(each == "colour") for each in y]
+    assert regressor.report(X, scores, resamples=20).contents["task"] == "regress"

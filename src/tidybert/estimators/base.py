@@ -31,10 +31,13 @@ from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.inference.notebooks import html_table
 from tidybert.json_objects import plain_json, read_json_object
+from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.opening import present
 from tidybert.output_lock import contents
 from tidybert.progress_bar import progress_bar
+from tidybert.reporting.evaluation import evaluation_of
+from tidybert.reporting.shown_report import ShownReport
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
@@ -165,6 +168,25 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
         estimator._restore(restored_values(task.names, metadata.label_values))
         return estimator
+
+    def report(self, X: Any, y: Any, *, resamples: int = NUM_RESAMPLES) -> ShownReport:
+        """The evaluation report on labelled examples, which a notebook shows.
+
+        Measure on examples that had no part in the training.  ``resamples``: samples that the
+        intervals are drawn from.  Raises DataError for examples that cannot be measured on.
+        """
+        check_is_fitted(self)
+        examples = self._examples(X, y)
+        answers = self._measured(examples)
+        evaluation = evaluation_of(
+            answers,
+            {**answers.metrics(), **answers.counts()},
+            run=type(self).__name__,
+            file=f"{len(examples):,} examples",
+            max_seq_length=self.max_seq_length_,
+            num_resamples=resamples,
+        )
+        return ShownReport(evaluation)
 
     def _stored(self) -> dict[str, Any]:
         """The contents of arguments.json beside the task."""
@@ -319,6 +341,10 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """scikit-learn's diagram, and of a fitted estimator what it learned and how well."""
         diagram: str = super()._repr_html_()
         return diagram + (html_table(self, self._facts()) if hasattr(self, "model_") else "")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """The same for a notebook, which asks for this first."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _facts(self) -> dict[str, object]:
         """What a notebook shows of a fitted estimator."""
