@@ -26,7 +26,6 @@ from tidybert.errors import (
     in_python,
     param,
 )
-from tidybert.finetuning.contrastive import train_by_contrast
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
@@ -151,10 +150,7 @@ def finetune_examples(
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start != "random" and trainer.state.step == 0:
-        if arguments.head_start == "contrastive":
-            train_by_contrast(task, trainer)
-        is_shared = origin is not None and arguments.head_start == "probe"
-        start_with_probe(task, trainer, probe if is_shared else None)
+        start_with_probe(task, trainer, None if origin is None else probe)
     result, interrupted = _trained(trainer)
     answers = _calibrated(task, network, measure) if dev else None
     if answers is not None:

@@ -18,6 +18,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.errors import UsageError, param
 from tidybert.files.wording import count_of
+from tidybert.finetuning.contrastive import train_by_contrast
 from tidybert.inference.forward import run_batches
 from tidybert.modeling.architectures import encoder_of
 from tidybert.tasks.task import AnyTask
@@ -65,9 +66,14 @@ def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArgu
 def start_with_probe(task: AnyTask, trainer: Trainer, memory: ProbeMemory | None) -> None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
+    Contrastive training comes before it where the arguments ask for it.
+
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
     Where the probe is not better than chance, head and pooler stay as they are.
     """
+    if trainer.arguments.head_start == "contrastive":
+        train_by_contrast(task, trainer)
+        memory = None
     begin = time.perf_counter()
     trainer.model.eval()
     with trainer.whole_model():
