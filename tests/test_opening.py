@@ -115,6 +115,7 @@ OWN_FILES = {
     "cli/standard_streams.py": "opens the process's own streams",
     "cli/quickstart.py": "reads a resource of the package",
     "reporting/report_page.py": "reads resources of the package",
+    "cli/poem.py": "reads a resource of the package",
     "page/page_files.py": "reads resources of the package",
     "reporting/pretraining_curves.py": "reads a resource of the package",
     "training/frozen_states.py": "maps a temporary file of its own",
