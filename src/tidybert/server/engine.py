@@ -222,7 +222,7 @@ class Engine:
                 for part in _slices(inputs)
             ]
             features = [one for each in made for one in each]
-            self._refuse_cut(made, model.max_positions, truncate)
+            self._refuse_cut(made, model.embedding_length, truncate)
             vectors = np.concatenate(await self._computed(lane, client, features))
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

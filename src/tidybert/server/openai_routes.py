@@ -94,7 +94,7 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
         }
         for index, (vector, truncated) in enumerate(zip(vectors, found.truncated, strict=True))
     ]
-    num_read = sum(min(each, served.model.max_positions) for each in found.num_tokens)
+    num_read = sum(min(each, served.model.embedding_length) for each in found.num_tokens)
     usage = {"prompt_tokens": num_read, "total_tokens": num_read}
     name = served.model.name
     return JsonAnswer({"object": "list", "data": data, "model": name, "usage": usage})

@@ -113,6 +113,10 @@ class ServedModel:
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
         self.max_positions: int = self.config.max_position_embeddings
+        #: Most tokens of a text that ``embed`` reads: as many as ``tidybert embed`` does.
+        self.embedding_length = min(
+            directory.sentence_length or self.max_positions, self.max_positions
+        )
         if not self.is_causal:
             self._add_lanes()
 
@@ -142,12 +146,12 @@ class ServedModel:
         return self.max_positions if self.predictor is None else self.predictor.max_seq_length
 
     def embedding_features(self, inputs: Sequence[Any]) -> list[Features]:
-        """Features of texts, or of lists of ids, cut to the model's positions.
+        """Features of texts, or of lists of ids, cut to ``embedding_length``.
 
         Ids that do not begin with [CLS] get the special tokens around them.
         """
         if all(isinstance(one, str) for one in inputs):
-            return text_features(self.tokenizer, inputs, None, self.max_positions)
+            return text_features(self.tokenizer, inputs, None, self.embedding_length)
         return [self._id_features(ids, number) for number, ids in enumerate(inputs)]
 
     def warm(self) -> None:
@@ -168,7 +172,7 @@ class ServedModel:
         if len(given) > 1 and given[0] == cls and given[-1] == sep:
             given = given[1:-1]
         total = len(given) + 2
-        kept = given[: self.max_positions - 2]
+        kept = given[: self.embedding_length - 2]
         made = sequence(self.tokenizer, [kept])
         return Features(*made, total, len(kept) < len(given), example=number)
 

@@ -148,7 +148,9 @@ async def info(served: ByPath) -> JsonAnswer:
             "model_dtype": model.precision,
             "model_type": model_type(model),
             "max_concurrent_requests": settings.queue_inputs,
-            "max_input_length": model.max_seq_length,
+            "max_input_length": (
+                model.embedding_length if model.predictor is None else model.max_seq_length
+            ),
             "max_batch_tokens": served.engine.batch_tokens,
             "max_batch_requests": None,
             "max_client_batch_size": served.engine.settings.max_inputs,
