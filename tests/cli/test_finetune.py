@@ -80,7 +80,7 @@ def test_balanced_classes_and_frozen_layers_can_be_asked_for(
         ("clasify", [], 2, "expected one of classify, regress"),
         ("regress", ["--class-weight", "balanced"], 2, "no meaning for regress"),
         ("classify", ["--class-weight", "heavy"], 2, "expected balanced"),
-        ("classify", ["--dev-fraction", "1.5"], 2, "between 0 and 1"),
+        ("classify", ["--dev-fraction", "1.5"], 2, "from 0 to below 1"),
         ("classify", ["--learning-rate", "-1"], 2, "--learning-rate is -1"),
         ("classify", ["--text", "body"], 1, "body"),
         ("classify", ["--device", "tpu"], 2, "--device tpu"),

@@ -43,6 +43,7 @@ NOT_RUN = (
     "tidybert bench ",
     "tidybert serve ",
     "tidybert page",
+    "tidybert finetune classify minilm --train tickets.csv --few",
     "curl ",
     "python benchmarks/",
     "python -m pytest",

@@ -181,7 +181,7 @@ def test_before_fit() -> None:
     ("parameters", "error", "message"),
     [
         ({"learning_rate": -1.0}, UsageError, "^learning_rate is -1.0; expected a number above 0"),
-        ({"num_train_epochs": 0}, UsageError, "^num_train_epochs is 0"),
+        ({"num_train_epochs": -1}, UsageError, "^num_train_epochs is -1"),
         ({"max_seq_length": 2}, UsageError, "^max_seq_length=2 leaves no room for text"),
         ({"max_seq_length": 512}, UsageError, "^max_seq_length is 512, but the model has"),
         ({"freeze_layers": 3}, UsageError, "^freeze_layers is 3, but the model has 2 layers"),

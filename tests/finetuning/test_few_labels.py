@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused(
 def test_the_shell_and_python_write_the_same_run(
     tiny_model: Path, toy_examples: Examples, tmp_path: Path, capsys: Any
 ) -> None:
-    rows = [{"text": one.text, "label": one.label} for one in toy_examples(12)]
+    rows = [{"text": one.text, "label": one.label} for one in toy_examples(4)]
     file = tmp_path / "train.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     flags = ["--learning-rate", "0.01", "--max-seq-length", "16"]
