@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidybert.atomic_files import remove_tree
+from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
@@ -84,6 +85,9 @@ def serve(
     ``say`` shows a line to the user.  ``listening`` gets the server's address as soon as clients
     can connect, which is before the models are open.  Raises what ``ServedModel`` raises.
     """
+    for path in settings.models.values():
+        # A misspelt name is refused before anybody can connect.
+        find_model(path)
     log_as_json(requests=log_requests)
     engine = Engine(settings)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
