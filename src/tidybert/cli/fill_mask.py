@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -55,7 +55,7 @@ def fill_mask(
     filler = MaskFiller(
         model,
         device=given.device,
-        precision=given.precision,
+        precision=cast(Any, given.precision),
         allow_pickle=given.allow_pickle,
     )
     if given.file is not None:

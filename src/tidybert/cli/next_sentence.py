@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -49,7 +49,7 @@ def next_sentence(
         model,
         max_seq_length=given.max_seq_length,
         device=given.device,
-        precision=given.precision,
+        precision=cast(Any, given.precision),
         allow_pickle=given.allow_pickle,
     )
     report = ReadReport()

@@ -46,7 +46,12 @@ from tidybert.training.python_spelling import as_in_python
 from tidybert.training.run_directory import check_run
 from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import (
+    HeadPooling,
+    HeadStart,
+    Precision,
+    TrainingArguments,
+)
 
 #: The training arguments about files; fit writes none.
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")
@@ -80,8 +85,8 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     tokens_per_batch: int = TrainingArguments.tokens_per_batch
     learning_rate: float | None = TrainingArguments.learning_rate
     warmup_proportion: float = TrainingArguments.warmup_proportion
-    head_start: str | None = TrainingArguments.head_start
-    pooling: str | None = TrainingArguments.pooling
+    head_start: HeadStart | None = None
+    pooling: HeadPooling | None = None
     weight_decay: float = TrainingArguments.weight_decay
     adam_beta1: float = TrainingArguments.adam_beta1
     adam_beta2: float = TrainingArguments.adam_beta2
@@ -97,7 +102,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     early_stopping_patience: int | None = TrainingArguments.early_stopping_patience
     freeze_layers: int = TrainingArguments.freeze_layers
     freeze_embeddings: bool = TrainingArguments.freeze_embeddings
-    precision: str = TrainingArguments.precision
+    precision: Precision = "auto"
     device: str = "auto"
     verbose: int = 0
 

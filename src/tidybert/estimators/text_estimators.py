@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from tidybert.training.python_spelling import as_in_python
 class TextEstimator(BertEstimator):
     """Base of the estimators whose X are texts or pairs; see BertClassifier for the parameters."""
 
-    long: str = "truncate"
+    long: Literal["truncate", "head-tail", "windows"] | None = "truncate"
 
     task_: Classification | MultiLabelClassification | Regression = field(init=False)
 
@@ -89,7 +89,7 @@ class TextEstimator(BertEstimator):
         return answers.logits
 
     def _restore(self, values: Mapping[str, Any]) -> None:
-        self.long = self.task_.long_texts.mode
+        self.long = cast(Any, self.task_.long_texts.mode)
         self.doc_stride = self.task_.long_texts.doc_stride
 
 
@@ -156,7 +156,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """
 
     _task_names = ("classify", "multi-label")
-    class_weight: str | Mapping[Any, float] | None = None
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 
     task_: Classification | MultiLabelClassification = field(init=False)
     classes_: npt.NDArray[Any] = field(init=False)

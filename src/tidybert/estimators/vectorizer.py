@@ -20,7 +20,7 @@ from tidybert.estimators.checked_inputs import (
     text_tags,
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
-from tidybert.inference.embedding import Embedder
+from tidybert.inference.embedding import Combination, Embedder, Pooling
 from tidybert.training.python_spelling import as_in_python
 
 
@@ -48,9 +48,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """
 
     model: str | Path = field(default="minilm", kw_only=False)
-    pooling: str = "mean"
+    pooling: Pooling = "mean"
     layers: str | int | Sequence[int] = -1
-    combine: str = "concat"
+    combine: Combination = "concat"
     normalize: bool = False
     max_seq_length: int | None = None
     device: str = "auto"

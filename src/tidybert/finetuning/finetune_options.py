@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from tidybert.inference.answer_precision import AnswerPrecision
+from tidybert.training.training_arguments import HeadPooling, HeadStart, Precision
 
 TaskName = Literal["classify", "regress", "choose", "answer", "tag"]
-Precision = Literal["auto", "float32", "bfloat16"]
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -61,8 +61,8 @@ class FinetuneOptions(ReadingOptions, total=False):
     tokens_per_batch: int
     learning_rate: float | None
     warmup_proportion: float
-    head_start: Literal["probe", "contrastive", "random"] | None
-    pooling: Literal["cls", "mean"] | None
+    head_start: HeadStart | None
+    pooling: HeadPooling | None
     weight_decay: float
     adam_beta1: float
     adam_beta2: float

@@ -12,7 +12,7 @@ from torch import Tensor
 from tidybert.data.batching import Batch
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.answer_precision import choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import encoding_features, in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForMaskedLM
@@ -43,7 +43,7 @@ class MaskFiller:
         model: str | Path,
         *,
         device: str = "auto",
-        precision: str = "auto",
+        precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
         self.model, self.tokenizer = load_with_head(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from tidybert.errors import DataError, UsageError, WeightsError, param
-from tidybert.inference.answer_precision import answering_in, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, answering_in, choose_precision
 from tidybert.inference.loading import fitting_length, load_with_head, to_device
 from tidybert.modeling.causal_model import CausalModel, KeyValueCache
 from tidybert.modeling.heads import CausalLM
@@ -103,7 +103,9 @@ class TextGenerator:
     Raises what ``load`` raises, and ConfigError for a BERT.
     """
 
-    def __init__(self, model: str | Path, *, device: str = "auto", precision: str = "auto") -> None:
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", precision: AnswerPrecision = "auto"
+    ) -> None:
         self.model, self.tokenizer = load_with_head(CausalLM, model, head="output layer")
         self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
         self.device = to_device(self.model, device)

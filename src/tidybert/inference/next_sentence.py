@@ -12,7 +12,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.answer_precision import choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.modeling.heads import BertForNextSentencePrediction
@@ -39,7 +39,7 @@ class NextSentencePredictor:
         *,
         max_seq_length: int | None = None,
         device: str = "auto",
-        precision: str = "auto",
+        precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
         self.model, self.tokenizer = load_with_head(

@@ -1,12 +1,12 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, get_args
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.instance_options import PAPER_SHARE
 from tidybert.training.argument_checks import bad_value, check_arguments, one_of
-from tidybert.training.training_arguments import PRECISIONS
+from tidybert.training.training_arguments import Precision
 
 # bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
 # 512.  fast is for a fixed, small budget; benchmarks/NOTES.md has measurements of its choices.
@@ -152,7 +152,7 @@ class PretrainingArguments:
                 "initial_weights": ("random", "corpus"),
                 "schedule": ("linear", "trapezoid"),
                 "optimizer": ("adamw", "muon"),
-                "precision": PRECISIONS,
+                "precision": get_args(Precision),
                 "sharding": ("none", "full"),
             },
         )  # fmt: skip

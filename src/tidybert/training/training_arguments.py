@@ -5,15 +5,15 @@ which the original left out and which makes small data sets stable (Mosbach et a
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Literal, Self, get_args
 
 from tidybert.training.argument_checks import check_arguments
 
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
-HEAD_STARTS: Final = ("probe", "contrastive", "random")
-POOLINGS: Final = ("cls", "mean")
-PRECISIONS: Final = ("auto", "float32", "bfloat16")
+HeadStart = Literal["probe", "contrastive", "random"]
+HeadPooling = Literal["cls", "mean"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -103,5 +103,9 @@ class TrainingArguments:
             ),
             at_least_0=("num_train_epochs", "weight_decay", "freeze_layers"),
             below_1=("warmup_proportion", "adam_beta1", "adam_beta2", "dropout"),
-            choices={"precision": PRECISIONS, "head_start": HEAD_STARTS, "pooling": POOLINGS},
+            choices={
+                "precision": get_args(Precision),
+                "head_start": get_args(HeadStart),
+                "pooling": get_args(HeadPooling),
+            },
         )  # fmt: skip
