@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tidybert
 from tidybert.cli import main as shell
 from tidybert.errors import DataError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, choose_way
+from tidybert.finetuning import FinetunedModel, choose_way, few_labels
 from tidybert.finetuning.few_labels import ways
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
@@ -48,7 +49,21 @@ def test_each_way_is_measured_on_every_example_once(toy: Any, toy_examples: Exam
     held_out = [texts - each[0] for each in seen[:4]]
     # Equal texts are in one fold, and each text is in exactly one.
     assert sorted(text for fold in held_out for text in fold) == sorted(texts)
-    assert notes[-1] == "few labels: fine-tuning is best, and now trains on all 26 examples"
+    assert notes[-1] == "few labels: fine-tuning is taken, and now trains on all 26 examples"
+
+
+def test_another_way_is_taken_only_where_it_is_clearly_better() -> None:
+    first = [True] * 10 + [False] * 10
+
+    def best(gained: int, lost: int) -> str:
+        other = [n >= lost for n in range(10)] + [n < gained for n in range(10)]
+        return few_labels._best({"first": np.array(first), "other": np.array(other)})
+
+    # The difference must be more than the square root of the number that differ.
+    assert [best(*each) for each in [(0, 0), (1, 0), (2, 0), (5, 2), (6, 2), (0, 5)]] == [
+        "first", "first", "other", "other", "other", "first",
+    ]  # fmt: skip
+    assert best(4, 2) == "first"
 
 
 def test_epochs_of_fine_tuning_are_those_of_a_hundred_steps() -> None:
@@ -94,7 +109,7 @@ def test_the_shell_and_python_write_the_same_run(
 
     found = json.loads(shown.out)["few"]
     assert list(found["accuracies"]) == ["contrastive", "fine-tuning", "probe"]
-    assert found["chosen"] == max(found["accuracies"], key=found["accuracies"].get)
+    assert found["chosen"] in found["accuracies"]
     texts = [one.text for one in toy_examples(8, seed=5)]
     predictor = tidybert.Predictor(tmp_path / "run")
     assert predictor.predict(texts) == trained.predictor.predict(texts)
