@@ -1,0 +1,43 @@
+"""Few labels: the draws and the table."""
+
+from collections import Counter
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from tidybert.files.text_examples import TextExample
+
+
+@pytest.fixture
+def few(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("few")
+
+
+def test_a_draw_has_as_many_of_each_class(few: ModuleType) -> None:
+    examples = [TextExample(f"text {n}", None, "ab"[n % 2], n) for n in range(20)]
+    examples.append(TextExample("rare", None, "c", 20))
+
+    drawn = few.drawn(examples, 3, seed=1)
+
+    assert Counter(one.label for one in drawn) == {"a": 3, "b": 3, "c": 1}
+    assert few.drawn(examples, 3, seed=1) == drawn != few.drawn(examples, 3, seed=2)
+
+
+def test_the_table_has_means_over_data(few: ModuleType) -> None:
+    rows = [
+        {"data": data, "shots": 8, "seed": seed, "way": way, "accuracy": score, "seconds": 2.0}
+        for way, scores in {"probe": (0.5, 0.7, 0.9), "SetFit": (0.4, 0.6, 0.8)}.items()
+        for (data, seed), score in zip(
+            [("TREC", 1), ("TREC", 2), ("SST-2", 1)], scores, strict=True
+        )
+    ]
+
+    table = few.table(rows)
+
+    assert table[0] == "| data | a class | probe | SetFit |"
+    assert table[2:] == [
+        "| SST-2 | 8 | 90.0, 2 s | 80.0, 2 s |",
+        "| TREC | 8 | 60.0 ± 14.1, 2 s | 50.0 ± 14.1, 2 s |",
+        "| mean | 8 | 75.0, 2 s | 65.0, 2 s |",
+    ]
