@@ -17,7 +17,7 @@ from tidybert.user_warnings import warn_user
 
 
 def stored_values(names: Sequence[str], values: Mapping[str, object]) -> dict[str, Any] | None:
-    """What tidybert.json says of labels; None where all are texts.
+    """The entry of labels in tidybert.json; None where all are texts.
 
     Args:
         names: the labels in the order of their ids.

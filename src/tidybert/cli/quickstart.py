@@ -116,7 +116,7 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         "table is a team, and its columns count where the model sent that team's tickets."
     )
     print_metrics(finished.task, finished.result.metrics)
-    say(f"4. {len(new)} new tickets, which nobody has labelled. The score is the probability.")
+    say(f"4. {len(new)} new tickets without labels. The score is the probability.")
     print_table(
         {"team": "left", "score": "right", "ticket": "left"},
         [(answer["label"], f"{answer['score']:.2f}", one.text) for answer, one in answered],

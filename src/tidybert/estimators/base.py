@@ -352,7 +352,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _facts(self) -> dict[str, object]:
-        """What a notebook shows of a fitted estimator."""
+        """The facts that a notebook shows of a fitted estimator."""
         names = self.task_.names
         facts: dict[str, object] = {"task": self.task_.name, "model": str(self.model)}
         if names:

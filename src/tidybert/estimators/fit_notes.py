@@ -1,4 +1,4 @@
-"""What an estimator warns of, once for each fit."""
+"""The warnings of an estimator, once for each fit."""
 
 from collections.abc import Sequence
 from typing import Any

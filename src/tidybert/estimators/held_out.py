@@ -13,7 +13,7 @@ from tidybert.tasks.task import AnyTask
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a caller of ``fit`` says about the examples to measure on.
+    """The arguments of ``fit`` about the examples to measure on.
 
     Args:
         examples: those of X_val and y_val; None where these were not given.

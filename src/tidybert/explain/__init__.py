@@ -1,4 +1,4 @@
-"""What happens inside a model: attention, layers, word vectors, and why an answer came out."""
+"""Explanations of a model: attention, layers, word vectors, and why an answer came out."""
 
 from tidybert.explain.explainer import Explainer
 

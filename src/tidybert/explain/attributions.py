@@ -106,7 +106,7 @@ class Attributions(ExplainedText):
 
 @dataclass(frozen=True)
 class ExplainedInput:
-    """What the methods need: the input, its words, the baseline's ids (n,), and the target."""
+    """The data of the methods: the input, its words, the baseline's ids (n,), and the target."""
 
     encoder: BertModel
     features: Features
@@ -117,7 +117,7 @@ class ExplainedInput:
 
 @dataclass(frozen=True)
 class Found:
-    """What a method found; the fields are those of Attributions."""
+    """The result of a method; the fields are those of Attributions."""
 
     score: float
     values: Floats

@@ -1,4 +1,4 @@
-"""What each layer would answer at a [MASK]: the masked-LM head on the states of every layer.
+"""The answers of each layer at a [MASK]: the masked-LM head on the states of every layer.
 
 nostalgebraist 2020 (interpreting GPT: the logit lens) reads a model this way.  The head was trained
 on the last layer alone, so the answers of lower layers are a view and no prediction.

@@ -186,7 +186,7 @@ class Explainer:
         hide: Span | None = None,
         top_k: int = 10,
     ) -> Cloze:
-        """What each layer would answer at each [MASK], in the text or made by ``hide``.
+        """The answers of each layer at each [MASK], in the text or made by ``hide``.
 
         Raises WeightsError for a model without a masked-LM head, DataError for a text without
         [MASK], and UsageError for a ``top_k`` that is not 1 to the size of the vocabulary.

@@ -84,7 +84,7 @@ class PageModel:
         return found
 
     def cloze(self, text: str, span: tuple[int, int], top_k: int) -> Cloze:
-        """What each layer would write in place of some characters; DataError without a head."""
+        """Each layer's answers in place of some characters; DataError without a head."""
         if self.explainer.masked_lm is None:
             raise _lacking("masked-LM head")
         return self.explainer.cloze(text, hide=span, top_k=top_k)

@@ -38,7 +38,7 @@ def words(model: PageModel, text: str) -> dict[str, Any]:
 
 
 def gap(model: PageModel, text: str, word: int) -> dict[str, Any]:
-    """What each layer would write in place of a word, and how attention changes without it.
+    """The pieces that each layer would write in place of a word, and how attention changes.
 
     ``change`` has (L, n) mean differences over the heads, with the word hidden minus with it shown:
     of what its first piece looks at ("from"), and of how much each piece looks at it ("to").
