@@ -25,8 +25,7 @@ quickstart: $(VENV)/.weights
 test: $(VENV)/.dev $(VENV)/.weights
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python tests/docs/check_guide_types.py
+	$(BIN)/python tests/check_types.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 CASES ?= 1000

@@ -50,6 +50,13 @@ def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Show | None]:
             )
 
 
+@contextmanager
+def counting_bar(title: str, total: int, *, wanted: bool) -> Iterator[Callable[[int], None]]:
+    """Gives a function that takes how many of ``total`` are done, and shows it where wanted."""
+    with progress_bar(title, wanted=wanted) as show:
+        yield (lambda _done: None) if show is None else (lambda done: show(done, total, ""))
+
+
 def notebook_display() -> Callable[..., Any] | None:
     """IPython's ``display`` in a notebook; None elsewhere."""
     ipython = sys.modules.get("IPython")

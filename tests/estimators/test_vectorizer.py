@@ -49,6 +49,26 @@ def test_the_vectors_are_those_of_the_embedder(tiny_model: Path) -> None:
     assert wide.get_feature_names_out().tolist() == [f"bertvectorizer{at}" for at in range(48)]
 
 
+def test_a_bar_where_it_is_wanted(
+    vectorizer: BertVectorizer, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "tidybert.progress_bar.notebook_display",
+        lambda: lambda content, **_how: shown.append(content["text/html"]),
+    )
+    quiet = vectorizer.transform(TEXTS)
+    embedder = Embedder(tiny_model)
+    embedder.embed(TEXTS)
+    assert not shown
+
+    np.testing.assert_array_equal(vectorizer.set_params(verbose=1).transform(TEXTS), quiet)
+    assert shown[-1].startswith('embed <progress value="3" max="3">')
+    shown.clear()
+    np.testing.assert_array_equal(embedder.embed(TEXTS, progress=True), quiet)
+    assert shown[-1].startswith('embed <progress value="3" max="3">')
+
+
 def test_pairs(tiny_model: Path) -> None:
     pairs = [("we saw", "a red hen"), ("the dog", "")]
     vectorizer = BertVectorizer(tiny_model)

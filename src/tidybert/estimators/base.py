@@ -35,7 +35,7 @@ from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.model_files import ARGUMENTS_FILE
 from tidybert.opening import present
 from tidybert.output_lock import contents
-from tidybert.progress_bar import progress_bar
+from tidybert.progress_bar import counting_bar
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.shown_report import ShownReport
 from tidybert.tasks.answers import Answers
@@ -305,12 +305,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             if labelled:
                 self.task_.add_labels(features, examples)
         precision = as_trained(self.precision, device)
-        with progress_bar("predict", wanted=self.verbose > 0) as show:
-
-            def advance(num_done: int) -> None:
-                if show is not None:
-                    show(num_done, len(features), "")
-
+        with counting_bar("predict", len(features), wanted=self.verbose > 0) as advance:
             outputs = run_features(
                 self.task_, self.model_, features, advance=advance, precision=precision
             )

@@ -21,6 +21,7 @@ from tidybert.estimators.checked_inputs import (
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
 from tidybert.inference.embedding import Combination, Embedder, Pooling
+from tidybert.progress_bar import counting_bar
 from tidybert.training.python_spelling import as_in_python
 
 
@@ -39,11 +40,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         pooling, layers, combine, normalize: see ``Embedder``.
         max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
         device: auto, cpu, cuda or cuda:N.
+        verbose: above 0, ``transform`` shows a bar.
 
     Attributes:
         n_features_in_: 1 for single texts, 2 for pairs.
         feature_names_in_: the columns of a DataFrame, (1,) or (2,); ``transform`` wants the same.
-        settings_: the parameters at the time of fitting, without ``device``.
+        settings_: the parameters at the time of fitting, without ``device`` and ``verbose``.
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
 
@@ -54,6 +56,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     normalize: bool = False
     max_seq_length: int | None = None
     device: str = "auto"
+    verbose: int = 0
 
     n_features_in_: int = field(init=False)
     feature_names_in_: npt.NDArray[Any] = field(init=False)
@@ -69,7 +72,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         errors of loading a MODEL.
         """
         texts = read_texts(X)
-        settings = {name: value for name, value in self.get_params().items() if name != "device"}
+        settings = self.get_params()
+        del settings["device"], settings["verbose"]
         with as_in_python():
             self._embedder = Embedder(**settings, device=self.device)
         self.settings_ = settings
@@ -97,7 +101,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             features = text_features(embedder.tokenizer, first, pairs, embedder.max_seq_length)
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(self, truncated, len(features), embedder.max_seq_length)
-        return embedder.vectors(features)
+        with counting_bar("embed", len(features), wanted=self.verbose > 0) as advance:
+            return embedder.vectors(features, advance)
 
     def _loaded(self) -> Embedder:
         """The encoder that was fitted, loaded again after a pickle."""

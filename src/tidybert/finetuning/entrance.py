@@ -6,7 +6,7 @@ They read, check, train and measure as the commands of the shell do, with the sa
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, overload
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.read_options import ReadOptions
@@ -14,7 +14,8 @@ from tidybert.finetuning.few_labels import choose_way, recommend_few
 from tidybert.finetuning.finetune_options import (
     EvaluateOptions,
     FinetuneOptions,
-    Metrics,
+    NamedEvaluateOptions,
+    NamedFinetuneOptions,
     TaskName,
 )
 from tidybert.finetuning.finetuned_model import FinetunedModel
@@ -24,7 +25,23 @@ from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.tasks.answer_types import (
+    ChoiceAnswer,
+    ClassAnswer,
+    LabelSetAnswer,
+    ScoreAnswer,
+    SpanAnswer,
+    TagAnswer,
+)
 from tidybert.tasks.labelled_examples import split_options
+from tidybert.tasks.metric_types import (
+    ChoiceMetrics,
+    ClassMetrics,
+    LabelSetMetrics,
+    ScoreMetrics,
+    SpanMetrics,
+    TagMetrics,
+)
 from tidybert.tasks.registry import task_class, task_flags, task_names
 from tidybert.training.python_spelling import as_in_python, tell
 from tidybert.training.run_directory import owned_run
@@ -34,6 +51,7 @@ from tidybert.user_warnings import warn_user
 _OF_RUN = ("resume", "new_head", "device", "allow_pickle", "keep_checkpoints", "force")
 _OF_MODEL = ("max_seq_length", "vocab", "new_head", "device", "allow_pickle")
 _OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
+_Model = str | Path | FinetunedModel[Any]
 # What the shell records too: each of its trials counts as a run of its own.
 _OF_SHELL: Mapping[str, Any] = {
     "few": False,
@@ -45,16 +63,63 @@ _OF_SHELL: Mapping[str, Any] = {
 }
 
 
+@overload
+def finetune(
+    data: Any,
+    task: Literal["classify"] = ...,
+    model: _Model = ...,
+    *,
+    multi_label: Literal[False] | None = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[ClassAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["classify"] = ...,
+    model: _Model = ...,
+    *,
+    multi_label: Literal[True],
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[LabelSetAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["regress"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[ScoreAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["choose"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[ChoiceAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["answer"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[SpanAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["tag"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[TagAnswer]: ...
 def finetune(
     data: Any,
     task: TaskName = "classify",
-    model: str | Path | FinetunedModel = "minilm",
+    model: _Model = "minilm",
     *,
+    multi_label: bool | None = None,
     dev: Any = 0.1,
     out: str | Path | None = None,
     verbose: bool = False,
     **options: Unpack[FinetuneOptions],
-) -> FinetunedModel:
+) -> FinetunedModel[Any]:
     """Fine-tune ``model`` on labelled data, and keep the weights that do best on ``dev``.
 
     What the checks find in the data, and a model that collapsed, is a Python warning.
@@ -65,6 +130,7 @@ def finetune(
         task: classify, regress, choose, answer or tag.
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
+        multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
             0 trains on all, as ``few`` does.
         out: a new directory for the RUN; None keeps the model in memory.
@@ -83,7 +149,7 @@ def finetune(
                 f"{suggestion(task, task_names())}"
             )
         given = split_options(
-            options,
+            {**options, "multi_label": multi_label},
             {"read": ReadOptions, "task": task_flags(), "training": TrainingArguments},
             "max_seq_length", "corrections", "vocab", "skip_bad_rows", "few", *_OF_RUN,
         )  # fmt: skip
@@ -97,13 +163,13 @@ def finetune(
 def _finetune(
     data: Any,
     task: str,
-    model: str | Path | FinetunedModel,
+    model: _Model,
     dev: Any,
     run: Path | None,
     verbose: bool,
     given: Mapping[str, dict[str, Any]],
     rows: str,
-) -> FinetunedModel:
+) -> FinetunedModel[Any]:
     """The work of ``finetune``, with its options split by ``split_options``."""
     read, other = ReadOptions(**given["read"]), given[""]
     options, arguments = task_flags()(**given["task"]), TrainingArguments(**given["training"])
@@ -185,14 +251,56 @@ def _share(dev: Any) -> tuple[float, Any]:
     return dev, None
 
 
+@overload
 def evaluate(
-    run: str | Path | FinetunedModel | Predictor[Any],
+    run: FinetunedModel[ClassAnswer] | Predictor[ClassAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> ClassMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[LabelSetAnswer] | Predictor[LabelSetAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> LabelSetMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[ScoreAnswer] | Predictor[ScoreAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> ScoreMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[ChoiceAnswer] | Predictor[ChoiceAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> ChoiceMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[SpanAnswer] | Predictor[SpanAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> SpanMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[TagAnswer] | Predictor[TagAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> TagMetrics: ...
+@overload
+def evaluate(
+    run: str | Path | FinetunedModel | Predictor,
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> dict[str, Any]: ...
+def evaluate(
+    run: str | Path | FinetunedModel[Any] | Predictor[Any],
     data: Any,
     *,
     report: str | Path | None = None,
     verbose: bool = False,
     **options: Unpack[EvaluateOptions],
-) -> Metrics:
+) -> Any:
     """The metrics of a fine-tuned model on labelled data, by name, with counts of how it was read.
 
     A Python warning says where the data trained the model or chose its weights.
@@ -243,4 +351,4 @@ def evaluate(
                 num_resamples=other.get("resamples", NUM_RESAMPLES),
             )
             write_report(evaluation, report)
-    return cast(Metrics, found.metrics)
+    return found.metrics

@@ -4,7 +4,7 @@ Each is the flag of the same name, with the same default; a test compares them w
 """
 
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from tidybert.inference.answer_precision import AnswerPrecision
 from tidybert.training.training_arguments import HeadPooling, HeadStart, Precision
@@ -43,11 +43,10 @@ class ReadingOptions(TypedDict, total=False):
 
 
 class FinetuneOptions(ReadingOptions, total=False):
-    """Those of reading, of the tasks and of the training."""
+    """Those of reading, of the tasks (``multi_label`` is for classify) and of the training."""
 
     long: Literal["truncate", "head-tail", "windows"] | None
     doc_stride: int | None
-    multi_label: bool | None
     class_weight: Literal["balanced"] | None
     max_query_length: int | None
     max_answer_length: int | None
@@ -91,6 +90,14 @@ class FinetuneOptions(ReadingOptions, total=False):
     keep_checkpoints: bool
 
 
+class NamedFinetuneOptions(FinetuneOptions, total=False):
+    """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
+
+    dev: Any
+    out: str | Path | None
+    verbose: bool
+
+
 class EvaluateOptions(ReadingOptions, total=False):
     """Those of reading and of answering."""
 
@@ -101,39 +108,8 @@ class EvaluateOptions(ReadingOptions, total=False):
     resamples: int
 
 
-class Metrics(TypedDict, total=False):
-    """What ``tidybert.evaluate`` gives: the metrics of the task, and how the data were read.
+class NamedEvaluateOptions(EvaluateOptions, total=False):
+    """Every keyword argument, for the overloads of ``evaluate``."""
 
-    classify: accuracy to log_loss; its F1 is that of the second of two classes.  regress: pearson
-    to mse.  Any number of labels: micro_f1 to macro_average_precision.  answer: exact_match to
-    best_f1.  tag: precision, recall, f1 and accuracy, or accuracy and macro_f1.
-    """
-
-    accuracy: float
-    macro_f1: float
-    matthews: float
-    f1: float
-    log_loss: float
-    confusion_matrix: list[list[int]]
-    per_label: dict[str, dict[str, float]]
-    pearson: float
-    spearman: float
-    mse: float
-    micro_f1: float
-    subset_accuracy: float
-    hamming_loss: float
-    macro_average_precision: float
-    exact_match: float
-    has_ans_exact: float
-    has_ans_f1: float
-    no_ans_f1: float
-    best_exact: float
-    best_f1: float
-    precision: float
-    recall: float
-    num_examples: int
-    num_truncated: int
-    num_windowed: int
-    num_windows: int
-    num_trained_on: int
-    computed_in: str
+    report: str | Path | None
+    verbose: bool

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from torch import nn
 
@@ -19,6 +19,7 @@ from tidybert.inference.measurement import measure
 from tidybert.inference.notebooks import html_table, one_line
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.run_directory import clear_run, owned_run
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class FinetunedModel:
+class FinetunedModel(Generic[Answer]):
     """A fine-tuned model, in evaluation mode, and the result of its training.
+
+    ``Answer`` is the type of its answers, as in ``Predictor``.
 
     Args:
         collapsed: see ``collapsed_to``, on dev.
@@ -74,12 +77,12 @@ class FinetunedModel:
         )
 
     @cached_property
-    def predictor(self) -> Predictor:
+    def predictor(self) -> Predictor[Answer]:
         """What answers with these weights, on the device of the training."""
         device = next(self.model.parameters()).device
         metadata = self.metadata
         values = self.made_from.label_values if metadata.label_values else {}
-        made = Predictor.of_model(
+        made: Predictor[Answer] = Predictor.of_model(
             str(self.run or self),
             self.task,
             self.model,
@@ -92,13 +95,11 @@ class FinetunedModel:
         return made
 
     @overload
-    def predict(
-        self, texts: str, text_pairs: Any = None, *, progress: bool = ...
-    ) -> dict[str, Any]: ...
+    def predict(self, texts: str, text_pairs: Any = None, *, progress: bool = ...) -> Answer: ...
     @overload
     def predict(
         self, texts: Iterable[Any], text_pairs: Iterable[Any] | None = None, *, progress: bool = ...
-    ) -> AnswerList[dict[str, Any]]: ...
+    ) -> AnswerList[Answer]: ...
     def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
         """The answers to texts; see ``Predictor.predict``."""
         return self.predictor.predict(texts, text_pairs, progress=progress)
@@ -155,7 +156,7 @@ class FinetunedModel:
 
 
 def save(
-    finished: FinetunedModel, directory: Path, *, beside: Mapping[str, str] | None = None
+    finished: FinetunedModel[Any], directory: Path, *, beside: Mapping[str, str] | None = None
 ) -> None:
     """Write a fine-tuned model as a MODEL directory, which transformers opens too.
 

@@ -32,6 +32,7 @@ from tidybert.inference.loading import (
 )
 from tidybert.inference.notebooks import html_table, one_line
 from tidybert.modeling.rows import Rows, pooled
+from tidybert.progress_bar import counting_bar
 from tidybert.tokenization.encoding import Encoding, Span
 
 Pooling = Literal["mean", "cls", "max"]
@@ -128,13 +129,21 @@ class Embedder:
         }
 
     def embed(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        text_pairs: Sequence[str] | None = None,
+        *,
+        progress: bool = False,
     ) -> npt.NDArray[np.float32]:
-        """(n, d): the vector of each text or pair, in order; warns if it cuts any."""
+        """(n, d): the vector of each text or pair, in order; warns if it cuts any.
+
+        ``progress`` shows a bar.
+        """
         check_texts(texts, text_pairs)
         features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
         self._warn_of_truncation([one.truncated for one in features])
-        return self.vectors(features)
+        with counting_bar("embed", len(features), wanted=progress) as advance:
+            return self.vectors(features, advance)
 
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import Any, Generic, Self, overload
 
 import torch
 from torch import nn
@@ -27,23 +27,15 @@ from tidybert.inference.loading import (
 from tidybert.inference.notebooks import html_table, one_line
 from tidybert.inference.python_inputs import examples_of
 from tidybert.json_objects import plain_json
-from tidybert.progress_bar import progress_bar
+from tidybert.progress_bar import counting_bar
+from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.python_spelling import as_in_python
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
 
-    A = TypeVar("A", default=dict[str, Any])
-else:
-    from typing import TypeVar
-
-    A = TypeVar("A")
-
-
-class Predictor(Generic[A]):
+class Predictor(Generic[Answer]):
     """A fine-tuned model that answers.
 
     A type checker knows the keys of ``Predictor[ClassAnswer](run)``'s answers; the classes of
@@ -164,11 +156,11 @@ class Predictor(Generic[A]):
         return None if recorded is None else Reading.from_dict(recorded)
 
     @overload
-    def predict(self, texts: str, text_pairs: Any = None, *, progress: bool = ...) -> A: ...
+    def predict(self, texts: str, text_pairs: Any = None, *, progress: bool = ...) -> Answer: ...
     @overload
     def predict(
         self, texts: Iterable[Any], text_pairs: Iterable[Any] | None = None, *, progress: bool = ...
-    ) -> AnswerList[A]: ...
+    ) -> AnswerList[Answer]: ...
     def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
         """One answer a text, in order: see ``predict_stream``; for one text, its answer alone.
 
@@ -188,12 +180,7 @@ class Predictor(Generic[A]):
             texts, text_pairs = [texts], None if text_pairs is None else [text_pairs]
         with as_in_python("row"):
             examples = examples_of(self.task, texts, text_pairs, self.reading)
-            with progress_bar("predict", wanted=progress) as show:
-
-                def advance(done: int) -> None:
-                    if show is not None:
-                        show(done, len(examples), "")
-
+            with counting_bar("predict", len(examples), wanted=progress) as advance:
                 found = self._predictions(examples, advance) if examples else iter(())
                 answers = AnswerList(self._with_values(each) for each in found)
         return answers[0] if is_one else answers

@@ -3,7 +3,16 @@
 A label is what training was given: a text, or an integer, a boolean, a member of an enum.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Answer = TypeVar("Answer", default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    Answer = TypeVar("Answer")
 
 
 class Read(TypedDict):
