@@ -20,7 +20,7 @@ from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features, first_features
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.metrics.label_errors import estimated_label_errors
+from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.tasks.text_task import TextTask
 
 ALIKE: Final = 0.9
@@ -99,18 +99,14 @@ def label_probabilities(
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
     """Labels that may be wrong, the likeliest first, and pairs of classes that are mixed up.
 
-    As many labels are suspected as confident learning estimates (Northcutt et al. 2021), those that
-    the probes find the least likely.  Classes of fewer than FOLDS texts are not judged.
+    Classes of fewer than FOLDS texts are not judged.
 
     p: ``label_probabilities``.
     """
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
-    own, best = p[np.arange(len(p)), labels], p.argmax(axis=1)
+    best = p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
-    count = estimated_label_errors(p, labels)
-    judged = (best != labels) & (support[labels] >= FOLDS)
-    order = [at for at in np.argsort(own, kind="stable").tolist() if judged[at]][:count]
     agreement = float((best == labels).mean())
     return {
         "agreement": agreement,
@@ -118,13 +114,13 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
         "not_judged": [task.names[at] for at in np.flatnonzero((support > 0) & (support < FOLDS))],
         "suspected": [
             {
-                **_example(data.train[at]),
-                "label": task.names[labels[at]],
-                "label_probability": float(own[at]),
-                "suggested": task.names[best[at]],
-                "suggested_probability": float(p[at, best[at]]),
+                **_example(data.train[one.example]),
+                "label": task.names[one.given],
+                "label_probability": float(p[one.example, one.given]),
+                "suggested": task.names[one.suggested],
+                "suggested_probability": float(p[one.example, one.suggested]),
             }
-            for at in order
+            for one in suspected_label_errors(p, labels, least_support=FOLDS)
         ],
         "mixed_up": _mixed_up(task.names, labels, best, support),
     }

@@ -1,8 +1,8 @@
-"""Labels that may be wrong: the model is sure of another class than the given one.
+"""Labels that may be wrong: those that a model finds the least likely.
 
-Confident learning in its simple form (Northcutt et al. 2021, Confident Learning, section 3.1): the
-model is sure of a class above the class's mean probability over the examples with its label.  A
-suspicion is a reason to look, not a finding: a model that is sure and wrong raises one too.
+Confident learning (Northcutt et al. 2021, Confident Learning) estimates how many labels are wrong.
+As many are suspected, ranked by self-confidence, the probability of the given class (section 4).
+A suspicion is a reason to look, not a finding: a model that is sure and wrong raises one too.
 """
 
 from dataclasses import dataclass
@@ -19,47 +19,41 @@ class SuspectedLabelError:
     """Its index."""
     given: int
     suggested: int
-    """The label's class, and the likeliest of the classes that the model is sure of."""
-    margin: float
-    """How much likelier the suggested class is than the given one."""
+    """The label's class, and the likeliest class."""
 
 
 def suspected_label_errors(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, least_support: int = 1
 ) -> list[SuspectedLabelError]:
-    """The examples that look mislabelled, the largest margin first.
+    """The examples that look mislabelled, the least likely label first.
 
-    An example is suspected if its class is less likely than on average over the examples of that
-    class, and another class is more likely than on average over the examples of that one.
+    They are at most ``estimated_label_errors``, and another class is the likeliest for each.
 
     probabilities: (N, C), from a model that was not trained on these examples, or it has learned
-    their mistakes.  labels: (N,) indices of classes.
+    their mistakes.  labels: (N,) indices of classes.  least_support: the labels of classes with
+    fewer examples are not judged.
 
     Raises ValueError for other shapes or indices out of range.
     """
     p, given = _checked(probabilities, labels)
-    rows = np.arange(len(p))
-    own = p[rows, given]
-    average = _averages(p, given)
-    sure = np.where(p > average, p, -1.0)
-    sure[rows, given] = -1.0
-    suggested = sure.argmax(axis=1)
-    best = sure[rows, suggested]
-    found = np.flatnonzero((own < average[given]) & (best >= 0))
-    order = np.argsort(own[found] - best[found], kind="stable")
+    own, best = p[np.arange(len(p)), given], p.argmax(axis=1)
+    support = np.bincount(given, minlength=p.shape[1])
+    judged = (best != given) & (support[given] >= least_support)
+    order = [at for at in np.argsort(own, kind="stable").tolist() if judged[at]]
     return [
-        SuspectedLabelError(int(at), int(given[at]), int(suggested[at]), float(best[at] - own[at]))
-        for at in found[order]
+        SuspectedLabelError(at, int(given[at]), int(best[at]))
+        for at in order[: estimated_label_errors(p, given)]
     ]
 
 
 def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> int:
     """How many labels are wrong, by the calibrated confident joint (section 3.1, equations 1 to 3).
 
+    The model is sure of a class at or above the class's mean probability over its examples.
     Each example counts as the likeliest of the classes that the model is sure of; the counts of
     each given class are then scaled to all its examples, also those of which the model is not sure.
 
-    Arguments and errors are those of ``suspected_label_errors``.
+    probabilities: (N, C).  labels: (N,).  Errors are those of ``suspected_label_errors``.
     """
     p, given = _checked(probabilities, labels)
     sure = np.where(p >= _averages(p, given), p, -1.0)

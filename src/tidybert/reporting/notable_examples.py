@@ -79,15 +79,16 @@ def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Labels that may be wrong, by margin; None where an answer is not a class.
+    """Labels that may be wrong, as a check ranks them; None where an answer is not a class.
 
     ``reliable`` says whether the model is right often enough for most of them to be errors of the
     labels and not its own.
     """
     names: Sequence[str] | None = evaluation.label_names
-    if evaluation.probabilities is None or names is None:
+    p = evaluation.probabilities
+    if p is None or names is None:
         return None
-    found = suspected_label_errors(evaluation.probabilities, evaluation.labels())
+    found = suspected_label_errors(p, evaluation.labels())
     right = float(np.mean([one.correct == 1 for one in evaluation.judgements]))
     return {
         "total": len(found),
@@ -96,7 +97,7 @@ def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
             {
                 **_example(evaluation.judgements[each.example]),
                 "suggested": names[each.suggested],
-                "margin": each.margin,
+                "margin": float(p[each.example, each.suggested] - p[each.example, each.given]),
             }
             for each in found[:SHOWN_EXAMPLES]
         ],
