@@ -312,4 +312,4 @@ def test_it_shows_itself(predictor: Predictor, tiny_run: Path) -> None:
     assert repr(predictor).startswith(f"Predictor(run='{tiny_run}', task='classify', device='cpu'")
     html = predictor._repr_html_()
     assert "<th>labels</th><td>animal, colour</td>" in html
-    assert "<th>accuracy on dev</th>" in html
+    assert "<th>accuracy_on_dev</th>" in html

@@ -65,7 +65,7 @@ def classified() -> Make:
             },
             "judgements": judgements,
             "max_seq_length": 64,
-            "truncation": "were cut to --max-seq-length",
+            "truncation": "were cut to max_seq_length",
             "meanings": {"accuracy": "share that is right", "f1": "F1 of {positive}"},
             "metric": "accuracy",
             "label_names": names,
@@ -106,7 +106,7 @@ def scored() -> Make:
             "metrics": metrics,
             "judgements": judgements,
             "max_seq_length": 64,
-            "truncation": "were cut to --max-seq-length",
+            "truncation": "were cut to max_seq_length",
             "metric": "pearson",
         }
         return Evaluation(**{**given, **overrides})

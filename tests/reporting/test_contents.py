@@ -48,7 +48,7 @@ def four() -> Evaluation:
         },
         judgements=judgements,
         max_seq_length=8,
-        truncation="were cut to --max-seq-length",
+        truncation="were cut to max_seq_length",
         meanings={"accuracy": "share", "f1": "F1 of {positive}"},
         metric="accuracy",
         label_names=["no", "yes"],
@@ -117,7 +117,7 @@ def test_what_was_cut_is_told_in_the_words_of_the_task(answered) -> None:
 
 def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
     notes = "\n".join(report_contents(four)["notes"])
-    assert "1 of 4 examples were cut to --max-seq-length: the model saw only a part" in notes
+    assert "1 of 4 examples were cut to max_seq_length: the model saw only a part" in notes
     assert "4 examples are few" in notes
 
     flat = Intervals({"accuracy": Interval(1.0, 1.0)}, 0.95, 1000, 0)

@@ -38,7 +38,7 @@ def test_classes_have_probabilities_and_a_history(tiny_run: Path, toy_examples) 
     labels = found.probabilities[np.arange(64), found.labels()]
     assert [one.expected_probability for one in found.judgements] == pytest.approx(labels.tolist())
     assert found.temperature is not None
-    assert found.truncation == "were cut to --max-seq-length"
+    assert found.truncation == "were cut to max_seq_length"
     assert found.training is not None
     for name, interval in found.intervals.by_name.items():
         assert interval.low <= found.metrics[name] <= interval.high, name

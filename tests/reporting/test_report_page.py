@@ -194,7 +194,7 @@ def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
 
     cut = facts(answered())
     assert cut["cut short"] == "1 of 50 examples had their question cut to --max-query-length"
-    assert cut["--max-seq-length"] == "384 tokens"
+    assert cut["max_seq_length"] == "384 tokens"
     assert facts(scored())["cut short"] == "none"
 
 

@@ -41,7 +41,7 @@ from tidybert.explain.word_space import (
 )
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, is_finished
-from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
@@ -53,7 +53,7 @@ WORDS: Final = "words"
 """In place of a layer: the word embeddings alone, which no other word of the text changes."""
 
 
-class Explainer:
+class Explainer(ShowsFacts):
     """Shows what happens inside a model, in float32 on the CPU.
 
     Layers and heads are counted from 1; layer 0 is the output of the embeddings.  In a text,
@@ -93,13 +93,7 @@ class Explainer:
         #: Most pieces of an input.
         self.max_seq_length: int = self.config.max_position_embeddings
 
-    def __repr__(self) -> str:
-        return one_line(self, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_table(self, self._facts())
-
-    def _facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         return {
             "model": self._model,
             "task": None if self.predictor is None else self.predictor.task.name,

@@ -16,7 +16,7 @@ from tidybert.errors import UsageError
 from tidybert.inference.answer_list import AnswerList
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.measurement import measure
-from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.tasks.answer_types import Answer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class FinetunedModel(Generic[Answer]):
+class FinetunedModel(ShowsFacts, Generic[Answer]):
     """A fine-tuned model, in evaluation mode, and the result of its training.
 
     ``Answer`` is the type of its answers, as in ``Predictor``.
@@ -144,15 +144,13 @@ class FinetunedModel(Generic[Answer]):
     def __str__(self) -> str:
         return self.made_from.name or "a model in memory"
 
-    def __repr__(self) -> str:
-        return one_line(self, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_table(self, self._facts())
-
-    def _facts(self) -> dict[str, object]:
-        steps = {"model": self.arguments.get("model"), "steps": self.result.num_steps}
-        return {name: each for name, each in steps.items() if each} | self.predictor.facts()
+    def facts(self) -> dict[str, object]:
+        facts = {
+            "model": self.arguments.get("model"),
+            "trained_on": self.made_from.files.get("train", {}).get("file"),
+            "steps": self.result.num_steps,
+        }
+        return {name: each for name, each in facts.items() if each} | self.predictor.facts()
 
 
 def save(

@@ -30,7 +30,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
-from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.progress_bar import counting_bar
 from tidybert.tokenization.encoding import Encoding, Span
@@ -54,7 +54,7 @@ class TokenVectors:
     vectors: npt.NDArray[np.float32]
 
 
-class Embedder:
+class Embedder(ShowsFacts):
     """An encoder that turns texts into vectors, with the weights as they are.
 
     Computes no layer above the highest one in ``layers``; with ``cls`` pooling, computes only the
@@ -109,13 +109,7 @@ class Embedder:
         #: d, the number of values in a vector.
         self.dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
 
-    def __repr__(self) -> str:
-        return one_line(self, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_table(self, self._facts())
-
-    def _facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         return {
             "model": self._model,
             "pooling": self.pooling,

@@ -15,6 +15,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import encoding_features, in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
+from tidybert.inference.notebooks import ShowsPretraining
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.tokenization.encoding import Encoding, Span
@@ -25,7 +26,7 @@ TOP_K: Final = 5
 _CHUNK: Final = 64
 
 
-class MaskFiller:
+class MaskFiller(ShowsPretraining):
     """A pre-trained model that fills in the [MASK]s of texts.
 
     Args:
@@ -52,6 +53,7 @@ class MaskFiller:
         self.device = to_device(self.model, device)
         self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
+        self._note(model, self.model.config)
 
     def fill(
         self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None

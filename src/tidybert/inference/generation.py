@@ -12,6 +12,7 @@ import torch
 from tidybert.errors import DataError, UsageError, WeightsError, param
 from tidybert.inference.answer_precision import AnswerPrecision, answering_in, choose_precision
 from tidybert.inference.loading import fitting_length, load_with_head, to_device
+from tidybert.inference.notebooks import ShowsPretraining
 from tidybert.modeling.causal_model import CausalModel, KeyValueCache
 from tidybert.modeling.heads import CausalLM
 from tidybert.tokenization.vocabulary import EOS_TOKEN
@@ -92,7 +93,7 @@ class Sampling:
         return int(order[min(int(place), len(kept) - 1)])
 
 
-class TextGenerator:
+class TextGenerator(ShowsPretraining):
     """A language model of ``tidybert train-lm`` that goes on with a text.
 
     Args:
@@ -111,6 +112,7 @@ class TextGenerator:
         self.device = to_device(self.model, device)
         self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
+        self._note(model, self.model.config)
 
     def generate(
         self,

@@ -15,10 +15,11 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
+from tidybert.inference.notebooks import ShowsPretraining
 from tidybert.modeling.heads import BertForNextSentencePrediction
 
 
-class NextSentencePredictor:
+class NextSentencePredictor(ShowsPretraining):
     """A pre-trained model that says whether a sentence follows another.
 
     Args:
@@ -51,6 +52,7 @@ class NextSentencePredictor:
         self.device = to_device(self.model, device)
         self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, max_seq_length)
+        self._note(model, self.model.config)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.

@@ -2,8 +2,53 @@
 
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from tidybert.catalog import find_model
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.terminal_text import printable
+
+
+class ShowsFacts:
+    """An object that Python shows by its ``facts`` on one line, and a notebook as a table."""
+
+    def facts(self) -> Mapping[str, object]:
+        """What it is, what it was trained on and how good it is, by name."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return one_line(self, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self.facts())
+
+
+class ShowsPretraining(ShowsFacts):
+    """The same for a model with the head of its pre-training."""
+
+    device: torch.device
+    precision: str
+    max_seq_length: int
+
+    def _note(self, model: str | Path, config: Any) -> None:
+        """Keep the name of the MODEL, its size and the metrics of its RUN, for ``facts``."""
+        self._name, self._config = str(model), config
+        metadata = ModelMetadata.read(find_model(model))
+        self._metrics = {} if metadata is None else metadata.metrics
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "model": self._name,
+            "layers": self._config.num_hidden_layers,
+            "hidden_size": self._config.hidden_size,
+            "max_seq_length": self.max_seq_length,
+            "device": str(self.device),
+            "precision": self.precision,
+            **{k: round(v, 4) for k, v in self._metrics.items() if isinstance(v, float)},
+        }
 
 
 def one_line(shown: object, facts: Mapping[str, object]) -> str:

@@ -24,7 +24,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
-from tidybert.inference.notebooks import html_table, one_line
+from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.python_inputs import examples_of
 from tidybert.json_objects import plain_json
 from tidybert.progress_bar import counting_bar
@@ -33,9 +33,10 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.python_spelling import as_in_python
+from tidybert.training.run_origin import trained_on
 
 
-class Predictor(Generic[Answer]):
+class Predictor(ShowsFacts, Generic[Answer]):
     """A fine-tuned model that answers.
 
     A type checker knows the keys of ``Predictor[ClassAnswer](run)``'s answers; the classes of
@@ -129,15 +130,12 @@ class Predictor(Generic[Answer]):
         )
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
 
-    def __repr__(self) -> str:
-        return one_line(self, self.facts())
-
-    def _repr_html_(self) -> str:
-        return html_table(self, self.facts())
-
     def facts(self) -> dict[str, object]:
         names, metrics = self.task.names, self.metadata.metrics
         facts: dict[str, object] = {"run": self._run, "task": self.task.name}
+        source = None if self.directory is None else trained_on(self.directory)
+        if source is not None:
+            facts["trained_on"] = source
         facts["device"] = str(next(self.model.parameters()).device)
         facts["precision"] = self.precision
         if self.metadata.inputs is not None:
@@ -146,7 +144,7 @@ class Predictor(Generic[Answer]):
             more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
             facts["labels"] = ", ".join(names[:SHOWN_LABELS]) + more
         if self.task.metric in metrics:
-            facts[f"{self.task.metric} on dev"] = round(float(metrics[self.task.metric]), 4)
+            facts[f"{self.task.metric}_on_dev"] = round(float(metrics[self.task.metric]), 4)
         return {**facts, "max_seq_length": self.max_seq_length}
 
     @property

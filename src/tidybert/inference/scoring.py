@@ -25,6 +25,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.answer_precision import choose_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
+from tidybert.inference.notebooks import ShowsPretraining
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 
@@ -35,7 +36,7 @@ _ROWS: Final = 256
 Ids = npt.NDArray[np.int32]
 
 
-class TextScorer:
+class TextScorer(ShowsPretraining):
     """A language model, or a BERT with its masked-LM head, that says how likely texts are.
 
     Args:
@@ -68,6 +69,7 @@ class TextScorer:
         self.device = to_device(self.model, device)
         self.precision = choose_precision(precision, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
+        self._note(model, self.model.config)
 
     def score(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a text, in order: {"text", "tokens", "perplexity", "num_tokens"}.

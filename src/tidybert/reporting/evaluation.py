@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import in_shell
+from tidybert.errors import in_python
 from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals, bootstrap
 from tidybert.reporting.model_origin import ModelOrigin, read_model_origin
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
@@ -101,7 +101,7 @@ def evaluation_of(
         metrics=metrics,
         judgements=list(answers.judgements()),
         max_seq_length=max_seq_length,
-        truncation=in_shell(task.truncation),
+        truncation=in_python(task.truncation),
         meanings=task.meanings,
         metric=task.metric,
         label_names=None if probabilities is None else task.label_names,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidybert.atomic_files import file_sha256
-from tidybert.errors import ConfigError
+from tidybert.errors import ConfigError, TidyBertError
 from tidybert.json_objects import read_json_object
 from tidybert.machine import machine, versions
 from tidybert.model_files import ARGUMENTS_FILE, RECORD
@@ -65,6 +65,21 @@ def measured_text(run: Path) -> str:
     record = read_json_object(arguments).get(RECORD) if arguments.exists() else None
     is_train = isinstance(record, dict) and record.get("measured_on") == "train"
     return "training text" if is_train else "held-out text"
+
+
+def trained_on(run: Path) -> str | None:
+    """The data that a RUN of fine-tuning records, in words; None where it records none."""
+    try:
+        found = read_json_object(run / ARGUMENTS_FILE).get(RECORD)
+    except TidyBertError:
+        return None
+    record = found if isinstance(found, dict) else {}
+    files = record.get("files")
+    train = files.get("train") if isinstance(files, dict) else None
+    if not isinstance(train, dict) or "file" not in train:
+        return None
+    count = record.get("num_train")
+    return f"{train['file']}, {count:,} examples" if isinstance(count, int) else str(train["file"])
 
 
 def recorded_files(arguments: Path) -> dict[str, Any]:
