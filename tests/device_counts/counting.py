@@ -158,7 +158,7 @@ def lengths_of_a_batch(num_tokens: int, longest: int) -> np.ndarray:
     return lengths[: np.searchsorted(lengths.cumsum(), num_tokens, side="right")]
 
 
-def base_config(dropout: float, num_layers: int = 12) -> Any:
+def base_config(dropout: float, num_layers: int = 3) -> Any:
     from dataclasses import replace
 
     from tidybert.configuration import BertConfig
@@ -196,7 +196,7 @@ def count(
 
 
 def count_pretraining(dropout: float, *, mixed: bool = True, half: bool = False) -> dict[str, Any]:
-    """One micro-batch of pre-training base, forward and backward.
+    """One micro-batch of pre-training three layers of base, forward and backward.
 
     ``mixed``: in bfloat16.  ``half``: with a residual stream in bfloat16, as --recipe fast has it.
     """
@@ -260,7 +260,7 @@ def count_finetuning(name: str) -> dict[str, Any]:
             one.weight = 3.0
         features.append(one)
     batch = collate(features)
-    config = base_config(0.1, num_layers=3)
+    config = base_config(0.1)
     return count(lambda: task.build_model(config), lambda model: task.loss(model, batch.to("cuda")))
 
 

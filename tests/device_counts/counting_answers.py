@@ -26,7 +26,7 @@ def count_answers(name: str) -> dict[str, Any]:
     forward.Fetched.numpy = lambda fetched: np.zeros(tuple(fetched._tensor.shape), np.float32)
     lengths = lengths_of_a_batch(BATCHES * BATCH_TOKENS, 128).tolist()
     features = [Features(np.ones(n, np.int32), np.zeros(n, np.uint8), n) for n in lengths]
-    config, device = base_config(0.1, num_layers=3), torch.device("cuda")
+    config, device = base_config(0.1), torch.device("cuda")
     tasks = {"classify": Classification(["no", "yes"]), "answer": QuestionAnswering()}
     with FakeTensorMode(allow_non_fake_inputs=True):
         with device:

@@ -5,9 +5,13 @@ import os
 import random
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tidybert.cli.main import run as tidybert
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "from_scratch.sh"
 SMALL = {
@@ -33,6 +37,45 @@ def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedP
     )
 
 
+@pytest.fixture
+def run_here(tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+    """Runs the script; this process, which has loaded torch, runs its commands.
+
+    Gives its status and what it wrote itself.  What stands for tidybert on its PATH sends the
+    words to a pipe, and waits for the status in another one.
+    """
+    folder = tmp_path / "bin"
+    words, status = folder / "words", folder / "status"
+
+    def run_script(*arguments: str, **settings: str) -> tuple[int, str, str]:
+        folder.mkdir()
+        os.mkfifo(words)
+        os.mkfifo(status)
+        fake = folder / "tidybert"
+        fake.write_text(
+            f"#!/bin/sh\nprintf '%s\\n' \"$@\" > '{words}'\nread -r s < '{status}'\nexit $s\n"
+        )
+        fake.chmod(0o755)
+        path = os.pathsep.join([str(folder), os.environ["PATH"]])
+        with subprocess.Popen(
+            ["sh", str(SCRIPT), *arguments],
+            env={**os.environ, **SMALL, **settings, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as script:
+            # No words are the end of the script.
+            ended = threading.Thread(target=lambda: (script.wait(), words.write_text("")))
+            ended.start()
+            while command := words.read_text().splitlines():
+                status.write_text(f"{tidybert(command)}\n")
+            ended.join()
+            out, err = script.communicate()
+        return script.returncode, out, err
+
+    return run_script
+
+
 def write_texts(folder: Path) -> None:
     generator = random.Random(0)
     words = ("the", "cat", "saw", "a", "red", "house", "near", "that", "old", "river", "again")
@@ -44,15 +87,21 @@ def write_texts(folder: Path) -> None:
     (folder / "texts.txt").write_text("\n\n".join(documents) + "\n")
 
 
-def test_from_text_to_answers(tmp_path: Path) -> None:
+def test_from_text_to_answers(
+    run_here: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write_texts(tmp_path / "my texts")
     rows = [f"the {word} {n},{word}" for n in range(12) for word in ("cat", "river")]
     (tmp_path / "train.csv").write_text("text,label\n" + "\n".join(rows[:16]) + "\n")
     (tmp_path / "dev.csv").write_text("text,label\n" + "\n".join(rows[16:]) + "\n")
 
-    done = run(tmp_path, "my texts", "train.csv", "dev.csv", OUT="made here")
+    status, shown, err = run_here("my texts", "train.csv", "dev.csv", OUT="made here")
 
-    assert done.returncode == 0, done.stderr
+    assert status == 0, err + capsys.readouterr().err
     out = tmp_path / "made here"
     answers = [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
     assert len(answers) == 8
@@ -62,8 +111,8 @@ def test_from_text_to_answers(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (out / "encoder" / "curves.svg").exists()
     for number in range(1, 8):
-        assert f"\n== {number}. " in done.stdout
-    assert "$ tidybert pretrain tiny " in done.stdout
+        assert f"\n== {number}. " in shown
+    assert "$ tidybert pretrain tiny " in shown
     # A second time nothing is overwritten.
     again = run(tmp_path, "my texts", OUT="made here")
     assert again.returncode == 2

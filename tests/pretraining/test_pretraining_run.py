@@ -62,6 +62,8 @@ def test_it_learns_words_and_pairs(small: Small, tmp_path: Path) -> None:
         tmp_path / "run",
         max_steps=200,
         tokens_per_step=512,
+        micro_batch=512,
+        save_steps=100,
         eval_steps=100,
         eval_tokens=4096,
         dropout=0.0,
@@ -132,31 +134,25 @@ def test_the_loss_is_transformers(
     ).item() == pytest.approx(parts["nsp"].total.item() / 6, abs=1e-5)
 
 
-@pytest.mark.parametrize("step", [3, 6, 11])
-def test_a_stopped_run_ends_with_the_same_bits(step: int, small: Small, tmp_path: Path) -> None:
-    expected = small(tmp_path / "whole", long_share=0.5, long_seq_length=31)
+def test_a_stopped_run_ends_with_the_same_bits(small: Small, tmp_path: Path) -> None:
+    given = {"long_share": 0.5, "long_seq_length": 31}
+    expected = small(tmp_path / "whole", **given)
 
-    with pytest.raises(TrainingInterrupted) as caught:
-        small(
-            tmp_path / "run",
-            long_share=0.5,
-            long_seq_length=31,
-            callbacks=at_step(step, lambda: signal.raise_signal(signal.SIGTERM)),
-        )
-    assert caught.value.exit_status == 128 + signal.SIGTERM
-    result = small(tmp_path / "run", long_share=0.5, long_seq_length=31, resume=True)
+    def logged(run: Path) -> list[dict[str, Any]]:
+        lines = lines_of(run / "metrics.jsonl")
+        return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
-    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
-    assert result.num_tokens == expected.num_tokens
-    strip = ("tokens_per_second",)
-    logged, whole = (
-        [
-            {key: value for key, value in line.items() if key not in strip}
-            for line in lines_of(tmp_path / name / "metrics.jsonl")
-        ]
-        for name in ("run", "whole")
-    )
-    assert logged == whole
+    for step in (3, 6, 11):
+        run = tmp_path / f"stopped at {step}"
+        stop = at_step(step, lambda: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(TrainingInterrupted) as caught:
+            small(run, **given, callbacks=stop)
+        assert caught.value.exit_status == 128 + signal.SIGTERM
+        result = small(run, **given, resume=True)
+
+        assert weights_of(run) == weights_of(tmp_path / "whole")
+        assert result.num_tokens == expected.num_tokens
+        assert logged(run) == logged(tmp_path / "whole")
 
 
 def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
