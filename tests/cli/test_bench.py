@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from tidybert.cli import main as shell
 from tidybert.timing import finetuning_speed as finetuning
@@ -237,7 +236,7 @@ def test_without_a_word_it_shows_its_help(capsys) -> None:
 
 
 def test_every_option_has_a_help_text() -> None:
-    group = typer.main.get_command(shell.app).commands["bench"]  # type: ignore[attr-defined]
+    group = shell.program().commands["bench"]  # type: ignore[attr-defined]
     for name, command in group.commands.items():
         assert command.help, name
         for parameter in command.params:

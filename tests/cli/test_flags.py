@@ -100,7 +100,7 @@ def test_every_panel_names_fields_and_is_known(group: type) -> None:
 
 
 def test_every_line_of_help_is_short() -> None:
-    group = typer.main.get_command(main.app)
+    group = main.program()
     assert isinstance(group, TyperGroup)
     for name, command in group.commands.items():
         for parameter in command.params:

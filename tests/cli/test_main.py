@@ -28,8 +28,10 @@ def command() -> Iterator[list[BaseException]]:
             raise error
 
     shell.app.command("raise-it", hidden=True)(raise_it)
+    shell.program.cache_clear()
     yield to_raise
     shell.app.registered_commands.pop()
+    shell.program.cache_clear()
 
 
 def tidybert(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -60,9 +62,8 @@ def test_help_names_every_command_on_stdout(arguments: list[str], capsys) -> Non
 
 
 def test_every_command_and_every_option_has_a_help_text() -> None:
-    import typer
 
-    group = typer.main.get_command(shell.app)
+    group = shell.program()
     for name, command in group.commands.items():
         assert command.help, name
         for parameter in command.params:

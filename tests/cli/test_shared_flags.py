@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 from typer.core import TyperGroup
 
 from tidybert.cli import main
@@ -15,7 +14,7 @@ from tidybert.cli.main import run as shell
 
 
 def test_every_command_has_them() -> None:
-    group = typer.main.get_command(main.app)
+    group = main.program()
     assert isinstance(group, TyperGroup)
     for name, command in group.commands.items():
         for each in command.commands.values() if isinstance(command, TyperGroup) else [command]:

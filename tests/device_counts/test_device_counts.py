@@ -43,7 +43,7 @@ def test_waits_are_found(counts: dict[str, Any]) -> None:
 def test_a_micro_batch_of_pretraining_waits_for_nothing(
     name: str, operations: int, gigabytes: float, counts: dict[str, Any]
 ) -> None:
-    """Three layers of base, 32,700 tokens, with dropout 0 or 0.1, and a residual stream in half precision or not.
+    """Three layers of base, 32,700 tokens, dropout 0 or 0.1, a residual stream in half or not.
 
     Forward and backward; GB of 10^9 bytes outside products.
     """

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from tidybert import catalog
 from tidybert.cli import main as shell
@@ -87,10 +86,6 @@ def is_run(command: str) -> bool:
     return not command.startswith(NOT_RUN)
 
 
-def group() -> Any:
-    return typer.main.get_command(shell.app)
-
-
 def all_commands(of: Any) -> Iterator[Any]:
     yield of
     for each in getattr(of, "commands", {}).values():
@@ -100,7 +95,7 @@ def all_commands(of: Any) -> Iterator[Any]:
 def all_flags() -> set[str]:
     return {
         flag
-        for command in all_commands(group())
+        for command in all_commands(shell.program())
         for parameter in command.params
         for flag in (*parameter.opts, *parameter.secondary_opts)
     } | {"--help"}
@@ -308,7 +303,7 @@ def test_a_command_that_is_not_run_names_what_there_is(command: str) -> None:
     if words[0] == "make":
         assert f"{words[1]}:" in (ROOT / "Makefile").read_text()
     elif words[0] == "tidybert":
-        parse(group(), words[1:])
+        parse(shell.program(), words[1:])
     elif "install" in words:
         check_requirements(words[words.index("install") + 1 :])
     elif command.startswith("python benchmarks/"):
@@ -356,7 +351,7 @@ def check_requirements(words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_inline_code_names_commands_and_flags_that_there_are(page: Path) -> None:
-    names = {command.name for command in all_commands(group())}
+    names = {command.name for command in all_commands(shell.program())}
     flags = all_flags() | FOREIGN_FLAGS
     for code in inline_code(page):
         words = code.split()

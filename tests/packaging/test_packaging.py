@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from tidybert.cli import main as shell
 
@@ -35,14 +34,14 @@ def read(name: str) -> str:
 
 def default(flag: str) -> object:
     """The default of a flag of ``tidybert serve``."""
-    command = typer.main.get_command(shell.app).commands["serve"]  # type: ignore[attr-defined]
+    command = shell.program().commands["serve"]  # type: ignore[attr-defined]
     (found,) = (each.default for each in command.params if flag in each.opts)
     return found
 
 
 def parse_serve(words: list[str]) -> None:
     """Parse ``tidybert serve …``; click raises for what it does not know."""
-    command = typer.main.get_command(shell.app).commands["serve"]  # type: ignore[attr-defined]
+    command = shell.program().commands["serve"]  # type: ignore[attr-defined]
     command.make_context("serve", words)
 
 
