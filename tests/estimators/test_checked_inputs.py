@@ -1,5 +1,6 @@
 """X, y and sample_weight: what is taken, and what is refused with a guess at the cause."""
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,28 @@ def test_labels_keep_their_type(y: Any, classes: list[Any]) -> None:
     assert ids.tolist() == [1, 0, 1]
     if hasattr(y, "dtype"):
         assert found.dtype == y.dtype
+
+
+@pytest.mark.parametrize("dtype", ["{}", "{}[pyarrow]"])
+def test_nullable_columns_keep_their_type(dtype: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    arrow = "arrow" in dtype
+    for name, values in (("bool" if arrow else "boolean", [True, False, True]),
+                         ("int64" if arrow else "Int64", [2, 1, 2])):  # fmt: skip
+        column = read_column(pandas.Series(values, dtype=dtype.format(name)), 3)
+        assert column.tolist() == values
+        assert column.dtype == np.array(values).dtype
+
+
+class Team(str, Enum):
+    BILLING = "billing"
+    HARDWARE = "hardware"
+
+
+def test_members_of_an_enum_are_refused_rather_than_cut() -> None:
+    with pytest.raises(DataError, match=r"members of the enum Team, .* \[one.value for one in y"):
+        read_column([Team.BILLING, Team.HARDWARE, Team.BILLING], 3)
+    assert read_column([one.value for one in Team], 2).tolist() == ["billing", "hardware"]
 
 
 @pytest.mark.parametrize(

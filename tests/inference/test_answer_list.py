@@ -43,3 +43,14 @@ def test_rows_of_each_task(answer: dict[str, Any], rows: list[dict[str, Any]]) -
     found = AnswerList([answer, answer]).to_pandas()
 
     assert found.to_dict("records") == [{"input": at, **row} for at in (0, 1) for row in rows]
+
+
+def test_a_frame_has_the_index_of_the_inputs() -> None:
+    pandas = pytest.importorskip("pandas")
+    found = AnswerList([{"value": 1.5}, {"value": 2.5}])
+    found.index = pandas.Index([7, 3])
+
+    assert found.to_pandas()["value"].to_dict() == {7: 1.5, 3: 2.5}
+
+    found.append({"value": 3.5})
+    assert found.to_pandas().index.tolist() == [0, 1, 2]

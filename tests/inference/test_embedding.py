@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -303,3 +304,12 @@ def test_what_is_no_list_of_texts_is_refused(embedder: Embedder) -> None:
             embed(["red"], ["a", "b"])
         with pytest.raises(TextError, match="None"):
             embed(["red", None])  # type: ignore[list-item]
+        for table in ({"text": ["red"]}, pa.table({"text": ["red"]})):
+            with pytest.raises(DataError, match="a table was given; .*give one column"):
+                embed(table)  # type: ignore[arg-type]
+
+
+def test_a_column_of_arrow_has_vectors(embedder: Embedder) -> None:
+    found = embedder.embed(pa.array(TEXTS))
+
+    np.testing.assert_array_equal(found, embedder.embed(TEXTS))

@@ -97,6 +97,15 @@ def test_one_text_has_one_answer(tiny_run: Path) -> None:
     assert predictor.predict([]) == []
 
 
+def test_answers_join_a_series_by_its_index(tiny_run: Path) -> None:
+    predictor, texts = Predictor[Any](tiny_run), series(TEXTS)
+
+    found = predictor.predict(texts).to_pandas()
+
+    assert found.index.tolist() == [7, 3]
+    assert found.loc[3, "label"] == predictor.predict(TEXTS[1])["label"]
+
+
 def test_progress_is_shown_on_request(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor, shown = Predictor[Any](tiny_run), []
 

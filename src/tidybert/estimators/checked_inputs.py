@@ -1,6 +1,7 @@
 """X, y and sample_weight as users hand them in: checked, with guesses at what went wrong."""
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:
     Raises DataError for missing values and another length than X's; ValueError, from scikit-learn,
     for more than one dimension.
     """
-    column: npt.NDArray[Any] = column_or_1d(y, warn=True)
+    column: npt.NDArray[Any] = column_or_1d(_with_its_types(y), warn=True)
     _check_length(column, num_texts, "value")
     # NumPy would turn the other values of a list with strings into strings: None into "None".
     values = column.tolist() if hasattr(y, "dtype") else np.array(y, dtype=object).ravel().tolist()
@@ -117,6 +118,13 @@ def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:
             f"y has {len(missing)} missing values (None or NaN), the first at y[{missing[0]}]: "
             "drop these rows from X and y"
         )
+    for value in values:
+        # NumPy makes a text of such a member, "Team.BILLING", and may cut it.
+        if isinstance(value, Enum) and not isinstance(value, int) and str(value) != value.value:
+            raise DataError(
+                f"y holds members of the enum {type(value).__name__}, and NumPy has no such "
+                "values: give theirs, [one.value for one in y]; tidybert.finetune takes members"
+            )
     kinds = {"str" if isinstance(value, str) else type(value).__name__ for value in values}
     if "str" in kinds and len(kinds) > 1:
         raise DataError(
@@ -291,6 +299,15 @@ def _rows(X: Any) -> list[Any]:
         return list(X)
     except TypeError:
         raise DataError(f"X is {X!r:.40}, of type {type(X).__name__}: {_TEXTS}") from None
+
+
+def _with_its_types(y: Any) -> Any:
+    """pandas' nullable and Arrow booleans and integers: NumPy makes floats of them."""
+    if getattr(y, "ndim", 0) == 1 and not isinstance(y.dtype, np.dtype) and hasattr(y, "iloc"):
+        values = y.tolist()
+        if {type(value) for value in values} in ({bool}, {int}):
+            return np.array(values)
+    return y
 
 
 def _check_length(y: npt.NDArray[Any], num_texts: int, entry: str) -> None:

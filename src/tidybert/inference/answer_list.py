@@ -11,12 +11,16 @@ A = TypeVar("A")
 class AnswerList(list[A]):
     """One answer an input, in order; see ``tidybert.tasks.answer_types`` for their keys."""
 
+    #: The index of a pandas Series or DataFrame that held the inputs; None for other inputs.
+    index: Any = None
+
     def to_pandas(self) -> Any:
         """A flat DataFrame, whose column ``input`` has the place of each row's input, from 0.
 
         A row an answer, with the scores of classes as score_NAME and the labels given as
         label_NAME, True or False; n_best and the scores of choices are left out.  Of tags a row an
-        entity, or a row a word where tags mark none.
+        entity, or a row a word where tags mark none.  Answers to a Series or a DataFrame of pandas
+        have its index, so that a column of theirs can join it.
 
         Raises UsageError where pandas is not installed.
         """
@@ -24,7 +28,10 @@ class AnswerList(list[A]):
             import pandas
         except ImportError:
             raise UsageError("to_pandas() needs pandas: pip install pandas") from None
-        return pandas.DataFrame([row for at, one in enumerate(self) for row in _rows(at, one)])
+        rows = [row for at, one in enumerate(self) for row in _rows(at, one)]
+        if self.index is None or len(self.index) != len(self):
+            return pandas.DataFrame(rows)
+        return pandas.DataFrame(rows, index=self.index.take([row["input"] for row in rows]))
 
 
 def _rows(place: int, answer: Any) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from torch.nn import functional
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
+from tidybert.files.in_memory import as_list
 from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
@@ -134,6 +135,7 @@ class Embedder(ShowsFacts):
         ``progress`` shows a bar.
         """
         check_texts(texts, text_pairs)
+        texts = as_list(texts, "texts")
         features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as advance:
@@ -144,6 +146,7 @@ class Embedder(ShowsFacts):
     ) -> list[TokenVectors]:
         """The vectors of every token of each text or pair, in order; warns if it cuts any."""
         check_texts(texts, text_pairs)
+        texts = as_list(texts, "texts")
         encodings = self.encodings(texts, text_pairs)
         self._warn_of_truncation([one.truncated for one in encodings])
         vectors = self.token_vectors(encodings)

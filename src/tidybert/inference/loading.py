@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,9 +190,17 @@ def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
 
 
 def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:
-    """Raise DataError for a string instead of a list, and for lists of unequal lengths."""
+    """Raise DataError for what is no list of texts, and for lists of unequal lengths."""
     if isinstance(texts, str) or isinstance(text_pairs, str):
         raise DataError("one string was given; expected a list of texts: wrap it in [...]")
+    for given in (texts, text_pairs):
+        # A table would give the names of its columns for texts.
+        if isinstance(given, Mapping) or hasattr(given, "columns"):
+            raise DataError(
+                "a table was given; expected a list of texts: give one column, as in frame['text']"
+            )
+    if texts is None:
+        raise DataError("None was given; expected a list of texts")
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
 

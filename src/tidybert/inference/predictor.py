@@ -181,6 +181,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
             with counting_bar("predict", len(examples), wanted=progress) as advance:
                 found = self._predictions(examples, advance) if examples else iter(())
                 answers = AnswerList(self._with_values(each) for each in found)
+        if hasattr(texts, "iloc"):
+            answers.index = texts.index
         return answers[0] if is_one else answers
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
