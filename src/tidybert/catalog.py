@@ -111,6 +111,11 @@ def find_model(model: str | Path) -> Path:
         ModelNotFoundError: the name's package is not installed, or this tidybert lacks its weights,
             or MODEL is a size, or nothing has this name; the message says what to do.
     """
+    if not isinstance(model, str | Path):
+        raise ModelNotFoundError(
+            f"the model is {model!r:.60}, of type {type(model).__name__}: expected the name of "
+            "installed weights, a size with random weights, or a directory"
+        )
     if isinstance(model, str) and model in PRETRAINED:
         return PRETRAINED[model].find() or _raise_missing(PRETRAINED[model])
     name, path = str(model), Path(model)

@@ -205,3 +205,15 @@ def test_a_frame_is_read_as_the_training_file_was() -> None:
     (found,) = read_examples(memory, need_label=True, like=trained)
 
     assert (found.text, found.label) == ("b", "x")
+
+
+def test_a_lazy_frame_says_to_collect_it() -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(DataError, match=r"data is a LazyFrame: give data.collect\(\)"):
+        in_memory(polars.LazyFrame({"text": ["a"]}), "data", lambda _row: ("text",))
+
+
+def test_a_series_alone_says_what_is_expected() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(DataError, match=r"data\[0\] is 'a', of type str: expected a file's path"):
+        in_memory(pandas.Series(["a", "b"]), "data", lambda _row: ("text",))

@@ -16,7 +16,13 @@ from tidybert import Predictor
 from tidybert.cli import main as shell
 from tidybert.cli.evaluate import EvaluateFlags
 from tidybert.cli.finetune import FinetuneFlags
-from tidybert.errors import CollapseWarning, DataError, DataWarning, UsageError
+from tidybert.errors import (
+    CollapseWarning,
+    DataError,
+    DataWarning,
+    ModelNotFoundError,
+    UsageError,
+)
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import finetuning_run
@@ -214,6 +220,17 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
         ({"long": "middle"}, UsageError, "long is 'middle'; expected truncate or head-tail"),
         ({"n_best_size": 3}, UsageError, "n_best_size has no meaning for classify"),
         ({"train_batch_size": 0}, UsageError, "train_batch_size is 0"),
+        ({"lr": 1e-4}, UsageError, "no parameter lr; did you mean 'learning_rate'"),
+        ({"multi_label": "yes"}, UsageError, "multi_label is 'yes'; expected true or false"),
+        ({"label": ["a", "b"]}, UsageError, r"label is \['a', 'b'\]; expected a name"),
+        ({"max_seq_length": "12"}, UsageError, "max_seq_length is '12'; expected a whole number"),
+        ({"model": 3}, ModelNotFoundError, "the model is 3, of type int: expected the name"),
+        ({"out": 3}, UsageError, "out is 3; expected the path of a directory"),
+        (
+            {"data": [("a", 0), ("b", False), ("c", 1)]},
+            DataError,
+            "the labels are 0, False, 1, and Python takes two of them for equal",
+        ),
     ],
 )
 def test_what_goes_wrong_names_the_parameter(
@@ -222,7 +239,18 @@ def test_what_goes_wrong_names_the_parameter(
     data = given.pop("data", [(text, str(n % 2)) for n, text in enumerate(texts(20))])
 
     with pytest.raises(error, match=message):
-        tidybert.finetune(data, model=tiny_model, **given)
+        tidybert.finetune(data, **{"model": tiny_model, **given})
+
+
+def test_options_may_be_numpys_scalars(tiny_model: Path) -> None:
+    data = [(text, str(n % 2)) for n, text in enumerate(texts(20))]
+    given = {**RANDOM, "max_seq_length": np.int64(16), "learning_rate": np.float32(0.01)}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = tidybert.finetune(data, model=tiny_model, **{**given, "seed": np.int64(7)})
+
+    assert type(found.max_seq_length) is int
 
 
 def test_an_unknown_label_is_named_with_its_row(tiny_run: Path) -> None:
@@ -230,6 +258,8 @@ def test_an_unknown_label_is_named_with_its_row(tiny_run: Path) -> None:
         tidybert.evaluate(tiny_run, [("a dog", "animal"), ("a hen", "bird")])
     with pytest.raises(UsageError, match="device is for a RUN on disk"):
         tidybert.evaluate(Predictor(tiny_run), [("a dog", "animal")], device="cpu")
+    with pytest.raises(UsageError, match=r"run is of type BertClassifier; .* report\(X, y\)"):
+        tidybert.evaluate(tidybert.BertClassifier(), [("a dog", "animal")])  # type: ignore[arg-type]
 
 
 def test_skipped_rows_are_a_warning(tiny_run: Path) -> None:

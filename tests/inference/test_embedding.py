@@ -305,7 +305,7 @@ def test_what_is_no_list_of_texts_is_refused(embedder: Embedder) -> None:
         with pytest.raises(TextError, match="None"):
             embed(["red", None])  # type: ignore[list-item]
         for table in ({"text": ["red"]}, pa.table({"text": ["red"]})):
-            with pytest.raises(DataError, match="a table was given; .*give one column"):
+            with pytest.raises(DataError, match=r"a table was given; .*give one column"):
                 embed(table)  # type: ignore[arg-type]
 
 

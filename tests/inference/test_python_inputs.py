@@ -83,6 +83,9 @@ def test_a_frame_gives_its_columns_by_name() -> None:
         (found,) = examples_of(Classification(["x", "y"]), rows, None, None)
         assert (found.text, found.text_pair) == ("red", "one")
 
+    empty = frame.slice(0, 0)
+    assert examples_of(Classification(["x", "y"]), empty, None, None) == []
+
     with pytest.raises(DataError, match="texts has columns of its own"):
         examples_of(Classification(["x", "y"]), frame, ["one"], None)
 
@@ -113,7 +116,7 @@ def test_progress_is_shown_on_request(tiny_run: Path, monkeypatch: pytest.Monkey
     def bar(title: str, *, wanted: bool) -> Iterator[Any]:
         yield (lambda done, total, _text: shown.append((done, total))) if wanted else None
 
-    monkeypatch.setattr("tidybert.inference.predictor.progress_bar", bar)
+    monkeypatch.setattr("tidybert.progress_bar.progress_bar", bar)
     quiet = predictor.predict(TEXTS)
     assert not shown
 

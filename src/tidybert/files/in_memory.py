@@ -75,7 +75,9 @@ def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         names = tuple(map(str, data.columns))
         return Memory(name, names, lambda at: data.iloc[:, at].tolist())
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "collect_schema") and hasattr(data, "collect"):
+        raise DataError(f"{name} is a {type(data).__name__}: give {name}.collect()")
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "to_list"):
         return _arrow_columns(data, name)
     if isinstance(data, tuple) and len(data) > 1 and all(map(_is_column, data)):
         return _columns([as_list(each, name) for each in data], name, tuple_names)

@@ -155,6 +155,8 @@ def finetune(
         )  # fmt: skip
         if out is None:
             return _finetune(data, task, model, dev, None, verbose, given, rows)
+        if not isinstance(out, str | Path):
+            raise UsageError(f"{param('out')} is {out!r:.40}; expected the path of a directory")
         run = Path(out)
         with owned_run(run, given[""].get("resume", False), given[""].get("force", False)):
             return _finetune(data, task, model, dev, run, verbose, given, rows)
@@ -327,6 +329,12 @@ def evaluate(
             for name in named:
                 raise UsageError(
                     f"{param(name)} is for a RUN on disk; give it to Predictor, and that as run"
+                )
+            if not isinstance(run, FinetunedModel | Predictor):
+                raise UsageError(
+                    f"{param('run')} is of type {type(run).__name__}; expected a RUN, a model of "
+                    "tidybert.finetune or a Predictor; an estimator measures itself by score(X, y) "
+                    "and report(X, y)"
                 )
             predictor = run if isinstance(run, Predictor) else run.predictor
         found = measure(

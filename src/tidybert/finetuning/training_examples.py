@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidybert.checkpoints.label_values import stored_values
 from tidybert.data.corrections import apply_corrections
 from tidybert.errors import UsageError, param
 from tidybert.files.read_options import ReadOptions
@@ -72,6 +73,8 @@ def read_training_examples(
         tell=tell,
         warns=warns,
     )
+    # What a finished model could not keep is refused before its training.
+    stored_values([*report.label_values], report.label_values)
     if corrections is not None:
         labelled = _corrected(chosen, str(corrections), labelled, tell)
     files = {"train": train, "dev": dev, "corrections": corrections}

@@ -28,6 +28,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.argument_checks import check_type
 
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
@@ -208,6 +209,7 @@ def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -
 def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:
     """``max_seq_length``, or all the model's positions for None; UsageError for more than those."""
     limit = config.max_position_embeddings
+    check_type("max_seq_length", max_seq_length, int | None)
     if max_seq_length is not None and max_seq_length > limit:
         raise UsageError(
             f"{param('max_seq_length')} is {max_seq_length}, but the model has positions for "

@@ -52,6 +52,8 @@ def _from_rows(task: AnyTask, rows: Any, text_pairs: Any, like: Reading | None) 
             "texts has columns of its own, and text_pairs was given too: give two columns, as in "
             "predict(frame['one'], frame['two'])"
         )
+    if hasattr(rows, "columns") and len(rows) == 0:
+        return []  # as for an empty list
     return read_all(task, rows, name="texts", need_label=False, like=like)
 
 

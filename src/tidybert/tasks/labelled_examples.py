@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+
+import numpy as np
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.in_memory import Memory, in_memory
@@ -13,6 +15,7 @@ from tidybert.files.reading import Reading
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import count_of
 from tidybert.tasks.registry import task_class, task_flags
+from tidybert.training.argument_checks import check_type
 from tidybert.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -20,6 +23,19 @@ if TYPE_CHECKING:
     from tidybert.tasks.questions.question_files import QuestionExample
     from tidybert.tasks.tags.tagged_sentences import TaggedExample
     from tidybert.tasks.task import AnyTask
+
+
+# What scikit-learn, Keras, transformers and sentence-transformers call them.
+_NAMES_ELSEWHERE: Final = {
+    "lr": "learning_rate",
+    "epochs": "num_train_epochs",
+    "num_epochs": "num_train_epochs",
+    "max_iter": "num_train_epochs",
+    "batch_size": "train_batch_size",
+    "per_device_train_batch_size": "train_batch_size",
+    "max_length": "max_seq_length",
+    "random_state": "seed",
+}
 
 
 def read_all(
@@ -110,15 +126,22 @@ def split_options(
         classes: the dataclasses, by a name for the result.
         known: names without a class.
 
-    Raises UsageError for a name that nothing knows.
+    NumPy's scalars, as a grid of values has them, become Python's.  Raises UsageError for a name
+    that nothing knows, and for a value of another type than its field.
     """
     owner = {each.name: part for part, kind in classes.items() for each in fields(kind)}
+    types = {each.name: each.type for kind in classes.values() for each in fields(kind)}
     owner |= dict.fromkeys(known, "")
     found: dict[str, dict[str, Any]] = {part: {} for part in ("", *classes)}
     for name, value in given.items():
         if name not in owner:
-            raise UsageError(f"there is no parameter {param(name)}{suggestion(name, owner)}")
-        found[owner[name]][name] = value
+            ours = _NAMES_ELSEWHERE.get(name)
+            near = f"; did you mean {ours!r}?" if ours in owner else suggestion(name, owner)
+            raise UsageError(f"there is no parameter {param(name)}{near}")
+        plain = value.item() if isinstance(value, np.generic) else value
+        if name in types:
+            check_type(name, plain, types[name])
+        found[owner[name]][name] = plain
     return found
 
 

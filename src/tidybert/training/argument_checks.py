@@ -22,8 +22,7 @@ def check_arguments(
     None is allowed where the field's type allows it.
     """
     for item in fields(arguments):
-        types = get_args(item.type) or (item.type,)
-        _check_type(item.name, getattr(arguments, item.name), types)
+        check_type(item.name, getattr(arguments, item.name), item.type)
     check_seed(getattr(arguments, "seed", 0))
     ranges: list[tuple[Collection[str], Callable[[float], bool], str]] = [
         (above_0, lambda value: value > 0, "a number above 0"),
@@ -58,7 +57,9 @@ def one_of(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _check_type(name: str, value: object, types: tuple[Any, ...]) -> None:
+def check_type(name: str, value: object, kind: Any) -> None:
+    """Raise UsageError for a value of another type than ``kind``, a type or a union of types."""
+    types = get_args(kind) or (kind,)
     # To Python, True is an int; here it is not a number of steps.
     if isinstance(value, bool):
         fits = bool in types
