@@ -121,35 +121,37 @@ def test_a_model_that_is_not_installed_says_how_to_get_it(
     assert "tidybert download minilm" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(
-    number: int,
-    status: int,
     begin: Callable[..., Any],
     tiny_model: Path,
     toy_file: Callable[..., Path],
     tmp_path: Path,
     capsys,
 ) -> None:
-    train, whole, cut = toy_file("a.csv", 192), tmp_path / "whole", tmp_path / "cut"
+    train, whole = toy_file("a.csv", 192), tmp_path / "whole"
     flags = ["--num-train-epochs", "8", "--save-steps", "20", "--eval-steps", "10000"]
     flags += ["--logging-steps", "100"]
-    process = begin(*command("classify", tiny_model, train, cut, *flags), stderr=subprocess.PIPE)
-    while process.poll() is None and not list(cut.glob("checkpoints/step-*")):
-        time.sleep(0.005)
-
-    process.send_signal(number)
-    err = process.communicate(timeout=60)[1]
-
-    assert process.returncode == status, err
-    assert "--resume" in err
-    assert "Traceback" not in err
-    assert shell([*command("classify", tiny_model, train, cut, *flags), "--resume"]) == 0
-    assert "resuming after step" in capsys.readouterr().err
     assert shell(command("classify", tiny_model, train, whole, *flags)) == 0
-    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert shell([*command("classify", tiny_model, train, cut, *flags), "--resume"]) == 0
-    assert "is finished" in capsys.readouterr().err
+
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        cut = tmp_path / str(status)
+        words = command("classify", tiny_model, train, cut, *flags)
+        process = begin(*words, stderr=subprocess.PIPE)
+        while process.poll() is None and not list(cut.glob("checkpoints/step-*")):
+            time.sleep(0.005)
+        process.send_signal(number)
+        err = process.communicate(timeout=60)[1]
+
+        assert process.returncode == status, err
+        assert "--resume" in err
+        assert "Traceback" not in err
+        capsys.readouterr()
+        assert shell([*words, "--resume"]) == 0
+        assert "resuming after step" in capsys.readouterr().err
+        expected = (whole / "model.safetensors").read_bytes()
+        assert (cut / "model.safetensors").read_bytes() == expected
+        assert shell([*words, "--resume"]) == 0
+        assert "is finished" in capsys.readouterr().err
 
 
 def test_progress_is_silent_where_stderr_is_no_terminal(

@@ -130,6 +130,8 @@ def test_nothing_is_overwritten(content: str, capsys) -> None:
 def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
+    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 1)
+    monkeypatch.setattr(quickstart, "LEARNING_RATE", 2e-2)
     assert run(["quickstart", "--json", "--seed", "7", "--out", "my model"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
@@ -179,7 +181,7 @@ def test_missing_weights_are_told_at_once(
 def test_minilm_learns_from_the_first_steps(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
 ) -> None:
-    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.5)
+    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.2)
     assert run(["quickstart", "--json", "--out", str(tmp_path / "model")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["accuracy"] > 0.6  # chance is a third

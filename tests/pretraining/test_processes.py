@@ -137,7 +137,7 @@ def test_a_killed_run_ends_with_the_same_bits(
 
 def test_two_processes_have_the_losses_of_one(corpus: Path, tmp_path: Path) -> None:
     alone, two = tmp_path / "alone", tmp_path / "two"
-    given = {"dropout": 0.0, "learning_rate": 1e-3}
+    given = {"dropout": 0.0, "learning_rate": 1e-3, "max_steps": 4, "eval_steps": 2}
     assert shell(command(Path("tiny"), corpus, alone, **given)).returncode == 0
 
     # The first process counts the corpus, and the other takes its start from there.
@@ -146,7 +146,7 @@ def test_two_processes_have_the_losses_of_one(corpus: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("start from the corpus") == 1
     assert losses_of(two) == pytest.approx(losses_of(alone), abs=2e-5)
-    assert done.stderr.count("step 12 of 12") == 1
+    assert done.stderr.count("step 4 of 4") == 1
 
 
 def test_one_process_that_torchrun_started_takes_the_path_of_several(
