@@ -45,6 +45,7 @@ NOT_RUN = (
     "tidybert finetune classify minilm --train tickets.csv --few",
     "curl ",
     "python benchmarks/",
+    "python tests/check_types.py",
     "python -m pytest",
     "ruff ",
     "mypy",

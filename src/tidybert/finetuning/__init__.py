@@ -1,15 +1,11 @@
 """From labelled examples to a finished RUN on disk: once, with several seeds, or as a search."""
 
+from tidybert.finetuning.collapse import collapse_message, collapsed_to
 from tidybert.finetuning.entrance import evaluate, finetune
 from tidybert.finetuning.few_labels import choose_way, recommend_few
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
-from tidybert.finetuning.finetuning_run import (
-    Callbacks,
-    collapse_message,
-    collapsed_to,
-    finetune_examples,
-    model_sources,
-)
+from tidybert.finetuning.finetuning_run import Callbacks, finetune_examples
+from tidybert.finetuning.first_weights import model_sources
 from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.trials import (
     Trials,

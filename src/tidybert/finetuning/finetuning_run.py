@@ -12,32 +12,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from tidybert.catalog import is_size
-from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.text_hashes import text_hashes
 from tidybert.data.training_texts import write_training_texts
 from tidybert.errors import (
     CollapseWarning,
-    ConfigError,
     UsageError,
-    WeightsError,
     in_python,
     param,
 )
+from tidybert.finetuning.collapse import collapse_message, collapsed_to
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.first_weights import built_from, model_sources
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
-from tidybert.inference.loading import fitting_length, read_finished, to_device
+from tidybert.inference.loading import fitting_length, to_device
 from tidybert.model_files import RECORD
 from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import Answers
-from tidybert.tasks.task import AnyTask, Task
-from tidybert.tokenization import BertTokenizer
+from tidybert.tasks.task import AnyTask
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.determinism import repeating
 from tidybert.training.frozen_states import freeze
@@ -117,7 +113,7 @@ def finetune_examples(
     fitting_length(config, max_seq_length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
-        network, has_head = _build(task, config, origin, new_head, allow_pickle, callbacks.tell)
+        network, has_head = built_from(task, config, origin, new_head, allow_pickle, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     chosen = to_device(network, device)
     _require_room(run, network, arguments, len(train), has_dev=bool(dev))
@@ -256,44 +252,6 @@ def _record(
     }
 
 
-def _build(
-    task: AnyTask,
-    config: BertConfig,
-    origin: "ModelDirectory | FinetunedModel | None",
-    new_head: bool,
-    allow_pickle: bool,
-    note: Callable[[str], None],
-) -> tuple[nn.Module, bool]:
-    """The task's model with a MODEL's weights or, from a size, with random ones.
-
-    Also returns whether it has a head that is trained further.
-    """
-    if origin is None:
-        note(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
-        return task.build_model(config), False
-    # A head that learned to read another state would be no good start.
-    new_head |= config.model_type != origin.config.model_type
-    labels = None if new_head else _labels_of_head(origin, task, note)
-    if isinstance(origin, FinetunedModel):
-        network = task.build_model(config)
-        has_head = labels is not None
-        taken, given = (network, origin.model) if has_head else _encoders(network, origin.model)
-        taken.load_state_dict(given.state_dict())
-    else:
-        network, report = origin.build(
-            task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
-        )
-        note(report.summary())
-        has_head = labels is not None and not report.new
-    if has_head and labels:
-        reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
-    return network, has_head
-
-
-def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
-    return tuple(encoder_of(each) for each in models)
-
-
 def _require_room(
     run: Path | None,
     network: nn.Module,
@@ -348,84 +306,12 @@ def _measured(
     return measure
 
 
-def collapsed_to(answers: Answers[Any, Any]) -> str | None:
-    """The one answer that the model gives to all examples although several are right, or None."""
-    judgements = answers.judgements()
-    first = next(judgements)
-    is_one_right = True
-    for one in judgements:
-        if one.predicted != first.predicted:
-            return None
-        is_one_right &= one.expected == first.expected
-    return None if is_one_right else first.predicted
-
-
 def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | None:
     """What the answers to dev collapsed to, if they did; a program is warned."""
     collapsed = None if answers is None else collapsed_to(answers)
     if collapsed is not None and callbacks.rows is not None:
         warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
     return collapsed
-
-
-def collapse_message(answer: str) -> str:
-    """What happened and what to try, where ``collapsed_to`` found one answer to everything."""
-    return (
-        f"the model collapsed: it gives every dev example the answer {answer!r:.80}; try another "
-        f"{param('seed')}, a lower {param('learning_rate')}, or more {param('num_train_epochs')}"
-    )
-
-
-def model_sources(
-    model: str | Path | FinetunedModel, vocab: str | Path | None
-) -> tuple[BertConfig, BertTokenizer, ModelDirectory | FinetunedModel | None]:
-    """Configuration, tokenizer, and what has the weights (None for random ones).
-
-    Raises UsageError for a size without a vocabulary, and the reverse.
-    """
-    if isinstance(model, FinetunedModel):
-        return model.config, model.tokenizer, model
-    if is_size(model):
-        if vocab is None:
-            raise UsageError(
-                f"{model} is a size with random weights and has no vocabulary: name one with "
-                f"{param('vocab')} MODEL"
-            )
-        tokenizer = BertTokenizer.from_pretrained(vocab)
-        return BertConfig.from_name(str(model), vocab_size=tokenizer.vocab_size), tokenizer, None
-    if vocab is not None:
-        raise UsageError(
-            f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
-        )
-    directory = ModelDirectory.open(model)
-    directory.require_bert()
-    return directory.config, directory.tokenizer, directory
-
-
-def _labels_of_head(
-    origin: ModelDirectory | FinetunedModel, task: AnyTask, note: Callable[[str], None]
-) -> tuple[str, ...] | None:
-    """The labels, in their order, of a head that was trained for this task and its labels.
-
-    () where the task has no labels, None where MODEL has no head that fits.  Notes what it found.
-    """
-    try:
-        found = origin.task if isinstance(origin, FinetunedModel) else read_finished(origin)
-    except (ConfigError, WeightsError):
-        # A head without a name cannot be trained further; the encoder's files are checked later.
-        return None
-    if (found.name if isinstance(found, Task) else found.task) != task.name:
-        return None
-    names, needed = found.label_names or (), task.label_names or ()
-    if len(names) != len(needed) or set(names) != set(needed):
-        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        note(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
-        return None
-    note(
-        f"{origin}: its head is trained further because the task is the same; {param('new_head')} "
-        "initialises a new one"
-    )
-    return tuple(names)
 
 
 def _course(
