@@ -232,6 +232,25 @@ def test_a_language_model_goes_on_token_by_token(visit: Any) -> None:
     assert "temperature=1" in page.locator("pre").inner_text()
 
 
+def test_names_on_the_map_cover_no_other_name(visit: Any) -> None:
+    page = visit(f"tab=words&model={MINI}&words=king,queen,prince,king,river,lake,sea,bread,cheese")
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('svg .name')].map((e) => e.getBoundingClientRect())"
+        ".map((e) => [e.left, e.top, e.right, e.bottom])"
+    )
+    covered = [
+        (one, other)
+        for at, one in enumerate(boxes)
+        for other in boxes[:at]
+        if one[0] < other[2]
+        and other[0] < one[2]
+        and one[1] + 3 < other[3]
+        and other[1] + 3 < one[3]
+    ]
+    assert len(boxes) == 9
+    assert covered == []
+
+
 def test_what_cannot_be_shown_gets_a_sentence(visit: Any) -> None:
     page = visit("tab=words&word=absent")
     assert "absent" in page.get_by_role("alert").inner_text()

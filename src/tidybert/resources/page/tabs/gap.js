@@ -37,7 +37,7 @@ export const gap = {
           card("Layer by layer",
             chart({ label: `The probability of ${mask.truth} by layer`, series: [{ values: mask.layers.map((each) => each.truth_probability) }], names: mask.layers.map((each) => each.layer), high: Math.max(0.01, ...mask.layers.map((each) => each.truth_probability)), text: share }),
             table("Each layer's likeliest pieces, and the rank of the hidden one", ["layer", "likeliest", "rank", "probability"],
-              mask.layers.map((each) => [each.layer, each.words.slice(0, 3).join(", "), each.truth_rank, share(each.truth_probability)])),
+              mask.layers.map((each) => [each.layer, each.words.slice(0, 3).join(" · "), each.truth_rank, share(each.truth_probability)])),
             el("p", { class: "quiet" }, "Layer 0 is the embeddings. The head was trained on the last layer alone, so it reads the lower ones as a stranger would.")))),
         card("How attention changed",
           el("div", { class: "controls" }, choice("towards", "Direction", [["from", "What the gap looks at"], ["to", "What looks at the gap"]], towards, (value) => view.set({ towards: value }))),

@@ -22,6 +22,12 @@ function positionsCard(found) {
       : "These positions began as sines and cosines, and training changed them."));
 }
 
+/** The end of a long prompt, from the beginning of a word where there is one. */
+function ending(prompt) {
+  const letters = Array.from(prompt);
+  return letters.length > 60 ? `… ${letters.slice(-60).join("").replace(/^\S{0,20}\s/u, "")}` : prompt;
+}
+
 export const left = {
   id: "left",
   name: "Left to right",
@@ -58,7 +64,7 @@ export const left = {
             el("p", { class: "quiet" }, `Step ${at + 1} of ${found.steps.length}. ${found.ended ? "The model ends with [EOS]." : "The page stops here; the model would go on."}`)),
           card("The next token", bars("The likeliest tokens", rows, { most: 1 }))),
         card("All steps", table("Each step's prompt and next token", ["step", "prompt", "next token", "probability"],
-          found.steps.map((each, number) => [number + 1, each.prompt.length > 60 ? `… ${Array.from(each.prompt).slice(-60).join("")}` : each.prompt, each.token, share(each.probability)]), { marked: (number) => number === at })),
+          found.steps.map((each, number) => [number + 1, ending(each.prompt), each.token, share(each.probability)]), { marked: (number) => number === at })),
         positionsCard(positions),
       ],
       python: found.python,

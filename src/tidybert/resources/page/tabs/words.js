@@ -9,8 +9,21 @@ function withWord(text, [start, end]) {
 }
 
 /** Words at their places on a plane. */
-function map(words, places) {
-  const width = 520, height = 340, edge = 60;
+/** The first of the places around a dot where its name covers no other name; above it if all are taken. */
+function nameAt(x, y, length, taken) {
+  const wide = 7.5 * length;
+  const around = [[0, -9, "middle"], [0, 18, "middle"], [9, 4, "start"], [-9, 4, "end"]].map(([dx, dy, anchor]) => {
+    const left = x + dx - { start: 0, middle: wide / 2, end: wide }[anchor];
+    return { x: x + dx, y: y + dy, anchor, box: [left, y + dy - 10, left + wide, y + dy + 3] };
+  });
+  const covers = (one, other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+  const found = around.find(({ box }) => !taken.some((each) => covers(box, each))) || around[0];
+  taken.push(found.box);
+  return found;
+}
+
+function map(words, places, room) {
+  const width = Math.max(240, Math.min(520, room)), height = 340, edge = 60;
   const range = (axis) => {
     const all = places.map((each) => each[axis]);
     return [Math.min(...all), Math.max(...all)];
@@ -18,12 +31,15 @@ function map(words, places) {
   const [[left, right], [low, high]] = [range(0), range(1)];
   const x = (value) => edge + ((width - 2 * edge) * (value - left)) / (right - left || 1);
   const y = (value) => height - 30 - ((height - 60) * (value - low)) / (high - low || 1);
+  const dots = places.map(([across, up]) => [x(across), y(up)]);
+  const taken = dots.map(([cx, cy]) => [cx - 4, cy - 4, cx + 4, cy + 4]);
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "A map of the words" },
     svg("rect", { x: 1, y: 1, width: width - 2, height: height - 2, rx: 8, fill: "none", class: "axis" }),
-    words.map((word, at) => [
-      svg("circle", { class: "dot", cx: x(places[at][0]), cy: y(places[at][1]), r: 4 }),
-      svg("text", { x: x(places[at][0]), y: y(places[at][1]) - 9, "text-anchor": "middle" }, word),
-    ]));
+    words.map((word, at) => {
+      const [cx, cy] = dots[at];
+      const name = nameAt(cx, cy, [...word].length, taken);
+      return [svg("circle", { class: "dot", cx, cy, r: 4 }), svg("text", { class: "name", x: name.x, y: name.y, "text-anchor": name.anchor }, word)];
+    }));
 }
 
 export const words = {
@@ -55,7 +71,7 @@ export const words = {
           card(`The pieces nearest to “${question.word}”`,
             bars("Cosine of the word embeddings", apart.nearest.map((each) => ({ name: each.piece, value: each.cosine, text: number(each.cosine, 2) })), { most: 1 }))),
         el("div", { class: "columns" },
-          card("Words on a map", map(listed, compared.map),
+          card("Words on a map", map(listed, compared.map, view.width),
             el("p", { class: "quiet" }, "The two directions in which the vectors differ most (PCA). A map of two directions leaves the others out, so the table has the last word.")),
           card("Cosines",
             matrix({ label: "Cosines of the words", rows: listed, columns: listed, width: view.width / 2.2, part, value: (row, column) => `${listed[row]}, ${listed[column]}: ${number(compared.cosines[row][column], 2)}` }),
