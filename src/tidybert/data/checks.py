@@ -173,7 +173,7 @@ def check_labels(
     if unknown:
         report.errors.append(
             f"{nouns} of dev examples that no training example has: {listed(unknown, SHOWN)}; "
-            f"spell the {nouns} alike in both files, or add training examples"
+            f"spell the {nouns} alike in both, or add training examples"
         )
     missing = {name: count for name, count in report.label_counts.items() if _is_missing(name)}
     if missing:

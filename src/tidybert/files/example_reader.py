@@ -98,7 +98,7 @@ class ExampleReader(Generic[E]):
         what = "file" if report.memory is None else "data"
         if report.num_problems and not (skip_bad_rows and report.num_examples):
             head = f"{report.path}: {count_of(report.num_problems, 'row')} cannot be read:"
-            fix = f"Fix the {what}, or leave bad rows out with {param('skip_bad_rows')}"
+            fix = f"Fix the {what}, or leave bad rows out with {param('skip_bad_rows', True)}"
             advice = "No row is left" if skip_bad_rows else fix
             raise DataError("\n".join([head, *report.problem_lines(), advice]))
         if not report.num_examples:

@@ -182,7 +182,7 @@ def test_bad_sentences_are_told_by_their_lines(write: Any) -> None:
         f"  {path}:5: the tag 'PER' of the word 'd' {NO_TAG}",
         f"  {path}:9: {NO_BYTE}",
         f"  {path}:14: the tag 'x' of the word 'j' {NO_TAG}",
-        "Fix the file, or leave bad rows out with skip_bad_rows",
+        "Fix the file, or leave bad rows out with skip_bad_rows=True",
     ]
     report = ReadReport()
     assert plain(read(path, skip_bad_rows=True, report=report)) == [(("e",), ("B-x",), 7)]
