@@ -31,6 +31,7 @@ def test_equal_arguments_give_equal_findings(tiny_model: Path, toy_examples, mon
 
     assert check() == first
     assert len(contents["suggestions"]) == 4
+    assert {*contents["passed_over"]} == {"labelled", "repeated"}
     assert contents["report"]["num_train"] == 40
     assert contents["labels"]["agreement"] > 0
 

@@ -11,6 +11,7 @@ from tidybert.checking.label_check import (
     duplicate_findings,
     label_findings,
     label_probabilities,
+    passed_over,
     suggestions,
 )
 from tidybert.data.checks import TrainingData
@@ -111,6 +112,8 @@ def test_only_new_texts_are_suggested_once(clusters) -> None:
     assert sorted(found[0]["likeliest"]) == ["a", "b"]
     assert found[0]["margin"] < found[1]["margin"]
     assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5) == []
+    counted = passed_over(Classification(["a", "b"]), data, pool)
+    assert counted == {"labelled": 1, "repeated": 1}
 
 
 class Fixed:

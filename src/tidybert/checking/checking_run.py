@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from tidybert.checking.label_check import (
     duplicate_findings,
     label_findings,
     label_probabilities,
+    passed_over,
     single_texts,
     suggestions,
     text_vectors,
@@ -36,8 +37,8 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 class Findings:
     """The report of the checks before training, and what was found beyond it; None: not looked for.
 
-    labels, contradicting, leaked, suggestions: as ``label_check`` has them.  not_looked_for: why
-    labels are not judged, for people.
+    labels, contradicting, leaked, suggestions, passed_over: as ``label_check`` has them.
+    not_looked_for: why labels are not judged, for people.
     """
 
     report: DataReport
@@ -45,6 +46,7 @@ class Findings:
     contradicting: list[dict[str, Any]] | None = None
     leaked: list[dict[str, Any]] | None = None
     suggestions: list[dict[str, Any]] | None = None
+    passed_over: dict[str, int] | None = None
     not_looked_for: str = ""
 
     def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class Findings:
             "contradicting": self.contradicting,
             "leaked": self.leaked,
             "suggestions": self.suggestions,
+            "passed_over": self.passed_over,
         }
 
 
@@ -139,5 +142,11 @@ def check_examples(
     with progress("fitting probes", len(train)) as advance:
         p = label_probabilities(task, data, vectors.compared().train, advance)
     labels = label_findings(task, data, p)
-    next_ones = None if pool is None else suggestions(task, data, vectors, pool, suggest)
-    return Findings(report, labels, **duplicates, suggestions=next_ones)
+    found = Findings(report, labels, **duplicates)
+    if pool is None:
+        return found
+    return replace(
+        found,
+        suggestions=suggestions(task, data, vectors, pool, suggest),
+        passed_over=passed_over(task, data, pool),
+    )

@@ -166,12 +166,7 @@ def suggestions(
     count: int,
 ) -> list[dict[str, Any]]:
     """At most ``count`` texts of the pool to label next, each once, and none that has a label."""
-    known = {task.identity(one) for one in data.train}
-    new: dict[Any, int] = {}
-    for at, one in enumerate(pool):
-        if task.identity(one) not in known:
-            new.setdefault(task.identity(one), at)
-    fresh = list(new.values())
+    fresh, _ = _fresh(task, data, pool)
     if not fresh:
         return []
     features = first_features(data.train_features)
@@ -187,6 +182,29 @@ def suggestions(
         }
         for at in suggested(p, vectors.directions().pool[fresh], count)
     ]
+
+
+def passed_over(
+    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
+) -> dict[str, int]:
+    """How many texts of the pool ``suggestions`` leaves out: labelled already, or repeated."""
+    fresh, num_labelled = _fresh(task, data, pool)
+    return {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
+
+
+def _fresh(
+    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
+) -> tuple[list[int], int]:
+    """The places of the texts without a label, each text once, and the number of the others."""
+    known = {task.identity(one) for one in data.train}
+    new: dict[Any, int] = {}
+    num_labelled = 0
+    for at, one in enumerate(pool):
+        if task.identity(one) in known:
+            num_labelled += 1
+        else:
+            new.setdefault(task.identity(one), at)
+    return list(new.values()), num_labelled
 
 
 def _compared(vectors: Floats) -> Floats:

@@ -136,6 +136,7 @@ def _check(
         if found.labels is not None:
             corrections = str(given.out / "corrections.csv")
             words = ["tidybert", "finetune", task, given.model, "--train", file, *read.flags()]
+            words += [] if given.dev is None else ["--dev", given.dev]
             words += ["--corrections", corrections, "--out", "RUN"]
             note(f"fill in the column correction of {corrections}; next: {shlex.join(words)}")
 
@@ -181,6 +182,9 @@ def _print(found: "Findings") -> None:
             for one in found.suggestions[:SHOWN]
         ]
         print_table({"row": "right", "likeliest": "left", "text": "left"}, rows)
+    if found.passed_over is not None and any(found.passed_over.values()):
+        labelled, repeated = found.passed_over["labelled"], found.passed_over["repeated"]
+        print_line(f"not suggested: {labelled:,} with a label in FILE, {repeated:,} repeated")
 
 
 def _print_labels(labels: Mapping[str, Any]) -> None:
