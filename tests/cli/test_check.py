@@ -87,3 +87,9 @@ def test_other_tasks_get_the_checks_alone(tiny_model: Path, tmp_path: Path, caps
     begin = ["finetune", "tag", str(tiny_model), "--train", str(path), *SHORT]
     assert shell([*begin, "--corrections", "a.csv", "--out", str(tmp_path / "run")]) == 2
     assert "--corrections is for classify, not for tag yet" in capsys.readouterr().err
+
+
+def test_a_text_of_several_lines_begins_on_one() -> None:
+    assert _beginning({"text": "\n\nHow do\n I pay?", "text_pair": None}) == "How do I pay?"
+    assert _beginning({"text": "a", "text_pair": "b\tc"}) == "a / b c"
+    assert _beginning({"text": "x" * 300, "text_pair": None}).endswith("x…")

@@ -224,5 +224,7 @@ def _print_head(title: str, count: int) -> None:
 
 
 def _beginning(one: Mapping[str, Any]) -> str:
-    text = one["text"] if one["text_pair"] is None else f"{one['text']} / {one['text_pair']}"
+    """The beginning of a text or pair, on one line."""
+    parts = [one["text"], *([] if one["text_pair"] is None else ["/", one["text_pair"]])]
+    text = " ".join(" ".join(parts).split())
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
