@@ -155,7 +155,8 @@ def test_the_rate_follows_the_width_and_the_run_says_so(toy: Toy) -> None:
 
     toy(max_steps=1, learning_rate=None, callbacks=Callbacks(note=notes.append, spell=str))
 
-    assert TrainingArguments().for_width(768).learning_rate == 5e-5
+    assert TrainingArguments().for_width(768, of_tokens=True).learning_rate == 5e-5
+    assert TrainingArguments().for_width(384, of_tokens=True).learning_rate == 3e-4
     assert TrainingArguments(learning_rate=2e-5).for_width(16).learning_rate == 2e-5
     assert any(note.startswith("learning rate 0.0001 for an encoder of width 16") for note in notes)
 

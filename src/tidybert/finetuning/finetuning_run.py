@@ -186,7 +186,7 @@ def _with_defaults(
 ) -> tuple[TrainingArguments, BertConfig]:
     """The arguments with the rate and the start that none names, and the encoder that pools so."""
     if arguments.learning_rate is None:
-        arguments = arguments.for_width(config.hidden_size)
+        arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
         tell(
             f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
             f"{param('learning_rate')} sets another"

@@ -36,8 +36,8 @@ class TrainingArguments:
     """Split a step into parts of at most this many tokens and sum their gradients, to bound
     memory."""
     learning_rate: float | None = None
-    """Highest learning rate of the schedule. If not set: it follows the width of the encoder, 5e-5
-    from 512 on and 1e-4 below."""
+    """Highest learning rate of the schedule. If not set: 5e-5 for encoders of width 512 or more;
+    for narrower ones 1e-4, and 3e-4 to tag or answer."""
     warmup_proportion: float = 0.1
     """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
     head_start: str | None = None
@@ -86,11 +86,15 @@ class TrainingArguments:
         assert self.learning_rate is not None, "for_width has not chosen the rate"
         return self.learning_rate
 
-    def for_width(self, hidden_size: int) -> Self:
-        """The same with the rate for encoders of this width, where no rate is given."""
+    def for_width(self, hidden_size: int, *, of_tokens: bool = False) -> Self:
+        """The same with the rate for encoders of this width, where no rate is given.
+
+        ``of_tokens``: the head reads every token, as those that tag and answer do.
+        """
         if self.learning_rate is not None:
             return self
-        return replace(self, learning_rate=5e-5 if hidden_size >= SMALL_WIDTH else 1e-4)
+        small = 3e-4 if of_tokens else 1e-4
+        return replace(self, learning_rate=5e-5 if hidden_size >= SMALL_WIDTH else small)
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
