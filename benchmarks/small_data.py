@@ -1,12 +1,12 @@
 """Classify a few hundred texts in scikit-learn: words counted, frozen vectors, fine-tuning.
 
-    python benchmarks/small_data.py --out small.jsonl --write docs/scikit-learn.md
+    python benchmarks/small_data.py --sizes 100 300 --out small.jsonl --write docs/scikit-learn.md
 
 Each side has its defaults.  "BertClassifier, held out" keeps a fifth of the texts to choose its
-epoch (validation_fraction=0.2).  All learn from the same random draw of the training part, and are
-scored on at most 500 texts of the test part.  Each measurement is a line of --out, and a stopped
-run continues from there.  The data folder is TIDYBERT_DATA or ../shared/data; the tickets come with
-tidybert.
+epoch (validation_fraction=0.2), and "BertClassifier, mean" has pooling="mean".  All learn from the
+same random draw of the training part, and are scored on at most 500 texts of the test part.  Each
+measurement is a line of --out, and a stopped run continues from there.  The data folder is
+TIDYBERT_DATA or ../shared/data; the tickets come with tidybert.
 """
 
 import argparse
@@ -27,7 +27,13 @@ from sklearn.pipeline import make_pipeline
 from tidybert import BertClassifier, BertVectorizer
 
 NUM_TEST: Final = 500
-SIDES: Final = ("TF-IDF", "BertVectorizer", "BertClassifier", "BertClassifier, held out")
+SIDES: Final = (
+    "TF-IDF",
+    "BertVectorizer",
+    "BertClassifier",
+    "BertClassifier, held out",
+    "BertClassifier, mean",
+)
 """The first two with a logistic regression."""
 
 
@@ -40,7 +46,8 @@ def build(side: str, model: str | Path, is_pair: bool) -> Any:
     if side == "BertVectorizer":
         return make_pipeline(BertVectorizer(model), LogisticRegression(max_iter=1000))
     share = 0.2 if side.endswith("held out") else 0.0
-    return BertClassifier(model, validation_fraction=share)
+    pooling: Any = "mean" if side.endswith("mean") else None
+    return BertClassifier(model, validation_fraction=share, pooling=pooling)
 
 
 def parts(name: str, size: int, seed: int) -> tuple[list[Any], list[Any]]:
