@@ -36,8 +36,8 @@ class TrainingArguments:
     """Split a step into parts of at most this many tokens and sum their gradients, to bound
     memory."""
     learning_rate: float | None = None
-    """Highest learning rate of the schedule. If not set: 5e-5 for encoders of width 512 or more;
-    for narrower ones 1e-4, and 3e-4 to tag or answer."""
+    """Highest learning rate. If not set: 5e-5 for widths of 512 and more; below 1e-4, and 3e-4 to
+    tag or answer."""
     warmup_proportion: float = 0.1
     """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
     head_start: str | None = None
