@@ -113,7 +113,8 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         max_steps: stop after this many steps, even before num_train_epochs.
         train_batch_size: examples a step.
         tokens_per_batch: split a step into parts of at most this many tokens.
-        learning_rate: peak of the schedule; None: 5e-5, or 1e-4 for encoders narrower than 512.
+        learning_rate: peak of the schedule; None: 5e-5, for encoders narrower than 512 1e-4, and
+            3e-4 where they tag or answer.
         warmup_proportion: share of the steps over which the rate rises from 0.
         head_start: how a new head begins: None or "probe" fits it to the encoder's states,
             "random" draws it.
