@@ -311,5 +311,7 @@ def test_what_is_no_list_of_texts_is_refused(embedder: Embedder) -> None:
 
 def test_a_column_of_arrow_has_vectors(embedder: Embedder) -> None:
     found = embedder.embed(pa.array(TEXTS))
+    pairs = embedder.embed(pa.array(TEXTS), pa.array(TEXTS))
 
     np.testing.assert_array_equal(found, embedder.embed(TEXTS))
+    np.testing.assert_array_equal(pairs, embedder.embed(TEXTS, TEXTS))

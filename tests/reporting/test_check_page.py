@@ -36,6 +36,7 @@ def contents(**overrides: Any) -> dict[str, Any]:
         "contradicting": [{"texts": [one, other], "cosine": 0.97}],
         "leaked": [{"texts": [other, one], "cosine": 0.99}],
         "suggestions": [{**one, "likeliest": ["a", "b"], "margin": 0.1}],
+        "passed_over": {"labelled": 99, "repeated": 1},
         **overrides,
     }
 
@@ -54,7 +55,15 @@ def test_the_page_has_all_findings_and_no_element_of_a_text() -> None:
 
     assert not {"img", "link", "iframe"} & {each.tag for each in root.iter()}
     assert len(list(root.iter("script"))) == 1
-    for said in ("warning: take care", "80.0 %", "row 2", "cosine 0.970", "25.0 %", "rare"):
+    for said in (
+        "99 with a label already, and 1 repeated",
+        "warning: take care",
+        "80.0 %",
+        "row 2",
+        "cosine 0.970",
+        "25.0 %",
+        "rare",
+    ):
         assert said in text
     assert {each.get("id") for each in root.iter("h2")} == {
         each.get("href", "#").removeprefix("#") for each in root.iter("a")
@@ -63,7 +72,7 @@ def test_the_page_has_all_findings_and_no_element_of_a_text() -> None:
 
 def test_a_check_that_found_nothing_says_so() -> None:
     report = DataReport("regress", 9, None).to_dict()
-    nothing = dict.fromkeys(("labels", "contradicting", "leaked", "suggestions"))
+    nothing = dict.fromkeys(("labels", "contradicting", "leaked", "suggestions", "passed_over"))
 
     root = parsed(check_page(contents(report=report, **nothing)))
 

@@ -19,7 +19,7 @@ def collapsed_to(answers: Answers[Any, Any]) -> str | None:
 
 
 def collapse_message(answer: str) -> str:
-    """What happened and what to try, where ``collapsed_to`` found one answer to everything."""
+    """Say what happened and what to try, where ``collapsed_to`` found one answer to all."""
     return (
         f"the model collapsed: it gives every dev example the answer {answer!r:.80}; try another "
         f"{param('seed')}, a lower {param('learning_rate')}, or more {param('num_train_epochs')}"

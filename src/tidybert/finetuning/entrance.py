@@ -314,6 +314,9 @@ def evaluate(
         verbose: print notes on the data on stderr.
         options: the flags of ``tidybert evaluate`` under their names.
 
+    Returns the metrics of the task: ``tidybert.tasks.metric_types`` has a class of each, which a
+    type checker knows where it knows the task.
+
     Raises what ``Predictor`` raises, and DataError for data that cannot be measured on.
     """
     rows = "line" if isinstance(data, str | Path) else "row"

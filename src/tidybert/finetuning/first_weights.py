@@ -1,4 +1,4 @@
-"""What fine-tuning begins with: a MODEL's weights, its head where it fits, or random weights."""
+"""The weights that fine-tuning begins with: a MODEL's, its head where it fits, or random ones."""
 
 from collections.abc import Callable
 from pathlib import Path

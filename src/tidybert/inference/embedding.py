@@ -134,8 +134,7 @@ class Embedder(ShowsFacts):
 
         ``progress`` shows a bar.
         """
-        check_texts(texts, text_pairs)
-        texts = as_list(texts, "texts")
+        texts, text_pairs = _lists(texts, text_pairs)
         features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as advance:
@@ -145,8 +144,7 @@ class Embedder(ShowsFacts):
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[TokenVectors]:
         """The vectors of every token of each text or pair, in order; warns if it cuts any."""
-        check_texts(texts, text_pairs)
-        texts = as_list(texts, "texts")
+        texts, text_pairs = _lists(texts, text_pairs)
         encodings = self.encodings(texts, text_pairs)
         self._warn_of_truncation([one.truncated for one in encodings])
         vectors = self.token_vectors(encodings)
@@ -232,6 +230,14 @@ class Embedder(ShowsFacts):
                 TruncationWarning,
                 stacklevel=3,
             )
+
+
+def _lists(texts: Any, text_pairs: Any) -> tuple[list[str], list[str] | None]:
+    """Texts and second texts as lists, from columns of any library; DataError as check_texts."""
+    check_texts(texts, text_pairs)
+    return as_list(texts, "texts"), None if text_pairs is None else as_list(
+        text_pairs, "text_pairs"
+    )
 
 
 def vectors_of_each(

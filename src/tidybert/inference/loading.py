@@ -191,7 +191,7 @@ def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
 
 
 def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:
-    """Raise DataError for what is no list of texts, and for lists of unequal lengths."""
+    """Raise DataError for anything but a list of texts, and for lists of unequal lengths."""
     if isinstance(texts, str) or isinstance(text_pairs, str):
         raise DataError("one string was given; expected a list of texts: wrap it in [...]")
     for given in (texts, text_pairs):

@@ -1,5 +1,6 @@
 """How an object that answers shows itself: one line, or a table in a notebook."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -12,12 +13,12 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.terminal_text import printable
 
 
-class ShowsFacts:
+class ShowsFacts(ABC):
     """An object that Python shows by its ``facts`` on one line, and a notebook as a table."""
 
+    @abstractmethod
     def facts(self) -> Mapping[str, object]:
-        """What it is, what it was trained on and how good it is, by name."""
-        raise NotImplementedError
+        """The model, the data that trained it and its metrics, by name."""
 
     def __repr__(self) -> str:
         return one_line(self, self.facts())

@@ -137,7 +137,7 @@ def split_options(
         if name not in owner:
             ours = _NAMES_ELSEWHERE.get(name)
             near = f"; did you mean {ours!r}?" if ours in owner else suggestion(name, owner)
-            raise UsageError(f"there is no parameter {param(name)}{near}")
+            raise UsageError(f"{param(name)} is not a parameter{near}")
         plain = value.item() if isinstance(value, np.generic) else value
         if name in types:
             check_type(name, plain, types[name])
