@@ -1,6 +1,6 @@
 """Classify a few hundred texts in scikit-learn: words counted, frozen vectors, fine-tuning.
 
-    python benchmarks/small_data.py --sizes 100 300 600 --out small.jsonl --write docs/scikit-learn.md
+    python benchmarks/small_data.py --sizes 100 300 600 --write docs/scikit-learn.md
 
 Each side has its defaults.  "BertClassifier, held out" keeps a fifth of the texts to choose its
 epoch (validation_fraction=0.2), and "BertClassifier, mean" has pooling="mean".  All learn from the
