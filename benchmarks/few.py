@@ -140,33 +140,43 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
             cells.append(cell(found))
         lines.append(f"| {name} | {shots} | {' | '.join(cells)} |")
     for shots in sorted({shots for shots, _ in measured}):
-        cells = []
-        for way in ways:
-            of_way = [each for each in results if (each["shots"], each["way"]) == (shots, way)]
-            by_data = {each["data"] for each in of_way}
-            if len(by_data) < sum(each[0] == shots for each in measured):
-                cells.append("")
-                continue
-            means = [
-                statistics.mean(each["accuracy"] for each in of_way if each["data"] == name)
-                for name in by_data
-            ]
-            seconds = statistics.mean(each["seconds"] for each in of_way)
-            cells.append(f"{100 * statistics.mean(means):.1f}, {seconds:.0f} s")
-        lines.append(f"| mean | {shots} | {' | '.join(cells)} |")
+        of_shots = [each for each in results if each["shots"] == shots]
+        asked = {each["way"] for each in of_shots}
+        ways_of = {
+            name: {each["way"] for each in of_shots if each["data"] == name}
+            for name in {each["data"] for each in of_shots}
+        }
+        common = [name for name, found in ways_of.items() if found == asked]
+        cells = [mean_cell(of_shots, way, common) if way in asked else "" for way in ways]
+        lines.append(f"| mean of {len(common)} | {shots} | {' | '.join(cells)} |")
     return lines
 
 
+def mean_cell(results: Sequence[dict[str, Any]], way: str, names: Sequence[str]) -> str:
+    """Mean of a way over these data sets: of each one's mean, and of the first draws' seconds."""
+    found = {
+        name: [each for each in results if (each["data"], each["way"]) == (name, way)]
+        for name in names
+    }
+    score = statistics.mean(
+        statistics.mean(each["accuracy"] for each in draws) for draws in found.values()
+    )
+    seconds = statistics.mean(first(draws)["seconds"] for draws in found.values())
+    return f"{100 * score:.1f}, {seconds:.0f} s"
+
+
+def first(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first draw, which ran alone."""
+    return min(draws, key=lambda each: int(each["seed"]))
+
+
 def cell(found: Sequence[dict[str, Any]]) -> str:
-    """Mean, deviation and median seconds of the draws."""
+    """Mean and deviation of the draws, and the seconds of the first."""
     if not found:
         return ""
     scores = [100 * each["accuracy"] for each in found]
     spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
-    return (
-        f"{statistics.mean(scores):.1f}{spread}, "
-        f"{statistics.median(each['seconds'] for each in found):.0f} s"
-    )
+    return f"{statistics.mean(scores):.1f}{spread}, {first(found)['seconds']:.0f} s"
 
 
 def main() -> None:

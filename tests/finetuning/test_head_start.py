@@ -42,6 +42,14 @@ def test_without_a_step_that_matters_the_probe_alone_answers(toy: Toy, tmp_path:
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_training_begins_with_half_the_probe_and_no_training_keeps_it_whole(toy: Toy) -> None:
+    whole = toy(num_train_epochs=0.0, head_start="probe").model.state_dict()
+    begun = toy(max_steps=1, learning_rate=1e-9, head_start="probe").model.state_dict()
+
+    for name in ("classifier.weight", "classifier.bias"):
+        torch.testing.assert_close(begun[name], 0.5 * whole[name], atol=1e-6, rtol=1e-4)
+
+
 def test_the_same_seed_and_frozen_layers_give_the_same_probe(toy: Toy) -> None:
     given = {"max_steps": 1, "learning_rate": 1e-9, "head_start": "probe"}
 

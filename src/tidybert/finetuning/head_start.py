@@ -107,9 +107,10 @@ def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
         return f"the new head begins at random, because a probe of the encoder is no help: {losses}"
+    share = task.probe_share if trainer.num_steps else 1.0
     with torch.no_grad():
-        head.get_parameter("weight").copy_(probe.weight)
-        head.get_parameter("bias").copy_(probe.bias)
+        head.get_parameter("weight").copy_(share * probe.weight)
+        head.get_parameter("bias").copy_(share * probe.bias)
     return f"the new head begins as a probe of the encoder: {losses}"
 
 

@@ -90,6 +90,7 @@ class Classification(TextTask):
     """
 
     name = "classify"
+    probe_share = 0.5
     answers_class = ClassAnswers
     metric = "accuracy"
     problem_type = "single_label_classification"

@@ -58,6 +58,13 @@ class Task(ABC, Generic[E]):
 
     head: ClassVar[str | None] = None
     """The linear layer whose outputs ``summed_loss`` reads, so that it can begin as a probe."""
+    probe_share: ClassVar[float] = 1.0
+    """The share of the probe's weights that the head begins with where training follows.
+
+    A whole probe already separates a few examples, so their loss hardly changes the encoder.
+    Smaller outputs let it learn (Chizat et al. 2019, On Lazy Training in Differentiable
+    Programming).
+    """
     has_pooling: ClassVar[bool] = False
     """Whether the head reads one state a sequence, which may be [CLS]'s or the mean."""
 
