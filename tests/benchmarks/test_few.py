@@ -39,5 +39,5 @@ def test_the_table_has_means_over_data(few: ModuleType) -> None:
     assert table[2:] == [
         "| SST-2 | 8 | 90.0, 2 s | 80.0, 2 s |",
         "| TREC | 8 | 60.0 ± 14.1, 2 s | 50.0 ± 14.1, 2 s |",
-        "| mean | 8 | 75.0, 2 s | 65.0, 2 s |",
+        "| mean of 2 | 8 | 75.0, 2 s | 65.0, 2 s |",
     ]

@@ -130,7 +130,7 @@ def test_nothing_is_overwritten(content: str, capsys) -> None:
 def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 1)
+    monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 2)
     monkeypatch.setattr(quickstart, "LEARNING_RATE", 2e-2)
     assert run(["quickstart", "--json", "--seed", "7", "--out", "my model"]) == 0
     out = capsys.readouterr().out
