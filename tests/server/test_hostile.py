@@ -164,6 +164,7 @@ def test_sigkill_under_load_leaves_the_address_to_the_next_server(
     with pytest.raises(UsageError, match="port" if number == 2 else "unix_socket"):
         process.listening_on(where)
     server.kill()
+    server.wait(20)
     for each in clients:
         each.join(20)
 
