@@ -140,33 +140,35 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
             cells.append(cell(found))
         lines.append(f"| {name} | {shots} | {' | '.join(cells)} |")
     for shots in sorted({shots for shots, _ in measured}):
-        of_shots = [each for each in results if each["shots"] == shots]
-        asked = {each["way"] for each in of_shots}
-        ways_of = {
-            name: {each["way"] for each in of_shots if each["data"] == name}
-            for name in {each["data"] for each in of_shots}
-        }
-        common = [name for name, found in ways_of.items() if found == asked]
-        cells = [mean_cell(of_shots, way, common) if way in asked else "" for way in ways]
-        lines.append(f"| mean of {len(common)} | {shots} | {' | '.join(cells)} |")
+        lines += mean_row([each for each in results if each["shots"] == shots], ways)
     return lines
 
 
-def mean_cell(results: Sequence[dict[str, Any]], way: str, names: Sequence[str]) -> str:
-    """Mean of a way over these data sets: of each one's mean, and of the first draws' seconds."""
-    found = {
-        name: [each for each in results if (each["data"], each["way"]) == (name, way)]
-        for name in names
-    }
-    score = statistics.mean(
-        statistics.mean(each["accuracy"] for each in draws) for draws in found.values()
-    )
-    seconds = statistics.mean(first(draws)["seconds"] for draws in found.values())
-    return f"{100 * score:.1f}, {seconds:.0f} s"
+def mean_row(results: Sequence[dict[str, Any]], ways: Sequence[str]) -> list[str]:
+    """The means over the data sets that have every way, empty for a way that lacks a draw there."""
+    draws = {way: {(e["data"], e["seed"]) for e in results if e["way"] == way} for way in ways}
+    names = {each["data"] for each in results}
+    for found in filter(None, draws.values()):
+        names &= {name for name, _ in found}
+    if not names:
+        return []
+    whole = {one for found in draws.values() for one in found if one[0] in names}
+    cells = []
+    for way in ways:
+        of_way = [
+            [e for e in results if (e["data"], e["way"]) == (name, way)] for name in sorted(names)
+        ]
+        if not whole <= draws[way]:
+            cells.append("")
+            continue
+        score = statistics.mean(statistics.mean(e["accuracy"] for e in each) for each in of_way)
+        seconds = statistics.mean(first(each)["seconds"] for each in of_way)
+        cells.append(f"{100 * score:.1f}, {seconds:.0f} s")
+    return [f"| mean of {len(names)} | {results[0]['shots']} | {' | '.join(cells)} |"]
 
 
 def first(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The first draw, which ran alone."""
+    """The first draw, whose seconds the table shows."""
     return min(draws, key=lambda each: int(each["seed"]))
 
 

@@ -41,3 +41,17 @@ def test_the_table_has_means_over_data(few: ModuleType) -> None:
         "| TREC | 8 | 60.0 ± 14.1, 2 s | 50.0 ± 14.1, 2 s |",
         "| mean of 2 | 8 | 75.0, 2 s | 65.0, 2 s |",
     ]
+
+
+def test_a_mean_compares_the_same_data_and_draws(few: ModuleType) -> None:
+    def row(data: str, seed: int, way: str, score: float) -> dict[str, object]:
+        more = {"accuracy": score, "seconds": float(seed)}
+        return {"data": data, "shots": 8, "seed": seed, "way": way, **more}
+
+    probe = [row("TREC", 1, "probe", 0.5), row("TREC", 2, "probe", 0.7)]
+    alone = row("SST-2", 1, "probe", 0.1)
+
+    table = few.table([*probe, alone, row("TREC", 1, "SetFit", 0.4)])
+    assert table[-1] == "| mean of 1 | 8 | 60.0, 1 s |  |"
+    # No data set has both ways.
+    assert few.table([alone, row("TREC", 1, "SetFit", 0.4)])[-1].startswith("| TREC | 8 |")
