@@ -28,7 +28,6 @@ from side_by_side import show
 from torch import Tensor
 from torch.nn import functional
 
-from tidybert.machine import machine
 from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.instance_options import InstanceOptions
@@ -38,6 +37,7 @@ from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.pretraining.start import start_from_corpus
+from tidybert.system.machine import machine
 
 KINDS: Final = ("float32", "bfloat16", "rounded")
 LAST: Final = 200

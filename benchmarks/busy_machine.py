@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from side_by_side import show
 
-from tidybert.machine import machine
+from tidybert.system.machine import machine
 
 # By kind of work its command, and the quantity that it reports.
 WORKS: Final = {

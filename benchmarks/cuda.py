@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_text
-from tidybert.machine import machine, versions
+from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.system.machine import machine, versions
 
 MOST_SECONDS: Final = 25 * 60
 _HERE: Final = Path(__file__).parent

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.machine import machine
+from tidybert.system.machine import machine
 from tidybert.timing.finetuning_speed import measure
 from tidybert.timing.measuring import answer, run_apart
 from tidybert.timing.transformers_side import train_with_transformers

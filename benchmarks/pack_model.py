@@ -22,14 +22,14 @@ import torch
 from side_by_side import put_between
 from torch import Tensor
 
-from tidybert.atomic_files import atomic_directory, file_sha256
 from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.tensor_files import check_finite
 from tidybert.errors import TidyBertError, WeightsError, param
-from tidybert.model_files import ARGUMENTS_FILE, METRICS_FILE, WEIGHTS_FILE
 from tidybert.modeling import BertForPreTraining, Rows
 from tidybert.reporting.pretraining_curves import write_curves
+from tidybert.storage.atomic_files import atomic_directory, file_sha256
+from tidybert.storage.model_files import ARGUMENTS_FILE, METRICS_FILE, WEIGHTS_FILE
 
 MAX_BYTES: Final = 25_000_000
 #: Largest difference between logits, as a share of the largest logit.  Rounding changes a weight by

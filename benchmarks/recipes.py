@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from side_by_side import show
 
-from tidybert.machine import machine
+from tidybert.system.machine import machine
 
 MEASURED_SHARE: Final = 0.15  # share of the tokens that are masked to measure a variant
 BASE: Final = {"tokens_per_step": 4096}

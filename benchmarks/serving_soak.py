@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.machine import machine
+from tidybert.system.machine import machine
 from tidybert.timing.http_load import Load
 from tidybert.timing.inference_speed import save_classifier
 from tidybert.timing.measuring import run_apart

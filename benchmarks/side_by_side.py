@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.files.read_options import ReadOptions
-from tidybert.machine import machine
+from tidybert.system.machine import machine
 from tidybert.timing.finetuning_speed import measure
 from tidybert.timing.setting import SIDES
 from tidybert.timing.work import FinetuningWork
@@ -211,7 +211,7 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
 
     from tidybert.catalog import find_model
     from tidybert.finetuning import finetune_examples
-    from tidybert.model_files import CONFIG_FILE, METADATA_FILE
+    from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
     from tidybert.training.training_arguments import TrainingArguments
 
     without_dropout, start = folder / "without-dropout", folder / "start"

@@ -15,24 +15,7 @@ import tidybert
 PACKAGE = Path(tidybert.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = (
-    {
-        "configuration",
-        "errors",
-        "signals",
-        "catalog",
-        "atomic_files",
-        "disk_errors",
-        "output_lock",
-        "model_files",
-        "json_objects",
-        "cores",
-        "machine",
-        "terminal_text",
-        "limits",
-        "opening",
-        "progress_bar",
-        "user_warnings",
-    },
+    {"configuration", "errors", "catalog", "storage", "system"},
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},
     {"data"},
@@ -180,7 +163,7 @@ def test_no_function_is_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["configuration", "errors", "signals", "catalog", "tokenization", "metrics"]
+    "room", ["configuration", "errors", "system", "catalog", "tokenization", "metrics"]
 )
 def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
     paths = [path for path in files() if room_of(path) == room]

@@ -15,7 +15,7 @@ if sys.argv[:1] == ["-m"] and _signal.getsignal(_signal.SIGINT) is _signal.defau
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from tidybert.cores import prepare_threads
+from tidybert.system.cores import prepare_threads
 
 if TYPE_CHECKING:
     from tidybert.configuration import BertConfig

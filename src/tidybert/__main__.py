@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from tidybert.signals import command_signals
+from tidybert.system.signals import command_signals
 
 
 def main() -> NoReturn:

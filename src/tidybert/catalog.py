@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tidybert.atomic_files import file_sha256
 from tidybert.configuration import PUBLISHED, SIZES
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
-from tidybert.model_files import CONFIG_FILE, WEIGHTS_FILE
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.model_files import CONFIG_FILE, WEIGHTS_FILE
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tidybert.errors import ConfigError, suggestion
-from tidybert.json_objects import read_json_object
+from tidybert.storage.json_objects import read_json_object
 
 HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 

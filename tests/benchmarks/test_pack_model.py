@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from tidybert.atomic_files import file_sha256
 from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.storage.atomic_files import file_sha256
 
 pytest.importorskip("transformers")
 

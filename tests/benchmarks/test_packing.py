@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tidybert import MaskFiller, NextSentencePredictor
-from tidybert.atomic_files import file_sha256
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling import BertForMaskedLM, BertForPreTraining
+from tidybert.storage.atomic_files import file_sha256
 from tidybert.tokenization import BertTokenizer
 
 METADATA = ModelMetadata(

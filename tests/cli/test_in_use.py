@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli.main import run as shell
-from tidybert.output_lock import output_lock
+from tidybert.storage.output_lock import output_lock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidybert.corpus.build_progress import PROGRESS_FILE, begin
 from tidybert.errors import DataError
-from tidybert.json_objects import json_checksum
+from tidybert.storage.json_objects import json_checksum
 
 SETTINGS: dict[str, Any] = {"files": [["a.txt", 9]], "held_out": 0.1}
 

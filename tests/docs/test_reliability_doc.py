@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tidybert import limits
-from tidybert.limits import Limit
+from tidybert.storage import limits
+from tidybert.storage.limits import Limit
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 

@@ -17,7 +17,7 @@ from tidybert.files.labels import label_names
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import FORMATS, read_examples
-from tidybert.limits import Limit
+from tidybert.storage.limits import Limit
 
 Lower = Callable[[str, int], None]
 

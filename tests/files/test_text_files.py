@@ -18,7 +18,7 @@ from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.limits import Limit
+from tidybert.storage.limits import Limit
 
 
 @pytest.fixture

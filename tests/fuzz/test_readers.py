@@ -21,9 +21,9 @@ from tidybert.data.training_texts import read_training_texts, write_training_tex
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.trials_file import read_trials
 from tidybert.inference import Predictor
-from tidybert.json_objects import json_checksum, plain_json
 from tidybert.reporting.pretraining_curves import curves_picture
 from tidybert.reporting.training_history import read_training_history
+from tidybert.storage.json_objects import json_checksum, plain_json
 from tidybert.tasks.choices.choice_files import read_choices
 from tidybert.tasks.questions.question_files import read_questions
 from tidybert.tasks.tags.tag_files import read_tagged

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.atomic_files import rename_synced
 from tidybert.errors import DiskError, TidyBertError, UsageError
 from tidybert.inference import part_file
 from tidybert.inference.part_file import PartFile, has_part, new_file
 from tidybert.inference.part_file import part_file as opened_part
-from tidybert.output_lock import journal_of, output_lock
+from tidybert.storage.atomic_files import rename_synced
+from tidybert.storage.output_lock import journal_of, output_lock
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 

@@ -116,7 +116,7 @@ def test_progress_is_shown_on_request(tiny_run: Path, monkeypatch: pytest.Monkey
     def bar(title: str, *, wanted: bool) -> Iterator[Any]:
         yield (lambda done, total, _text: shown.append((done, total))) if wanted else None
 
-    monkeypatch.setattr("tidybert.progress_bar.progress_bar", bar)
+    monkeypatch.setattr("tidybert.system.progress_bar.progress_bar", bar)
     quiet = predictor.predict(TEXTS)
     assert not shown
 

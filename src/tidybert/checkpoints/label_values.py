@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidybert.errors import ConfigError, DataError, DataWarning
-from tidybert.user_warnings import warn_user
+from tidybert.system.user_warnings import warn_user
 
 
 def stored_values(names: Sequence[str], values: Mapping[str, object]) -> dict[str, Any] | None:

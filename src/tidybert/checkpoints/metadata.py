@@ -8,14 +8,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_text, file_sha256
 from tidybert.checkpoints.label_values import check_label_values
 from tidybert.checkpoints.settings_schema import check_settings
 from tidybert.errors import ConfigError, WeightsError, suggestion
-from tidybert.json_objects import plain_json, read_json_object
-from tidybert.limits import LABELS
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
-from tidybert.opening import present
+from tidybert.storage.atomic_files import atomic_write_text, file_sha256
+from tidybert.storage.json_objects import plain_json, read_json_object
+from tidybert.storage.limits import LABELS
+from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.storage.opening import present
 
 FORMAT_VERSION = 1
 INPUTS: Final = ("text", "pair", "choices", "question", "words")

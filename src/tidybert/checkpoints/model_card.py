@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import DataError
-from tidybert.model_files import CARD_FILE
-from tidybert.opening import open_regular
+from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.storage.model_files import CARD_FILE
+from tidybert.storage.opening import open_regular
 
 MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the file alone. -->"
 

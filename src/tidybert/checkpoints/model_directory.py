@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import atomic_write_text, files_together
 from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -23,18 +22,19 @@ from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, load_weights
 from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
-from tidybert.json_objects import read_json_object
-from tidybert.limits import LABELS
-from tidybert.model_files import (
+from tidybert.modeling.bert import initialize_part
+from tidybert.modeling.heads import FINE_TUNED, CausalLM
+from tidybert.storage.atomic_files import atomic_write_text, files_together
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.limits import LABELS
+from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
     SENTENCE_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.modeling.bert import initialize_part
-from tidybert.modeling.heads import FINE_TUNED, CausalLM
-from tidybert.opening import present
+from tidybert.storage.opening import present
 from tidybert.tokenization import BertTokenizer
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidybert.errors import ConfigError
-from tidybert.json_objects import plain_json
+from tidybert.storage.json_objects import plain_json
 
 # type() and not isinstance: to Python, true is an int.
 _MOST: Final = 1_000_000

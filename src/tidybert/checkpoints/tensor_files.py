@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tidybert.atomic_files import atomic_file
 from tidybert.errors import WeightsError, param
-from tidybert.json_objects import parse_json, read_json_object
-from tidybert.limits import HEADER_BYTES, TENSORS
-from tidybert.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
-from tidybert.opening import open_regular, present
+from tidybert.storage.atomic_files import atomic_file
+from tidybert.storage.json_objects import parse_json, read_json_object
+from tidybert.storage.limits import HEADER_BYTES, TENSORS
+from tidybert.storage.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
+from tidybert.storage.opening import open_regular, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8

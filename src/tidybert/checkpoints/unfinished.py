@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.errors import ConfigError
-from tidybert.json_objects import read_json_object
-from tidybert.model_files import (
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,

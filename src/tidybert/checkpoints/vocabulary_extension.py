@@ -13,14 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.checkpoints.conversion import PREFIX
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.checkpoints.weight_loading import load_weights
 from tidybert.errors import WeightsError
-from tidybert.model_files import CONFIG_FILE
 from tidybert.modeling.heads import BertForPreTraining
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_text
+from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tokenization import BertTokenizer
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"

@@ -25,7 +25,7 @@ def print_bench(
         remarks: lines after the table.
     """
     from tidybert.files.wording import count_of
-    from tidybert.machine import machine, versions
+    from tidybert.system.machine import machine, versions
 
     where, found = machine(), versions("tidybert", "torch", "transformers", "tokenizers")
     if as_json:

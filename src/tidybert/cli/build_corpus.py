@@ -10,8 +10,8 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress
-from tidybert.cores import available_cores
 from tidybert.corpus.documents import CorpusOptions
+from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
     from tidybert.corpus.building import Built

@@ -8,8 +8,8 @@ import typer
 
 from tidybert.cli.output import note
 from tidybert.errors import UsageError, suggestion
-from tidybert.json_objects import read_json_object
-from tidybert.model_files import RECORD
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import RECORD
 from tidybert.training.run_origin import recorded_files
 
 NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")

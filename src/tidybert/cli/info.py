@@ -64,8 +64,8 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
 def _finished(directory: Path) -> dict[str, Any]:
     """All that the files of a MODEL say of it."""
     from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.json_objects import read_json_object
-    from tidybert.model_files import ARGUMENTS_FILE, RECORD
+    from tidybert.storage.json_objects import read_json_object
+    from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 
     opened = ModelDirectory(directory)
     config, metadata = opened.config, opened.metadata

@@ -43,7 +43,7 @@ from tidybert.cli.flags import PanelCommand, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
 from tidybert.errors import TidyBertError, is_out_of_memory
-from tidybert.signals import command_signals
+from tidybert.system.signals import command_signals
 
 # Rich help would take a third of a second longer.
 app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidybert.errors import in_shell
 from tidybert.files.read_options import ReadOptions
-from tidybert.json_objects import plain_json
-from tidybert.terminal_text import printable, printable_json
+from tidybert.storage.json_objects import plain_json
+from tidybert.system.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from tidybert.files.read_report import ReadReport

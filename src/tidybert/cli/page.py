@@ -13,7 +13,7 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
 from tidybert.cli.serve import named, server_rooms
-from tidybert.model_files import METADATA_FILE
+from tidybert.storage.model_files import METADATA_FILE
 
 PORT: Final = 8100
 # What tidybert quickstart and tidybert quickstart --poem write.

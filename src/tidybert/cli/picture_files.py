@@ -20,9 +20,9 @@ def check_picture(flag: str, path: Path | None) -> None:
 
 def write_picture(shown: "Shown", path: Path) -> None:
     """Write the picture of a result; a page has its table too."""
-    from tidybert.atomic_files import atomic_write_text
     from tidybert.explain.explained_text import ExplainedText
     from tidybert.explain.plots import as_page, as_svg
+    from tidybert.storage.atomic_files import atomic_write_text
 
     content = as_svg(shown.plot())
     if path.suffix.lower() == ".html":

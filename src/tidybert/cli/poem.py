@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_bytes
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_line, print_table, say
 from tidybert.cli.pretrain import shown_training
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
+from tidybert.storage.atomic_files import atomic_write_bytes
 
 POEM: Final = "quiet-night-thought.txt"
 PROMPTS: Final = ("床前", "Before my")

@@ -12,12 +12,12 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.cli.progress import AddFigure, tensorboard_figures
-from tidybert.cores import load_note
 from tidybert.errors import TidyBertError, in_shell
-from tidybert.model_files import CURVES_FILE
-from tidybert.output_lock import output_lock
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.storage.model_files import CURVES_FILE
+from tidybert.storage.output_lock import output_lock
+from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
     from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport, PretrainingResult

@@ -8,9 +8,9 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
-from tidybert.cores import load_note
 from tidybert.errors import UsageError, in_shell
-from tidybert.model_files import TENSORBOARD_FOLDER
+from tidybert.storage.model_files import TENSORBOARD_FOLDER
+from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
     from rich.progress import Progress

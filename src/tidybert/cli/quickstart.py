@@ -8,15 +8,15 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidybert.atomic_files import atomic_write_bytes, make_directory
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table, say
 from tidybert.cli.poem import recite
 from tidybert.errors import UsageError
-from tidybert.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
-from tidybert.output_lock import contents, output_lock
+from tidybert.storage.atomic_files import atomic_write_bytes, make_directory
+from tidybert.storage.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
+from tidybert.storage.output_lock import contents, output_lock
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:

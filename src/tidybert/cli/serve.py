@@ -11,8 +11,8 @@ import typer
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import is_quiet, note
-from tidybert.cores import prepare_short_answers
 from tidybert.errors import UsageError
+from tidybert.system.cores import prepare_short_answers
 
 MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"

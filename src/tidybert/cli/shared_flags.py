@@ -11,9 +11,9 @@ import typer
 
 from tidybert.cli.config_file import take_config
 from tidybert.cli.output import choose_notes, note
-from tidybert.cores import use_threads
 from tidybert.errors import UsageError
-from tidybert.output_lock import output_lock
+from tidybert.storage.output_lock import output_lock
+from tidybert.system.cores import use_threads
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")

@@ -55,8 +55,8 @@ def train_vocab(
 
 
 def _train_vocab(corpus: Sequence[str], given: TrainVocabFlags, read: CorpusOptions) -> None:
-    from tidybert.atomic_files import atomic_directory
     from tidybert.corpus.document_hashes import HeldOut
+    from tidybert.storage.atomic_files import atomic_directory
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
 

@@ -14,21 +14,21 @@ from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
-from tidybert.atomic_files import (
+from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
+from tidybert.corpus.documents import CorpusReport
+from tidybert.errors import DataError, UsageError, param
+from tidybert.files.read_report import KEPT_PROBLEMS
+from tidybert.storage.atomic_files import (
     atomic_write_text,
     make_directory,
     open_grown,
     open_new,
     remove_tree,
 )
-from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
-from tidybert.corpus.documents import CorpusReport
-from tidybert.disk_errors import writing
-from tidybert.errors import DataError, UsageError, param
-from tidybert.files.read_report import KEPT_PROBLEMS
-from tidybert.json_objects import json_checksum, read_json_object
-from tidybert.limits import MANIFEST_BYTES
-from tidybert.output_lock import contents
+from tidybert.storage.disk_errors import writing
+from tidybert.storage.json_objects import json_checksum, read_json_object
+from tidybert.storage.limits import MANIFEST_BYTES
+from tidybert.storage.output_lock import contents
 
 # The counts of a CorpusReport that corpus.json keeps.
 COUNTED: Final = (

@@ -23,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_write_text, file_sha256
 from tidybert.corpus.build_progress import (
     DigestLog,
     Progress,
@@ -46,7 +45,8 @@ from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
-from tidybert.output_lock import output_lock
+from tidybert.storage.atomic_files import atomic_write_text, file_sha256
+from tidybert.storage.output_lock import output_lock
 from tidybert.tokenization import BertTokenizer
 
 BLOCK_CHARACTERS: Final = 1 << 20

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, get_args
 
 from tidybert.errors import DataError
-from tidybert.json_objects import parse_json
-from tidybert.limits import MANIFEST_BYTES
-from tidybert.opening import present, read_text
+from tidybert.storage.json_objects import parse_json
+from tidybert.storage.limits import MANIFEST_BYTES
+from tidybert.storage.opening import present, read_text
 from tidybert.tokenization import BertTokenizer
 
 FORMAT: Final = "tidybert-corpus"

@@ -16,7 +16,7 @@ from tidybert.files.text_files import SUFFIXES
 from tidybert.files.text_lines import GZIP_MAGIC
 from tidybert.files.unpacking import LimitedUnpacking
 from tidybert.files.wording import count_of
-from tidybert.opening import open_regular, os_reason
+from tidybert.storage.opening import open_regular, os_reason
 
 XZ_MAGIC: Final = b"\xfd7zXZ\x00"
 ZSTANDARD_MAGIC: Final = b"\x28\xb5\x2f\xfd"

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import file_sha256, open_grown, open_new, remove_tree
 from tidybert.corpus.manifest import SUFFIXES, Part, Shard
-from tidybert.disk_errors import writing
+from tidybert.storage.atomic_files import file_sha256, open_grown, open_new, remove_tree
+from tidybert.storage.disk_errors import writing
 
 MAX_SHARD_TOKENS: Final = 2**27
 

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from tidybert.corpus.manifest import MANIFEST_FILE, Part, Shard, described, read_manifest
 from tidybert.corpus.verification import HashedFile, check_sha256, verify_files
 from tidybert.errors import DataError
-from tidybert.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
-from tidybert.opening import open_regular
+from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
+from tidybert.storage.opening import open_regular
 from tidybert.tokenization import BertTokenizer
 
 Array = npt.NDArray[np.int64]

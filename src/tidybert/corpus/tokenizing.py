@@ -16,7 +16,7 @@ from tidybert.corpus.documents import Document
 from tidybert.corpus.sentences import split_sentences
 from tidybert.corpus.shard_writer import Block
 from tidybert.errors import DataError
-from tidybert.signals import uninterrupted_children
+from tidybert.system.signals import uninterrupted_children
 from tidybert.tokenization import BertTokenizer
 
 Given = TypeVar("Given")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidybert.atomic_files import file_sha256
 from tidybert.errors import DataError
-from tidybert.opening import os_reason
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.opening import os_reason
 
 # Hashing works outside Python's lock.  Two threads keep a disk busy while one of them computes.
 _THREADS: Final = 2

@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_write_bytes
 from tidybert.errors import ConfigError
-from tidybert.limits import HASHES_BYTES
-from tidybert.model_files import TRAINING_TEXTS_FILE
-from tidybert.opening import present, read_bytes
+from tidybert.storage.atomic_files import atomic_write_bytes
+from tidybert.storage.limits import HASHES_BYTES
+from tidybert.storage.model_files import TRAINING_TEXTS_FILE
+from tidybert.storage.opening import present, read_bytes
 
 MAX_HASHES: Final = 1_000_000
 

@@ -30,14 +30,14 @@ from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, load_finished, to_device
 from tidybert.inference.notebooks import html_table
-from tidybert.json_objects import plain_json, read_json_object
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
-from tidybert.model_files import ARGUMENTS_FILE
-from tidybert.opening import present
-from tidybert.output_lock import contents
-from tidybert.progress_bar import counting_bar
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.shown_report import ShownReport
+from tidybert.storage.json_objects import plain_json, read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE
+from tidybert.storage.opening import present
+from tidybert.storage.output_lock import contents
+from tidybert.system.progress_bar import counting_bar
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer

@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tidybert.errors import TruncationWarning
-from tidybert.user_warnings import warn_user
+from tidybert.system.user_warnings import warn_user
 
 _LOST = {
     "truncate": "their end",

@@ -21,7 +21,7 @@ from tidybert.estimators.checked_inputs import (
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
 from tidybert.inference.embedding import Combination, Embedder, Pooling
-from tidybert.progress_bar import counting_bar
+from tidybert.system.progress_bar import counting_bar
 from tidybert.training.python_spelling import as_in_python
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import UsageError
-from tidybert.terminal_text import printable
+from tidybert.system.terminal_text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from rich.cells import cell_len
 
 from tidybert.inference.notebooks import one_line
-from tidybert.json_objects import plain_json
-from tidybert.terminal_text import printable
+from tidybert.storage.json_objects import plain_json
+from tidybert.system.terminal_text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
-from tidybert.limits import COLUMNS
+from tidybert.storage.limits import COLUMNS
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tidybert.errors import param
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.text_lines import Line, chomp, decoded_lines
-from tidybert.limits import CELL_CHARACTERS
+from tidybert.storage.limits import CELL_CHARACTERS
 
 # A row's number (its first line in the file, from 1) and its cells.
 CellsRow = tuple[int, list[str]]

@@ -9,7 +9,7 @@ from typing import Final
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
-from tidybert.model_files import CONFIG_FILE
+from tidybert.storage.model_files import CONFIG_FILE
 
 LISTED_FILES: Final = 1000
 TABLE_FLAGS = ("header", "delimiter", "quoting", "skip_rows")

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.text_lines import NUL_BYTE, wrong_byte
-from tidybert.limits import DATA_JSON_BYTES
+from tidybert.storage.limits import DATA_JSON_BYTES
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}

@@ -13,7 +13,7 @@ from tidybert.errors import LimitError, param
 from tidybert.files.table_cells import MISSING, LabelCells
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import has_lone_surrogate, json_type, text_problem
-from tidybert.limits import LABELS
+from tidybert.storage.limits import LABELS
 
 MAX_EXACT_FLOAT: Final = 2**53  # above it a whole float may mean several integers
 _TRUTH: Final = {"true": True, "false": False}

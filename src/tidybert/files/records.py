@@ -16,7 +16,7 @@ from tidybert.files.read_report import Problem, ReadReport
 from tidybert.files.text_lines import Line, decoded_lines
 from tidybert.files.unpacking import check_unpacked
 from tidybert.files.wording import json_type
-from tidybert.opening import open_regular, os_reason
+from tidybert.storage.opening import open_regular, os_reason
 
 PARQUET_BATCH = 1024
 

@@ -28,7 +28,7 @@ from tidybert.files.table_cells import (
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_lines import decoded_lines, open_bytes
 from tidybert.files.wording import count_of, json_type, text_problem
-from tidybert.limits import CELL_CHARACTERS
+from tidybert.storage.limits import CELL_CHARACTERS
 
 SUFFIXES: Final = {
     ".csv": "csv",

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, cast
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.unpacking import CountedReads, LimitedUnpacking
-from tidybert.limits import LINE_BYTES
-from tidybert.opening import open_regular, os_reason
+from tidybert.storage.limits import LINE_BYTES
+from tidybert.storage.opening import open_regular, os_reason
 
 UNPACKED_BUFFER = 1 << 17
 GZIP_MAGIC = b"\x1f\x8b"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from tidybert.errors import LimitError
-from tidybert.limits import UNPACKED_BYTES, UNPACKED_RATIO, UNPACKED_RATIO_FROM
+from tidybert.storage.limits import UNPACKED_BYTES, UNPACKED_RATIO, UNPACKED_RATIO_FROM
 
 
 class CountedReads:

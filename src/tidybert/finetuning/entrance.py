@@ -25,6 +25,7 @@ from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.answer_types import (
     ChoiceAnswer,
     ClassAnswer,
@@ -46,7 +47,6 @@ from tidybert.tasks.registry import task_class, task_flags, task_names
 from tidybert.training.python_spelling import as_in_python, tell
 from tidybert.training.run_directory import owned_run
 from tidybert.training.training_arguments import TrainingArguments
-from tidybert.user_warnings import warn_user
 
 _OF_RUN = ("resume", "new_head", "device", "allow_pickle", "keep_checkpoints", "force")
 _OF_MODEL = ("max_seq_length", "vocab", "new_head", "device", "allow_pickle")

@@ -30,8 +30,9 @@ from tidybert.finetuning.run_card import write_run_card
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, to_device
-from tidybert.model_files import RECORD
 from tidybert.modeling.architectures import encoder_of
+from tidybert.storage.model_files import RECORD
+from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
@@ -45,7 +46,6 @@ from tidybert.training.run_origin import RunOrigin, environment
 from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
-from tidybert.user_warnings import warn_user
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tidybert.catalog import PRETRAINED
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
-from tidybert.model_files import RECORD
+from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidybert.finetuning.finetuning_run import Callbacks
-from tidybert.progress_bar import progress_bar
+from tidybert.system.progress_bar import progress_bar
 from tidybert.training.python_spelling import tell
 from tidybert.training.trainer import StepReport
 

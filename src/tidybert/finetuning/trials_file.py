@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_write_json, file_sha256, make_directory
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
-from tidybert.json_objects import read_json_object
-from tidybert.opening import present
+from tidybert.storage.atomic_files import atomic_write_json, file_sha256, make_directory
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.opening import present
 
 # They change no result.
 _NOT_RECORDED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import open_grown, rename_synced
-from tidybert.disk_errors import writing
 from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.part_file import Written, part_file
 from tidybert.inference.predictor import Predictor
-from tidybert.json_objects import plain_json
-from tidybert.terminal_text import printable_json
+from tidybert.storage.atomic_files import open_grown, rename_synced
+from tidybert.storage.disk_errors import writing
+from tidybert.storage.json_objects import plain_json
+from tidybert.system.terminal_text import printable_json
 
 
 @dataclass(frozen=True)

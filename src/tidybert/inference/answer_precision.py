@@ -10,8 +10,8 @@ import torch
 
 from tidybert.catalog import find_model
 from tidybert.errors import ConfigError, UsageError, param
-from tidybert.json_objects import read_json_object
-from tidybert.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.training.precision import is_mixed
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from tidybert.inference.loading import (
 )
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.rows import Rows, pooled
-from tidybert.progress_bar import counting_bar
+from tidybert.system.progress_bar import counting_bar
 from tidybert.tokenization.encoding import Encoding, Span
 
 Pooling = Literal["mean", "cls", "max"]

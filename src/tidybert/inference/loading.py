@@ -23,8 +23,8 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.modeling.bert import BertModel
+from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer

@@ -10,7 +10,7 @@ from tidybert.data.training_texts import read_training_texts
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
 from tidybert.inference.predictor import Predictor
-from tidybert.model_files import ARGUMENTS_FILE
+from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.training.run_origin import file_identity, recorded_files

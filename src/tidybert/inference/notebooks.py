@@ -10,7 +10,7 @@ import torch
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.terminal_text import printable
+from tidybert.system.terminal_text import printable
 
 
 class ShowsFacts(ABC):

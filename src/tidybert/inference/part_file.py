@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from tidybert.atomic_files import atomic_write_json, check_absent, open_grown, open_new
-from tidybert.disk_errors import writing
 from tidybert.errors import ConfigError, DataError, DiskError, UsageError, param
-from tidybert.json_objects import read_json_object
-from tidybert.output_lock import OutputLock, journal_of, output_lock
+from tidybert.storage.atomic_files import atomic_write_json, check_absent, open_grown, open_new
+from tidybert.storage.disk_errors import writing
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.output_lock import OutputLock, journal_of, output_lock
 
 SECONDS_BETWEEN_SAVES: Final = 1.0
 

@@ -26,8 +26,8 @@ from tidybert.inference.loading import (
 )
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.python_inputs import examples_of
-from tidybert.json_objects import plain_json
-from tidybert.progress_bar import counting_bar
+from tidybert.storage.json_objects import plain_json
+from tidybert.system.progress_bar import counting_bar
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask

@@ -16,15 +16,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.atomic_files import atomic_file, open_grown, rename_synced
 from tidybert.data.features import example_features
-from tidybert.disk_errors import writing
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
 from tidybert.inference.part_file import Written, part_file
-from tidybert.terminal_text import printable_json
+from tidybert.storage.atomic_files import atomic_file, open_grown, rename_synced
+from tidybert.storage.disk_errors import writing
+from tidybert.system.terminal_text import printable_json
 from tidybert.tokenization.encoding import Encoding
 
 # Texts of many long vectors come in smaller chunks: this is 256 MiB of float32.

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.errors import TrainingError, param
-from tidybert.model_files import BAD_STEPS_FILE
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
 from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.pretraining.masked_rows import MaskedRows
@@ -32,6 +31,7 @@ from tidybert.pretraining.micro_batch import memory_advice
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at
 from tidybert.pretraining.stream import StepBatches
+from tidybert.storage.model_files import BAD_STEPS_FILE
 from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.course import Course
 from tidybert.training.distributed import Processes

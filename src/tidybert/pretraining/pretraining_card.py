@@ -8,8 +8,8 @@ from typing import Any
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig
-from tidybert.model_files import RECORD
 from tidybert.pretraining.loop import PretrainingResult
+from tidybert.storage.model_files import RECORD
 
 
 def write_pretraining_card(

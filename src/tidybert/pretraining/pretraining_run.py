@@ -19,7 +19,6 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
-from tidybert.model_files import RECORD
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
@@ -32,6 +31,7 @@ from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
+from tidybert.storage.model_files import RECORD
 from tidybert.training.background_writer import snapshot
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.data.corrections import COLUMN, csv_text
 from tidybert.reporting.report_page import rendered
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_text
 
 SHOWN: Final = 200
 """Examples in each list of the page; the other files have all."""

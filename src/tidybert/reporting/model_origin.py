@@ -6,8 +6,8 @@ from typing import Any
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.errors import TidyBertError
-from tidybert.json_objects import read_json_object
-from tidybert.model_files import ARGUMENTS_FILE
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tidybert.atomic_files import atomic_write_text
-from tidybert.model_files import CURVES_FILE
 from tidybert.reporting.drawing import (
     Frame,
     Points,
@@ -34,6 +32,8 @@ from tidybert.reporting.drawing import (
 )
 from tidybert.reporting.markup import element, shown
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
+from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.storage.model_files import CURVES_FILE
 from tidybert.training.run_origin import measured_text
 
 # The part of the objective that each loss measures.

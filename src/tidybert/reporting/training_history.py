@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import DataError
-from tidybert.json_objects import read_json_lines
-from tidybert.model_files import METRICS_FILE
-from tidybert.opening import present
+from tidybert.storage.json_objects import read_json_lines
+from tidybert.storage.model_files import METRICS_FILE
+from tidybert.storage.opening import present
 
 _EVALUATION: Final = "eval_"
 

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidybert.atomic_files import atomic_directory, atomic_write_text
 from tidybert.errors import TidyBertError, UsageError, param
-from tidybert.json_objects import read_json_object
-from tidybert.limits import REPORT_BYTES
-from tidybert.output_lock import contents, output_lock
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import Evaluation
 from tidybert.reporting.report_page import report_page
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_text
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.limits import REPORT_BYTES
+from tidybert.storage.output_lock import contents, output_lock
 
 JSON_FILE: Final = "report.json"
 HTML_FILE: Final = "report.html"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.errors import UsageError, param
-from tidybert.limits import JSON_BYTES
-from tidybert.opening import read_text
+from tidybert.storage.limits import JSON_BYTES
+from tidybert.storage.opening import read_text
 
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _SHORTEST: Final = 8

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import file_sha256
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
@@ -24,12 +23,13 @@ from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
-from tidybert.model_files import WEIGHTS_FILE
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"

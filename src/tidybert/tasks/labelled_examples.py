@@ -14,9 +14,9 @@ from tidybert.files.read_report import ReadReport
 from tidybert.files.reading import Reading
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import count_of
+from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 from tidybert.training.argument_checks import check_type
-from tidybert.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from tidybert.tasks.choices.choice_files import ChoiceExample

@@ -23,8 +23,8 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.finetuning import Callbacks, finetune_examples
 from tidybert.inference.forward import run_features
-from tidybert.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
+from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.timing.measuring import UNTIMED_STEPS, answer, run_apart, summarize, take_rounds
 from tidybert.timing.setting import SIDES
 from tidybert.timing.step_clock import (

@@ -18,7 +18,7 @@ from tidybert.errors import UsageError, param
 from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import fitting_length
-from tidybert.model_files import CONFIG_FILE
+from tidybert.storage.model_files import CONFIG_FILE
 
 SIDES: Final = ("ours", "transformers")
 LOADER_WORKERS: Final = 4

@@ -11,12 +11,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidybert.atomic_files import atomic_write_text, make_directory
 from tidybert.errors import ConfigError, VocabularyError
-from tidybert.json_objects import read_json_object
-from tidybert.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
-from tidybert.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
-from tidybert.opening import present
+from tidybert.storage.atomic_files import atomic_write_text, make_directory
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
+from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
+from tidybert.storage.opening import present
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
-from tidybert.atomic_files import atomic_write_text
 from tidybert.errors import VocabularyError
-from tidybert.limits import TOKENIZER_BYTES, VOCABULARY_TOKENS
-from tidybert.opening import read_text
+from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.storage.limits import TOKENIZER_BYTES, VOCABULARY_TOKENS
+from tidybert.storage.opening import read_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN = SPECIAL_TOKENS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from tidybert.errors import TidyBertError
-from tidybert.signals import STOP_SIGNALS
+from tidybert.system.signals import STOP_SIGNALS
 
 
 @dataclass

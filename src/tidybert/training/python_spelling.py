@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidybert.errors import TidyBertError, in_python
-from tidybert.terminal_text import printable
+from tidybert.system.terminal_text import printable
 from tidybert.training.interruption import TrainingInterrupted
 
 

@@ -16,17 +16,17 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from tidybert.atomic_files import (
+from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
+from tidybert.errors import DiskError, TidyBertError, TrainingError, param
+from tidybert.storage.atomic_files import (
     atomic_directory,
     atomic_write_json,
     file_sha256,
     make_directory,
     remove_tree,
 )
-from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.errors import DiskError, TidyBertError, TrainingError, param
-from tidybert.json_objects import json_checksum, read_json_object
-from tidybert.model_files import (
+from tidybert.storage.json_objects import json_checksum, read_json_object
+from tidybert.storage.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
     OPTIMIZER_FILE,

@@ -8,11 +8,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-from tidybert.atomic_files import atomic_write_json, make_directory, remove_tree
 from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import DiskError, InUseError, UsageError, WeightsError, param
-from tidybert.model_files import (
+from tidybert.storage.atomic_files import atomic_write_json, make_directory, remove_tree
+from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     BAD_STEPS_FILE,
     CARD_FILE,
@@ -30,7 +30,7 @@ from tidybert.model_files import (
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.output_lock import contents, output_lock
+from tidybert.storage.output_lock import contents, output_lock
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 
 # tidybert.json first: without it nobody takes the rest for a finished RUN.

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidybert.atomic_files import file_sha256
 from tidybert.errors import ConfigError, TidyBertError
-from tidybert.json_objects import read_json_object
-from tidybert.machine import machine, versions
-from tidybert.model_files import ARGUMENTS_FILE, RECORD
-from tidybert.opening import present
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.storage.opening import present
+from tidybert.system.machine import machine, versions
 
 if TYPE_CHECKING:
     import torch

@@ -14,12 +14,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tidybert.atomic_files import append_text, atomic_write_text
 from tidybert.errors import DiskError, TrainingError, in_python, param
-from tidybert.json_objects import plain_json, read_json_lines
-from tidybert.model_files import METRICS_FILE
-from tidybert.opening import present
-from tidybert.signals import signal_name
+from tidybert.storage.atomic_files import append_text, atomic_write_text
+from tidybert.storage.json_objects import plain_json, read_json_lines
+from tidybert.storage.model_files import METRICS_FILE
+from tidybert.storage.opening import present
+from tidybert.system.signals import signal_name
 from tidybert.training.course import Course
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert import cores
+from tidybert.system import cores
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.errors import ConfigError, TidyBertError
-from tidybert.limits import JSON_BYTES, JSON_DEPTH, LOG_BYTES, Limit
-from tidybert.opening import Failure, read_bytes, read_text
+from tidybert.storage.limits import JSON_BYTES, JSON_DEPTH, LOG_BYTES, Limit
+from tidybert.storage.opening import Failure, read_bytes, read_text
 
 
 def read_json_object(

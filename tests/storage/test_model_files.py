@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import tidybert
-from tidybert import model_files
+from tidybert.storage import model_files
 
 PACKAGE = Path(tidybert.__file__).parent
 # "trials" and "best" are keys of JSON objects too.

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.atomic_files import (
+from tidybert.errors import DiskError
+from tidybert.storage.atomic_files import (
     append_text,
     atomic_directory,
     atomic_file,
@@ -27,8 +28,7 @@ from tidybert.atomic_files import (
     open_new,
     require_room,
 )
-from tidybert.errors import DiskError
-from tidybert.output_lock import output_lock
+from tidybert.storage.output_lock import output_lock
 
 
 class Interruption(BaseException):
@@ -233,7 +233,7 @@ def test_a_directory_survives_a_failing_rename(
 WRITER = """
 import sys
 from pathlib import Path
-from tidybert.atomic_files import atomic_directory
+from tidybert.storage.atomic_files import atomic_directory
 target = Path(sys.argv[1])
 for i in range(10**6):
     with atomic_directory(target) as partial:

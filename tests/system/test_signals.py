@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidybert.signals import (
+from tidybert.system.signals import (
     STOP_SIGNALS,
     CommandSignals,
     Interrupted,
@@ -95,7 +95,7 @@ def test_nohup_is_respected() -> None:
 @pytest.mark.parametrize(
     ("module", "status", "message"),
     # Before there are handlers the signal itself ends the program; the shell shows 130 for it too.
-    [("tidybert.cores", -signal.SIGINT, ""), ("tidybert.cli.main", 130, "interrupted\n")],
+    [("tidybert.system.cores", -signal.SIGINT, ""), ("tidybert.cli.main", 130, "interrupted\n")],
 )
 def test_while_the_program_loads_ctrl_c_shows_no_traceback(
     module: str, status: int, message: str

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tidybert.cores import available_cores
+from tidybert.system.cores import available_cores
 
 
 def machine() -> dict[str, Any]:

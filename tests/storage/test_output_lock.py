@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tidybert import output_lock as module
-from tidybert.atomic_files import atomic_directory, atomic_file, atomic_write_text
 from tidybert.errors import DiskError, InUseError
-from tidybert.output_lock import contents, covering_lock, is_lock, journal_of, output_lock
+from tidybert.storage import output_lock as module
+from tidybert.storage.atomic_files import atomic_directory, atomic_file, atomic_write_text
+from tidybert.storage.output_lock import contents, covering_lock, is_lock, journal_of, output_lock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 

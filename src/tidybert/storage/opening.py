@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.errors import DataError, TidyBertError
-from tidybert.limits import Limit
+from tidybert.storage.limits import Limit
 
 Failure = type[TidyBertError]
 """The class of the error to raise."""

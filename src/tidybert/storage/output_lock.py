@@ -26,8 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from tidybert.disk_errors import disk_error, writing
 from tidybert.errors import DiskError, InUseError
+from tidybert.storage.disk_errors import disk_error, writing
 
 if sys.platform != "win32":
     import fcntl

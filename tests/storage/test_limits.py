@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidybert import limits
 from tidybert.errors import LimitError
-from tidybert.limits import Limit
+from tidybert.storage import limits
+from tidybert.storage.limits import Limit
 
 
 def test_the_message_names_the_limit_and_the_value() -> None:

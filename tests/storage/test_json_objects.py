@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import ConfigError, LimitError
-from tidybert.json_objects import parse_json, read_json_object
+from tidybert.storage.json_objects import parse_json, read_json_object
 
 
 @pytest.mark.parametrize(

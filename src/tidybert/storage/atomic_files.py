@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tidybert import output_lock as locks
-from tidybert.disk_errors import amount, free_bytes, writing
 from tidybert.errors import DiskError
-from tidybert.json_objects import plain_json
-from tidybert.opening import open_regular
+from tidybert.storage import output_lock as locks
+from tidybert.storage.disk_errors import amount, free_bytes, writing
+from tidybert.storage.json_objects import plain_json
+from tidybert.storage.opening import open_regular
 
 # Directories that this process is filling: as a whole they get their names later.
 _FILLING: set[Path] = set()

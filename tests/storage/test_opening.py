@@ -9,8 +9,8 @@ import pytest
 
 import tidybert
 from tidybert.errors import ConfigError, DataError, LimitError
-from tidybert.limits import Limit
-from tidybert.opening import open_regular, present, read_bytes, read_text
+from tidybert.storage.limits import Limit
+from tidybert.storage.opening import open_regular, present, read_bytes, read_text
 
 TEN = Limit("a test's file", 10, "bytes")
 
@@ -105,11 +105,11 @@ UNGUARDED = re.compile(
     r"|(?<!ModelDirectory)(?<!engine)\.open\((?!model|run)|json\.load\(|safe_open\(|np\.(load|fromfile|memmap)\("
 )
 OWN_FILES = {
-    "opening.py": "this is the guard",
-    "atomic_files.py": "writes",
-    "output_lock.py": "opens locks with O_NOFOLLOW",
-    "cores.py": "reads files of the system",
-    "machine.py": "reads a file of the system",
+    "storage/opening.py": "this is the guard",
+    "storage/atomic_files.py": "writes",
+    "storage/output_lock.py": "opens locks with O_NOFOLLOW",
+    "system/cores.py": "reads files of the system",
+    "system/machine.py": "reads a file of the system",
     "timing": "reads what it wrote itself, and files of the system",
     "modeling/kernels/linear.py": "reads a file of the system",
     "cli/standard_streams.py": "opens the process's own streams",
