@@ -125,7 +125,7 @@ def test_a_name_means_one_thing() -> None:
 
 
 def is_command(path: Path) -> bool:
-    return room_of(path) == "cli"
+    return path.parent.name == "commands"
 
 
 def test_tests_mirror_the_house() -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from tidybert import catalog
 from tidybert.cli import main as shell
-from tidybert.cli import poem, quickstart
+from tidybert.cli.commands import poem, quickstart
 from tidybert.configuration import BertConfig
 
 ROOT = Path(__file__).parents[2]

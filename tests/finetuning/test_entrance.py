@@ -14,8 +14,8 @@ import pytest
 import tidybert
 from tidybert import Predictor
 from tidybert.cli import main as shell
-from tidybert.cli.evaluate import EvaluateFlags
-from tidybert.cli.finetune import FinetuneFlags
+from tidybert.cli.commands.evaluate import EvaluateFlags
+from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.errors import (
     CollapseWarning,
     DataError,

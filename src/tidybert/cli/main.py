@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import (
+from tidybert.cli import bench
+from tidybert.cli.commands import (
     attention,
-    bench,
     build_corpus,
     check,
     embed,

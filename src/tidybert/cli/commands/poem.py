@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.cli.commands.pretrain import shown_training
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_line, print_table, say
-from tidybert.cli.pretrain import shown_training
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
 from tidybert.storage.atomic_files import atomic_write_bytes
 

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Final
 import typer
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.commands.pretrain import show_result, shown_training
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
-from tidybert.cli.pretrain import show_result, shown_training
 from tidybert.cli.progress import tensorboard_figures
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
 

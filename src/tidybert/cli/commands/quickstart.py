@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.commands.poem import recite
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table, say
-from tidybert.cli.poem import recite
 from tidybert.errors import UsageError
 from tidybert.storage.atomic_files import atomic_write_bytes, make_directory
 from tidybert.storage.model_files import CHECKPOINTS_FOLDER, METADATA_FILE

@@ -10,9 +10,9 @@ import typer
 
 from tidybert.catalog import obtainable
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.commands.serve import named, server_rooms
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
-from tidybert.cli.serve import named, server_rooms
 from tidybert.storage.model_files import METADATA_FILE
 
 PORT: Final = 8100
