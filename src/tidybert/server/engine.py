@@ -74,7 +74,6 @@ class Engine:
         self.settings = settings
         self.worker = worker
         self.models: Mapping[str, ServedModel] = {}
-        self.meters = Meters(self)
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
         self.is_leaving = False
@@ -85,6 +84,7 @@ class Engine:
         #: Most tokens that a thread computes at once.
         self.batch_tokens = tokens
         self.queue = WorkQueue(settings.queue_tokens, settings.queue_inputs, tokens, cores)
+        self.meters = Meters(self.queue, worker)
         self._threads = BatchThreads(self.queue, cores, cores, self._observe)
         self._aside = ThreadPoolExecutor(1, "tidybert-texts")
         # One thread at a time uses the tokenizers.
