@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.server.access import KEYS_VARIABLE, api_keys
+from tidybert.server.settings import KEYS_VARIABLE, api_keys
 
 
 def test_keys_come_from_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,7 @@ def serve(
     A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
     """
     process, workers = server_rooms("serve")
-    from tidybert.server.access import api_keys
-    from tidybert.server.settings import ServerSettings
+    from tidybert.server.settings import ServerSettings, api_keys
 
     keys = api_keys(given.api_key_file)
     if given.host not in _LOOPBACK and given.unix_socket is None and not keys:
