@@ -8,7 +8,6 @@ import os
 import runpy
 import subprocess
 import threading
-import time
 
 # Small models gain nothing from threads, and tests that run side by side lose by them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -499,26 +498,26 @@ def begin() -> Iterator[Callable[..., Command]]:
 @contextmanager
 def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
     """Runs a server of these ServerSettings; gives its host with its port, and its engine."""
-    import uvicorn
+    import asyncio
 
     from tidybert.server.app import make_app
     from tidybert.server.engine import Engine
+    from tidybert.server.process import http_server, listening_on
     from tidybert.server.settings import ServerSettings
 
-    engine = Engine(ServerSettings(**settings))
+    engine = Engine(ServerSettings(**{"port": 0, **settings}))
     engine.open()
     engine.start()
-    config = uvicorn.Config(make_app(engine), port=0, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    bound = listening_on(engine.settings)
+    server = http_server(make_app(engine), engine.settings)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
     try:
-        yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", engine
+        yield "{}:{}".format(*bound.getsockname()), engine
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive()
         engine.close()
 
 

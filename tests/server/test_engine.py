@@ -1,6 +1,8 @@
 """The engine: its answers are those of the classes of inference, whoever else asks."""
 
 import asyncio
+import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -173,6 +175,16 @@ def test_wrong_inputs_are_refused(
     assert caught.value.status == 422
 
 
+def test_a_server_that_ends_takes_nothing(make_engine: Make) -> None:
+    engine = make_engine("colours")
+    engine.close()
+
+    with pytest.raises(Refusal, match="not ready") as caught:
+        asyncio.run(ask(engine, "colours").predict(["a cat"]))
+
+    assert (caught.value.status, caught.value.retry_after) == (503, 1)
+
+
 def test_unknown_models_are_refused(make_engine: Make) -> None:
     engine = make_engine("colours")
 
@@ -187,8 +199,6 @@ class SlowLane:
     """Computes when it is let."""
 
     def __init__(self) -> None:
-        import threading
-
         self.may_go = threading.Event()
 
     def run(self, features: Any) -> list[Any]:
@@ -253,8 +263,6 @@ def test_a_bad_input_fails_no_other_request(make_engine: Make) -> None:
 def test_reloading_fails_no_request_and_opens_what_is_there_now(
     make_engine: Make, own_copy: Callable[[str], Any], served: dict[str, str]
 ) -> None:
-    import shutil
-
     path = own_copy("colours")
     engine = make_engine(paths={"one": str(path)})
     before = engine.model("one")
