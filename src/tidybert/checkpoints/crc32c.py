@@ -18,7 +18,7 @@ _LANES: Final = 4096
 Checksums = npt.NDArray[np.uint32]
 
 
-def crc32c(data: bytes | memoryview) -> int:
+def crc32c(data: bytes | bytearray) -> int:
     """The checksum of the bytes, a number of 32 bits."""
     values = np.frombuffer(data, np.uint8)
     length = len(values) // _LANES
@@ -34,7 +34,7 @@ def crc32c(data: bytes | memoryview) -> int:
     return int(_extended(start, rest[:, None])[0]) ^ _ALL_ONES
 
 
-def masked_crc32c(data: bytes | memoryview) -> int:
+def masked_crc32c(data: bytes | bytearray) -> int:
     """The checksum as files store it: a checksum of data that holds its own checksum is no test.
 
     Source: Mask in tensorflow/core/lib/hash/crc32c.h.

@@ -1,4 +1,4 @@
-"""A sorted string table, the file of keys and values in which TensorFlow keeps a checkpoint's index.
+"""A sorted string table: the keys and values in which TensorFlow keeps a checkpoint's index.
 
     blocks of entries | metaindex block | index block | footer of 48 bytes
 
@@ -9,8 +9,6 @@ doc/table_format.md of LevelDB; tensorflow/core/lib/io/format.cc and block_build
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-
-import pyarrow
 
 from tidybert.checkpoints.crc32c import masked_crc32c
 from tidybert.checkpoints.wire_format import read_varint, varint
@@ -83,6 +81,8 @@ def _block(content: bytes, place: tuple[int, int], source: str) -> bytes:
         return content[start:stop]
     if kind != _SNAPPY:
         raise WeightsError(f"{source}: a block is compressed in an unknown way ({kind})")
+    import pyarrow
+
     # Snappy's data begin with their length when unpacked.
     length, _ = read_varint(content[start:stop], 0, source)
     TABLE_BLOCK_BYTES.check(length, source)
@@ -94,7 +94,7 @@ def _block(content: bytes, place: tuple[int, int], source: str) -> bytes:
 
 
 def _entries(block: bytes, source: str) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a block, without the list of places at its end where keys are whole."""
+    """The keys and values of a block; its end lists the places where a key is whole."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if len(block) < 4 or end < 0:

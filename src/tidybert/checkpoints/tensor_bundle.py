@@ -24,7 +24,7 @@ from tidybert.checkpoints.wire_format import (
     read_fields,
 )
 from tidybert.errors import WeightsError
-from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
+from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes, open_grown
 from tidybert.storage.limits import HEADER_BYTES
 from tidybert.storage.opening import open_regular, present, read_bytes
 
@@ -81,7 +81,9 @@ class TensorBundle:
                 f"{path}: not a checkpoint in little-endian order with 1 to {_MOST_SHARDS:,} data "
                 "files"
             )
-        found = (self._variable(key, read_fields(entry, str(path))) for key, entry in entries.items())
+        found = (
+            self._variable(key, read_fields(entry, str(path))) for key, entry in entries.items()
+        )
         self.variables = {each.name: each for each in found}
 
     def data_file(self, shard: int) -> Path:
@@ -130,7 +132,7 @@ class TensorBundle:
             checksum=_number(fields, 6),
         )
         if fields.keys() & {7}:
-            raise WeightsError(f"{self.path}: {name} is cut into slices, which tidybert cannot read")
+            raise WeightsError(f"{self.path}: {name} is cut into slices; tidybert reads whole ones")
         if variable.shard >= self.num_shards:
             raise WeightsError(f"{self.path}: {name} is in a data file that does not exist")
         if variable.dtype is not None:
@@ -154,22 +156,22 @@ def write_bundle(path: Path, tensors: Mapping[str, Tensor]) -> None:
     # The header: one data file, little-endian, and a version that says who wrote it.
     entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
     offset = 0
-    with atomic_file(path.with_name(f"{path.stem}.data-00000-of-00001")) as partial:
-        with partial.open("wb") as file:
-            for name in sorted(tensors, key=str.encode):
-                tensor = tensors[name].contiguous()
-                content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-                file.write(content)
-                shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
-                entry = (
-                    number_field(1, kinds[tensor.dtype])
-                    + bytes_field(2, shape)
-                    + number_field(4, offset)
-                    + number_field(5, len(content))
-                    + fixed32_field(6, masked_crc32c(content))
-                )
-                entries.append((name.encode(), entry))
-                offset += len(content)
+    data = path.with_name(f"{path.stem}.data-00000-of-00001")
+    with atomic_file(data) as partial, open_grown(partial, 0) as file:
+        for name in sorted(tensors, key=str.encode):
+            tensor = tensors[name].contiguous()
+            content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+            file.write(content)
+            shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
+            entry = (
+                number_field(1, kinds[tensor.dtype])
+                + bytes_field(2, shape)
+                + number_field(4, offset)
+                + number_field(5, len(content))
+                + fixed32_field(6, masked_crc32c(content))
+            )
+            entries.append((name.encode(), entry))
+            offset += len(content)
     atomic_write_bytes(path, write_table(entries))
 
 
