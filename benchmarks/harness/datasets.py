@@ -35,15 +35,22 @@ class Job:
 
     task: str
     train: str
+    """Files, with spaces between them."""
     dev: str
-    metrics: tuple[str, ...]
+    scores: str
+    layout: str = ""
+    """Of the files, by its name in LAYOUTS."""
     num_examples: int | None = None
     """Training examples of a comparison, from the first on; None for all."""
     num_train_epochs: int = 1
     learning_rate: float = 1e-4
     train_batch_size: int = 32
     max_seq_length: int = 128
-    options: ReadOptions = ReadOptions()
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the scores in the table."""
+        return self.scores.split()
 
     def files(self, part: str) -> list[Path]:
         """The files of a part, "train" or "dev"."""
@@ -51,66 +58,66 @@ class Job:
         return [data_folder() / name for name in names]
 
 
-def _published(
-    task: str, train: str, dev: str, layout: str, metrics: str, *settings: Any, **more: Any
-) -> Job:
-    options = PUBLISHED_LAYOUTS[layout]
-    return Job(task, train, dev, tuple(metrics.split()), *settings, options=options, **more)
-
-
 def _subset(name: str, metrics: str) -> Job:
     """A labelled subset of a task of GLUE, which is not its dev part."""
     train, dev = (f"glue/{name}/subset-{part}.json" for part in ("train", "dev"))
-    return _published("classify", train, dev, f"glue/{name}/*.json", metrics, 3200)
+    return Job("classify", train, dev, metrics, f"glue/{name}/*.json", 3200)
 
 
+LAYOUTS: Final = {
+    "": ReadOptions(),
+    "codah": ReadOptions(format="codah"),
+    **PUBLISHED_LAYOUTS,
+}
 _SPAM: Final = "text/sms_spam/SMSSpamCollection"
-_BANKING: Final = "text/banking77"
-_QUESTIONS: Final = {"learning_rate": 3e-4, "train_batch_size": 4, "max_seq_length": 384}
-_TAGS: Final = {"num_train_epochs": 3, "learning_rate": 2e-4}
+_BANKING: Final = "text/banking77/"
+_WIKIGOLD: Final = "ner/wikigold/wikigold.conll.txt"
+_SQUAD: Final = "squad/dev-v2.0-half.json"
+_QUESTIONS: Final[dict[str, Any]] = {
+    "learning_rate": 3e-4,
+    "train_batch_size": 4,
+    "max_seq_length": 384,
+}
+_TAGS: Final[dict[str, Any]] = {"num_train_epochs": 3, "learning_rate": 2e-4}
 GROUPS: Final[dict[str, dict[str, Job]]] = {
     "glue": {
-        "SST-2": _published("classify", "glue/SST-2/train.tsv", "glue/SST-2/dev.tsv",
-                            "glue/SST-2/*.tsv", "accuracy", 3200),
-        "MRPC": _published("classify", "glue/MRPC/msr-para-train.tsv", "glue/MRPC/msr-para-val.tsv",
-                           "glue/MRPC/*.tsv", "accuracy f1"),
-        "STS-B": _published("regress", "glue/STS-B/sts-train.csv", "glue/STS-B/sts-dev.csv",
-                            "glue/STS-B/*.csv", "pearson spearman", 2880),
-        "RTE": _published("classify", "glue/RTE/train.tsv", "glue/RTE/dev.tsv",
-                          "glue/RTE/*.tsv", "accuracy", None, 3),
+        "SST-2": Job("classify", "glue/SST-2/train.tsv", "glue/SST-2/dev.tsv", "accuracy",
+                     "glue/SST-2/*.tsv", 3200),
+        "MRPC": Job("classify", "glue/MRPC/msr-para-train.tsv", "glue/MRPC/msr-para-val.tsv",
+                    "accuracy f1", "glue/MRPC/*.tsv"),
+        "STS-B": Job("regress", "glue/STS-B/sts-train.csv", "glue/STS-B/sts-dev.csv",
+                     "pearson spearman", "glue/STS-B/*.csv", 2880),
+        "RTE": Job("classify", "glue/RTE/train.tsv", "glue/RTE/dev.tsv", "accuracy",
+                   "glue/RTE/*.tsv", None, 3),
     },
     "text": {
-        "SMS spam": _published("classify", _SPAM, _SPAM, _SPAM, "accuracy f1"),
-        "BANKING77": _published("classify", f"{_BANKING}/train.csv", f"{_BANKING}/test.csv",
-                                f"{_BANKING}/t*.csv", "accuracy macro_f1", None, 3),
-        "TREC": _published("classify", "text/trec/TREC.train.all", "text/trec/TREC.test.all",
-                           "text/trec/TREC.*.all", "accuracy"),
-        "ChnSentiCorp": _published("classify", "zh/chnsenticorp/train.tsv",
-                                   "zh/chnsenticorp/dev.tsv", "zh/chnsenticorp/*.tsv",
-                                   "accuracy", 3200),
+        "SMS spam": Job("classify", _SPAM, _SPAM, "accuracy f1", _SPAM),
+        "BANKING77": Job("classify", f"{_BANKING}train.csv", f"{_BANKING}test.csv",
+                         "accuracy macro_f1", f"{_BANKING}t*.csv", None, 3),
+        "TREC": Job("classify", "text/trec/TREC.train.all", "text/trec/TREC.test.all", "accuracy",
+                    "text/trec/TREC.*.all"),
+        "ChnSentiCorp": Job("classify", "zh/chnsenticorp/train.tsv", "zh/chnsenticorp/dev.tsv",
+                            "accuracy", "zh/chnsenticorp/*.tsv", 3200),
         "QNLI subset": _subset("QNLI", "accuracy"),
         "MNLI subset": _subset("MNLI", "accuracy"),
         "QQP subset": _subset("QQP", "accuracy f1"),
     },
     "choice": {
-        "CODAH": Job("choose", "choice/codah/train.tsv", "choice/codah/dev.tsv", ("accuracy",),
-                     num_train_epochs=3, options=ReadOptions(format="codah")),
+        "CODAH": Job("choose", "choice/codah/train.tsv", "choice/codah/dev.tsv", "accuracy",
+                     "codah", None, 3),
     },
     "ner": {
         "CoNLL-2003": Job("tag", "ner/conll2003/train.txt", "ner/conll2003/test.txt",
-                          ("f1", "precision", "recall"), 3200, **_TAGS),
-        "wikigold": Job("tag", "ner/wikigold/wikigold.conll.txt",
-                        "ner/wikigold/wikigold.conll.txt", ("f1", "precision", "recall"), **_TAGS),
+                          "f1 precision recall", "", 3200, **_TAGS),
+        "wikigold": Job("tag", _WIKIGOLD, _WIKIGOLD, "f1 precision recall", **_TAGS),
     },
     "squad": {
         "shifts": Job("answer", "squad/new_wiki_v1.0.json squad/reddit_v1.0.json",
-                      "squad/amazon_reviews_v1.0.json", ("exact_match", "f1"), 2000, **_QUESTIONS),
-        "2.0": Job("answer", "squad/dev-v2.0-half.json", "squad/dev-v2.0-half.json",
-                   ("exact_match", "f1", "best_f1"), 1600, **_QUESTIONS),
+                      "squad/amazon_reviews_v1.0.json", "exact_match f1", "", 2000, **_QUESTIONS),
+        "2.0": Job("answer", _SQUAD, _SQUAD, "exact_match f1 best_f1", "", 1600, **_QUESTIONS),
     },
     "tickets": {
-        "tickets": Job("classify", str(TICKETS / "train.csv"), str(TICKETS / "dev.csv"),
-                       ("accuracy",), options=ReadOptions(text="text", label="label")),
+        "tickets": Job("classify", f"{TICKETS}/train.csv", f"{TICKETS}/dev.csv", "accuracy"),
     },
 }  # fmt: skip
 JOBS: Final = {name: job for group in GROUPS.values() for name, job in group.items()}
@@ -136,8 +143,8 @@ def _read(name: str, part: str, _folder: Path) -> tuple[Any, ...]:
             articles = articles[:_ARTICLES] if part == "train" else articles[_ARTICLES:]
             paths = [Path(folder) / "articles.conll"]
             paths[0].write_text("\n".join(articles), encoding="utf-8")
-        read = task_class(job.task).read
-        found = [one for path in paths for one in read(str(path), job.options, need_label=True)]
+        read, options = task_class(job.task).read, LAYOUTS[job.layout]
+        found = [one for path in paths for one in read(str(path), options, need_label=True)]
     if name == "SMS spam":
         # It has no parts: every tenth message is for testing.
         found = [one for at, one in enumerate(found) if (at % 10 == 0) == (part == "dev")]

@@ -98,7 +98,9 @@ def score_table(
             cells = []
             for found in by_side.values():
                 values = [found[seed]["metrics"][metric] for seed in seeds if seed in found]
-                fewer = f" ({len(values)} of {len(seeds)} seeds)" if len(values) < len(seeds) else ""
+                fewer = (
+                    f" ({len(values)} of {len(seeds)} seeds)" if len(values) < len(seeds) else ""
+                )
                 cells.append(f"{percent(values)}{fewer}" if values else "")
             known = [each.get((name, metric)) for each in others.values()]
             shown = ["" if value is None else f"{value:.1f}" for value in known]

@@ -36,12 +36,12 @@ def prepare(given: argparse.Namespace) -> str:
     known = set(tokens)
     made = ("".join(letters) for letters in product(string.ascii_lowercase, repeat=4))
     tokens += islice((word for word in made if word not in known), _VOCABULARY - len(tokens))
-    tokenizer = BertTokenizer(tokens[: 2_000 if given.tiny else _VOCABULARY])
+    tokens = tokens[: 2_000 if given.tiny else _VOCABULARY]
+    tokenizer = BertTokenizer(tokens)
     source, lines = wikipedia_lines()
     if source == "bundled tickets" or given.tiny:
         source, lines = "words at random", random_lines(tokens, 600 if given.tiny else 60_000)
-    held_out = 0.1 if given.tiny else 0.02
-    corpus_of(lines, tokenizer, given.folder, held_out=held_out)
+    corpus_of(lines, tokenizer, given.folder, held_out=0.3 if given.tiny else 0.02)
     texts = lines[: 100 if given.tiny else 2_000]
     (given.folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     config = BertConfig.from_name(given.size, vocab_size=tokenizer.vocab_size)

@@ -17,7 +17,6 @@ from typing import Any, Final
 from benchmarks.harness.processes import run_apart
 from tidybert.errors import TidyBertError
 
-
 HOST: Final = "127.0.0.1"
 OK: Final = 200
 LOST: Final = 0

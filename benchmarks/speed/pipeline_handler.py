@@ -1,4 +1,4 @@
-"""The other side of ``python -m benchmarks serve``: FastAPI around transformers' pipeline.
+"""The other side of ``serve``: FastAPI around transformers' pipeline.
 
 It follows transformers' guide "Web server inference": handlers put texts into a queue, and one
 task runs the pipeline on them.  ``transformers`` runs it on a text at a time.

@@ -120,9 +120,7 @@ def bench_corpus(data: str | None) -> Iterator[tuple[str, str]]:
         yield source, str(corpus_of(lines, tokenizer, Path(folder), held_out=0.05))
 
 
-def corpus_of(
-    lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_out: float
-) -> Path:
+def corpus_of(lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_out: float) -> Path:
     """A corpus in ``folder``; a document has 30 lines, like an article."""
     text = folder / "text.txt"
     parts = [lines[start : start + 30] for start in range(0, len(lines), 30)]

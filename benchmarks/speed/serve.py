@@ -192,7 +192,10 @@ def main() -> None:
     add_texts(parser)
     parser.add_argument("--threads", type=at_least(1), help="OMP_NUM_THREADS of the servers")
     parser.add_argument(
-        "--requests", type=at_least(1), default=400, help="by number of clients; 8 a client at least"
+        "--requests",
+        type=at_least(1),
+        default=400,
+        help="by number of clients; 8 a client at least",
     )
     parser.add_argument("--infinity", default="infinity_emb", help="command of infinity-emb")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The servers that ``python -m benchmarks serve`` compares: how to start, ask and read each of them."""
+"""The servers that ``serve`` compares: how to start, ask and read each of them."""
 
 import importlib.util
 import json
@@ -17,10 +17,10 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tidybert.errors import TidyBertError, UsageError, param
-from benchmarks.speed.http_load import HOST, OK
 from benchmarks.harness.processes import memory_mib
+from benchmarks.speed.http_load import HOST, OK
 from benchmarks.speed.pipeline_handler import BATCHING
+from tidybert.errors import TidyBertError, UsageError, param
 
 TRANSFORMERS: Final = "transformers"
 INFINITY: Final = "infinity"

@@ -56,8 +56,8 @@ def soak(model: str, requests: int, overload_seconds: float, capacity_requests: 
 
             def at(rate: float, count: int) -> dict[str, Any]:
                 limit = 10 * count / rate + 60
-                more = {"clients": CONNECTIONS, "rate": rate, "limit_s": limit}
-                found = sent(replace(load, requests=count, **more))
+                more = replace(load, requests=count, clients=CONNECTIONS, rate=rate, limit_s=limit)
+                found = sent(more)
                 return {**found, "resident_mib": memory_mib(server.process, "VmRSS")}
 
             parts = []

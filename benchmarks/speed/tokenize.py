@@ -57,10 +57,10 @@ def bench_tokenization(
                 running = copy.copy(tokenizer)
                 running.encode_batch(earlier, add_special_tokens=False)
                 encode = partial(running.encode_batch, lines, add_special_tokens=False)
-                found = (cold, rate(encode, side), warm)
+                found = [cold, rate(encode, side), warm]
             else:
                 encode = partial(reference.encode_batch_fast, lines, add_special_tokens=False)
-                found = (rate(encode, side),) * len(STATES)
+                found = [rate(encode, side)] * len(STATES)
             for state, value in zip(STATES, found, strict=True):
                 samples[side][state].append(value)
     pairs = zip(ids["ours"], ids[against], strict=True) if against else ()

@@ -98,9 +98,7 @@ def _outputs(model: Any, items: Items, collate: Callable[[Items], Any]) -> Itera
             yield chunk, labels, model(**given)
 
 
-def _score_rows(
-    side: tuple[Any, Any, Any], task: Any, examples: Sequence[Any]
-) -> dict[str, Any]:
+def _score_rows(side: tuple[Any, Any, Any], task: Any, examples: Sequence[Any]) -> dict[str, Any]:
     """Our metrics of one row of logits an example."""
     model, encode, collate = side
     found = _outputs(model, encode(examples), collate)
@@ -219,9 +217,7 @@ def _answers(task: Any, work: FinetuneWork) -> TaskSide:
         rows = []
         for chunk, _, found in _outputs(model, encoded, collate):
             logits = torch.stack((found.start_logits, found.end_logits), dim=2).cpu().numpy()
-            rows += [
-                each[: len(one["input_ids"])] for each, one in zip(logits, chunk, strict=True)
-            ]
+            rows += [each[: len(one["input_ids"])] for each, one in zip(logits, chunk, strict=True)]
         metrics: dict[str, Any] = task.answers(rows, features, examples).metrics()
         return metrics
 

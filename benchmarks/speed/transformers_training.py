@@ -110,9 +110,7 @@ def train_in_order(
     return {"seconds": seconds, "step_seconds": clock.step_seconds(), "profile": clock.profile()}
 
 
-def run_pretraining(
-    work: "PretrainWork", instances: Any, batches: Sequence[Any]
-) -> dict[str, Any]:
+def run_pretraining(work: "PretrainWork", instances: Any, batches: Sequence[Any]) -> dict[str, Any]:
     """Train on each step's instances; returns {"seconds", "step_seconds", "profile", "losses"}."""
     transformers.utils.logging.set_verbosity_error()
     transformers.set_seed(work.seed)
