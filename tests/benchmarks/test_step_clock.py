@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from tidybert.timing import step_clock
-from tidybert.timing.measuring import UNTIMED_STEPS
-from tidybert.timing.step_clock import (
+from benchmarks.harness import step_clock
+from benchmarks.harness.step_clock import (
     MOST_WARM_UP_STEPS,
+    UNTIMED_STEPS,
     StepClock,
     profile_of,
     profile_once,
-    share_outside_products,
+    remarks_of,
     warm_up_steps,
-    with_shares,
+    with_share,
 )
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -124,12 +124,32 @@ def test_launches_and_waits_on_a_gpu_are_those_of_a_step() -> None:
 
 def test_the_share_outside_products_is_of_a_step_without_the_profiler() -> None:
     on_gpu = {"product_seconds": 0.35, "busy_seconds": 0.4, "launches": 805.0}
-    found = with_shares({"ours": on_gpu, "transformers": None}, {"ours": 0.7})
 
-    assert found == {"ours": {**on_gpu, "share_outside_products": 0.5}}
+    assert with_share(on_gpu, 0.7) == {**on_gpu, "share_outside_products": 0.5}
     # On a CPU all operations are slower under the profiler.
     on_cpu = {"product_seconds": 0.35, "busy_seconds": 1.4, "launches": None}
-    assert share_outside_products(on_cpu, 0.7) == 0.75
+    assert with_share(on_cpu, 0.7)["share_outside_products"] == 0.75
+
+
+def test_what_is_said_of_a_gpu() -> None:
+    profiled = {
+        "share_outside_products": 0.25,
+        "launches": 805.0,
+        "synchronisations": 2.0,
+        "busiest": [["aten::mm", 0.0125, 96.0]],
+    }
+    result = {"mfu": {"ours": 0.345, "transformers": None}, "profile": {"ours": profiled}}
+
+    short = [
+        "share of the device's peak, tidybert: 34.5%",
+        "time outside products, tidybert: 25.0%",
+    ]
+    assert list(remarks_of(result, "a step", in_full=False)) == short
+    assert list(remarks_of(result, "a step", in_full=True)) == [
+        *short,
+        "a step, tidybert: 805 kernel launches, 2 synchronisations",
+        "      12.500 ms       96 times  aten::mm",
+    ]
 
 
 @pytest.mark.parametrize(
