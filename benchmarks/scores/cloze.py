@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.tables import markdown, show
@@ -135,17 +135,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="MODEL", help="a model with a masked-LM head")
-    parser.add_argument(
-        "--json", action="store_true", help="a JSON line a sentence, then all figures"
-    )
     parser.add_argument("--write", type=Path, help="page whose table is replaced")
     given = parser.parse_args()
     answers = answered(MaskFiller(given.model, device="cpu"), read_sentences())
-    if given.json:
-        for one in answers:
-            line = asdict(one)
-            print(json.dumps({**line.pop("sentence"), **line}))
-        print(json.dumps({"model": given.model, "figures": by_kind(answers)}))
-        return
     show(table(answers), given.write, "cloze")
     print("\n".join(listed(answers)))

@@ -4,9 +4,9 @@
 
 A draw takes so many labelled texts of each class from the training part; every way gets the same
 texts.  A model is scored on at most --num-test texts of the test part.  "few" is what --few does:
-it chooses a way by cross-validation inside the draw, and trains it on all of the draw.  SetFit is
-the package in an environment of its own (pip install setfit==1.1.3 'transformers<4.56'
-'sentence-transformers<5') that --setfit names, with its defaults on the same weights; its texts of a pair are one text,
+it chooses a way by cross-validation inside the draw, and trains it on all of the draw.  SetFit runs
+in an environment of its own that --setfit names (pip install setfit==1.1.3 'transformers<4.56'
+'sentence-transformers<5'), with its defaults on the same weights; its texts of a pair are one text,
 joined by [SEP].  Each measurement is a line of --out, and a stopped run continues from there.
 """
 

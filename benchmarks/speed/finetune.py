@@ -13,28 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.datasets import JOBS, sst2_or_tickets
-from benchmarks.harness.rounds import (
-    FLASH_SIDE,
-    SIDES,
-    add_device,
-    at_least,
-    attention_of,
-    check_device,
-    print_speed,
-    sides_against,
-    speed_parser,
-)
-from benchmarks.harness.step_clock import (
-    MOST_WARM_UP_STEPS,
-    PROFILED_STEPS,
-    UNTIMED_STEPS,
-    StepClock,
-    remarks_of,
-)
+from benchmarks.harness.datasets import sst2_or_tickets
+from benchmarks.harness.rounds import SIDES, at_least, check_device, sides_against
+from benchmarks.harness.step_clock import MOST_WARM_UP_STEPS, UNTIMED_STEPS, StepClock
 from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
 from benchmarks.speed.infer import max_seq_length_for
-from benchmarks.speed.training import time_steps
+from benchmarks.speed.training import (
+    print_training,
+    settings_of,
+    time_steps,
+    training_parser,
+)
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.finetuning import Callbacks, FinetunedModel, finetune_examples
 from tidybert.inference.forward import run_features
@@ -154,14 +143,10 @@ def metrics_of(trained: FinetunedModel, task: Any, examples: Sequence[Any]) -> d
 
 
 def main() -> None:
-    parser = speed_parser(__doc__, others=(*SIDES[1:], FLASH_SIDE))
-    add_device(parser)
+    parser = training_parser(__doc__, steps=40, least=1, dropout=None)
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--steps", type=at_least(1), default=40, help="timed steps of 32 texts")
-    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--freeze-layers", type=at_least(0), default=0, help="lowest K layers")
     parser.add_argument("--max-seq-length", type=at_least(8), help="most tokens of a text")
-    parser.add_argument("--dropout", type=float, help="on both sides (default: that of the model)")
     given = parser.parse_args()
     check_device(given)
     job = sst2_or_tickets()
@@ -172,11 +157,7 @@ def main() -> None:
         learning_rate=5e-5,
         max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
         freeze_layers=given.freeze_layers,
-        precision=given.precision,
-        device=given.device,
-        attention=attention_of(given.against),
-        profiled_steps=PROFILED_STEPS * given.profiled,
-        threads=given.threads,
+        **settings_of(given),
     )
     # A wrong argument is reported here, before a process would fail with a traceback.
     work.arguments()
@@ -185,15 +166,11 @@ def main() -> None:
     result = bench_finetuning(
         work, sides=sides, steps=given.steps, rounds=given.rounds, dropout=given.dropout
     )
-    print_speed(
-        f"Fine-tuning: {given.steps} steps of {JOBS[job].train_batch_size} texts of {job}, "
+    print_training(
+        f"Fine-tuning: {given.steps} steps of {work.train_batch_size} texts of {job}, "
         f"{given.model}, {shown}",
         {"bench": "finetune", "model": given.model, "data": job, **result},
-        {
-            "examples/s": "examples_per_second",
-            "seconds a step": "seconds_per_step",
-            "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
-        },
-        list(remarks_of(result, "a step", in_full=given.profile)),
-        as_json=given.json,
+        ("examples/s", "examples_per_second"),
+        (),
+        given,
     )

@@ -19,19 +19,14 @@ from typing import Any, Final
 import torch
 
 from benchmarks.harness.datasets import wikipedia_lines
-from benchmarks.harness.rounds import (
-    FLASH_SIDE,
-    SIDES,
-    add_device,
-    at_least,
-    attention_of,
-    check_device,
-    print_speed,
-    sides_against,
-    speed_parser,
+from benchmarks.harness.rounds import at_least, check_device, sides_against
+from benchmarks.harness.step_clock import StepClock
+from benchmarks.speed.training import (
+    print_training,
+    settings_of,
+    time_steps,
+    training_parser,
 )
-from benchmarks.harness.step_clock import PROFILED_STEPS, StepClock, remarks_of
-from benchmarks.speed.training import time_steps
 from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
@@ -205,16 +200,12 @@ def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[
 
 
 def main() -> None:
-    parser = speed_parser(__doc__, others=(*SIDES[1:], FLASH_SIDE))
-    add_device(parser)
+    parser = training_parser(__doc__, steps=20, least=4, dropout=0.1)
     parser.add_argument("--size", default="mini", help="size of the model, with random weights")
     parser.add_argument("--data", help="corpus from build-corpus (default: a small one)")
-    parser.add_argument("--steps", type=at_least(4), default=20, help="the first 3 do not count")
     parser.add_argument("--tokens-per-step", type=at_least(128), default=8192)
     parser.add_argument("--micro-batch", help="tokens at once, or auto")
     parser.add_argument("--max-seq-length", type=at_least(16), default=128)
-    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
-    parser.add_argument("--dropout", type=float, default=0.1, help="on both sides")
     parser.add_argument("--compile", action="store_true", help="torch.compile on both sides")
     given = parser.parse_args()
     check_device(given)
@@ -227,30 +218,19 @@ def main() -> None:
             given.tokens_per_step,
             given.max_seq_length,
             given.dropout,
-            device=given.device,
-            threads=given.threads,
             compile=given.compile,
             micro_batch=given.micro_batch,
-            precision=given.precision,
-            attention=attention_of(given.against),
-            profiled_steps=PROFILED_STEPS * given.profiled,
+            **settings_of(given),
         )
         # What is wrong is reported here, before a process would fail with a traceback.
         config = work.config(TokenCorpus(directory))
         check_lengths(work.arguments(), work.max_seq_length, config.max_position_embeddings)
         result = time_steps(measure, work, "tokens", sides=sides, rounds=given.rounds)
-    print_speed(
+    print_training(
         f"Pre-training: {given.size}, {given.steps} steps of {given.tokens_per_step:,} tokens of "
         f"{source}",
         {"bench": "pretrain", "model": given.size, "data": source, **result},
-        {
-            "useful tokens/s": "tokens_per_second",
-            "seconds a step": "seconds_per_step",
-            "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
-        },
-        [
-            *remarks_on(result["found"], given.max_seq_length),
-            *remarks_of(result, "a step", in_full=given.profile),
-        ],
-        as_json=given.json,
+        ("useful tokens/s", "tokens_per_second"),
+        list(remarks_on(result["found"], given.max_seq_length)),
+        given,
     )

@@ -6,6 +6,7 @@ the next, so one fewer than timed steps), "step_counts" (what each step read), "
 device, None where not known), "threads", "profile" (see StepClock)}.
 """
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +14,18 @@ from typing import Any
 import torch
 
 from benchmarks.harness.processes import run_apart
-from benchmarks.harness.rounds import summarize, take_rounds
-from benchmarks.harness.step_clock import warm_up_steps, with_share
+from benchmarks.harness.rounds import (
+    FLASH_SIDE,
+    SIDES,
+    add_device,
+    at_least,
+    attention_of,
+    print_speed,
+    speed_parser,
+    summarize,
+    take_rounds,
+)
+from benchmarks.harness.step_clock import PROFILED_STEPS, remarks_of, warm_up_steps, with_share
 
 
 def time_steps(
@@ -73,3 +84,38 @@ def time_steps(
         },
         "found": found,
     }
+
+
+def training_parser(doc: str | None, *, steps: int, least: int, dropout: float | None) -> Any:
+    """The flags of both trainings."""
+    parser = speed_parser(doc, others=(*SIDES[1:], FLASH_SIDE))
+    add_device(parser)
+    parser.add_argument("--steps", type=at_least(least), default=steps)
+    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
+    parser.add_argument("--dropout", type=float, default=dropout, help="on both sides")
+    return parser
+
+
+def settings_of(given: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a work that these flags say."""
+    return {
+        "precision": given.precision,
+        "device": given.device,
+        "threads": given.threads,
+        "attention": attention_of(given.against),
+        "profiled_steps": PROFILED_STEPS * given.profiled,
+    }
+
+
+def print_training(
+    title: str,
+    result: Mapping[str, Any],
+    rate: tuple[str, str],
+    remarks: Sequence[str],
+    given: argparse.Namespace,
+) -> None:
+    """Print what ``time_steps`` found; ``rate`` is the name and the quantity of the first row."""
+    memory = "peak MiB" if given.device == "cpu" else "peak MiB of the GPU"
+    rows = dict([rate, ("seconds a step", "seconds_per_step"), (memory, "peak_mib")])
+    remarks = [*remarks, *remarks_of(result, "a step", in_full=given.profile)]
+    print_speed(title, result, rows, remarks, as_json=given.json)
