@@ -25,7 +25,7 @@ FLOORS = (
     {"tasks"},
     {"inference", "reporting"},
     {"finetuning", "pretraining", "checking", "explain"},
-    {"page", "estimators", "timing"},
+    {"page", "estimators"},
     {"server"},
     {"cli"},
 )
@@ -153,7 +153,7 @@ def test_no_file_and_no_room_is_large() -> None:
 
 
 # Modules that write, rename and remove; all others ask them.  standard_streams.py opens the streams
-# that the program was given, and timing/ has temporary folders alone.
+# that the program was given.
 WRITERS = {"atomic_files.py", "output_lock.py", "standard_streams.py"}
 _WRITES = re.compile(
     r"os\.(replace|rename|remove|unlink|truncate|ftruncate|link|symlink)\("
@@ -169,7 +169,7 @@ def test_one_module_writes() -> None:
     found = {
         f"{path.relative_to(PACKAGE)}: {line.strip()}"
         for path in files()
-        if path.name not in WRITERS and room_of(path) != "timing"
+        if path.name not in WRITERS
         for line in path.read_text(encoding="utf-8").splitlines()
         if _WRITES.search(line) and "os.devnull" not in line
     }

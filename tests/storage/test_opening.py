@@ -110,7 +110,6 @@ OWN_FILES = {
     "storage/output_lock.py": "opens locks with O_NOFOLLOW",
     "system/cores.py": "reads files of the system",
     "system/machine.py": "reads a file of the system",
-    "timing": "reads what it wrote itself, and files of the system",
     "modeling/kernels/linear.py": "reads a file of the system",
     "cli/standard_streams.py": "opens the process's own streams",
     "cli/commands/quickstart.py": "reads a resource of the package",
