@@ -24,10 +24,9 @@ from tidybert.storage.atomic_files import (
     atomic_write_text,
     file_sha256,
     files_together,
-    open_grown,
-    open_new,
-    require_room,
 )
+from tidybert.storage.disk_errors import require_room
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
 
 
@@ -123,21 +122,22 @@ def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "victim")
     for name in ("victim", "link"):
         with pytest.raises(DiskError, match="cannot be written: File exists"):
-            open_new(tmp_path / name)
-    for write in (lambda path: append_text(path, "x"), lambda path: open_grown(path, 0)):
+            GrowingFile(tmp_path / name)
+    for write in (lambda path: append_text(path, "x"), lambda path: GrowingFile(path, 0)):
         with pytest.raises(DiskError, match="a link is in its place"):
             write(tmp_path / "link")
     assert (tmp_path / "victim").read_text() == "untouched"
 
 
 def test_a_grown_file_goes_on_after_its_whole_bytes(tmp_path: Path) -> None:
-    with open_new(tmp_path / "a") as file:
+    with GrowingFile(tmp_path / "a") as file:
         file.write(b"wholehal")
-    with open_grown(tmp_path / "a", 5) as file:
+    with GrowingFile(tmp_path / "a", 5) as file:
         file.write(b"!")
+        assert file.size == 6
     assert (tmp_path / "a").read_bytes() == b"whole!"
     with pytest.raises(DiskError, match="7 were written, 6 are there"):
-        open_grown(tmp_path / "a", 7)
+        GrowingFile(tmp_path / "a", 7)
 
 
 def full_after(size: int, monkeypatch: pytest.MonkeyPatch) -> None:

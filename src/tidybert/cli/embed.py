@@ -61,7 +61,7 @@ def embed(
 
     The paper's best features for tagging are --pooling token --layers last4.
     """
-    from tidybert.inference.part_file import new_file
+    from tidybert.storage.part_file import new_file
 
     _check(given)
     if given.out is None:

@@ -5,30 +5,19 @@ digests.bin has the hashes of the documents seen.  A finished corpus has neither
 """
 
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, Final
 
-import numpy as np
-
-from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
 from tidybert.corpus.documents import CorpusReport
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_report import KEPT_PROBLEMS
-from tidybert.storage.atomic_files import (
-    atomic_write_text,
-    make_directory,
-    open_grown,
-    open_new,
-    remove_tree,
-)
-from tidybert.storage.disk_errors import writing
+from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.output_lock import contents
+from tidybert.storage.own_files import make_directory, remove_tree
 
 # The counts of a CorpusReport that corpus.json keeps.
 COUNTED: Final = (
@@ -140,47 +129,6 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
         more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
         other.append(f"files: {', '.join(map(str, names[:_NAMED_FILES]))}{more}")
     return other
-
-
-class DigestLog:
-    """digests.bin: the hashes of the documents written so far, in order.
-
-    Opening it truncates it to ``num_digests`` of them.
-    """
-
-    def __init__(self, directory: Path, num_digests: int) -> None:
-        self._path = directory / DIGESTS_FILE
-        is_there = os.path.lexists(self._path)
-        self._file: BinaryIO = (
-            open_grown(self._path, num_digests * DIGEST_BYTES)
-            if is_there or num_digests
-            else open_new(self._path)
-        )
-        self.num_digests = num_digests
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # What did not fit on the disk is still in the buffer; ``sync`` has raised that error.
-        with suppress(OSError):
-            self._file.close()
-
-    def read(self) -> Digests:
-        """All hashes; only before the first ``add``."""
-        return np.fromfile(self._path, f"S{DIGEST_BYTES}")
-
-    def add(self, digests: Digests) -> None:
-        with writing(self._path):
-            self._file.write(digests.tobytes())
-        self.num_digests += len(digests)
-
-    def sync(self) -> int:
-        """Wait until all are on the disk; returns their number."""
-        with writing(self._path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        return self.num_digests
 
 
 def remove_progress(directory: Path) -> None:

@@ -24,14 +24,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.corpus.build_progress import (
-    DigestLog,
+    DIGESTS_FILE,
     Progress,
     Reading,
     begin,
     other_settings,
     remove_progress,
 )
-from tidybert.corpus.document_hashes import Digests, SeenDigests, check_held_out, digests_of, shares
+from tidybert.corpus.document_hashes import (
+    DIGEST_BYTES,
+    Digests,
+    SeenDigests,
+    check_held_out,
+    digests_of,
+    shares,
+)
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
 from tidybert.corpus.manifest import (
     MANIFEST_FILE,
@@ -46,6 +53,7 @@ from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
 from tidybert.tokenization import BertTokenizer
 
@@ -152,8 +160,11 @@ class _Build:
         self._options = options
         self._state = state
         self._reading = state.reading
-        self._log = stack.enter_context(DigestLog(directory, state.num_digests))
-        self._seen = SeenDigests(self._log.read())
+        digests = directory / DIGESTS_FILE
+        size = state.num_digests * DIGEST_BYTES
+        is_there = size > 0 or os.path.lexists(digests)
+        self._digests = stack.enter_context(GrowingFile(digests, size if is_there else None))
+        self._seen = SeenDigests(np.fromfile(digests, f"S{DIGEST_BYTES}"))
         dtype = np.dtype(state.settings["vocabulary"]["dtype"])
         max_tokens = state.settings["max_shard_tokens"]
         self._writers: dict[str, PartWriter] = {}
@@ -175,7 +186,7 @@ class _Build:
                     bytes_read=origin.bytes_read,
                     total_bytes=total_bytes,
                     num_bytes=origin.num_bytes,
-                    num_documents=self._log.num_digests,
+                    num_documents=self._digests.size // DIGEST_BYTES,
                     num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
                 )
             )
@@ -241,12 +252,12 @@ class _Build:
             written = self._state.written.setdefault(part, [0] * len(self._files))
             for file in origin.files[is_in].tolist():
                 written[file] += 1
-        self._log.add(origin.digests)
+        self._digests.write(origin.digests.tobytes())
 
     def _sync(self, reading: Reading) -> None:
         state = self._state
         state.reading = reading
-        state.num_digests = self._log.sync()
+        state.num_digests = self._digests.sync() // DIGEST_BYTES
         state.parts = {part: writer.sync() for part, writer in self._writers.items()}
         state.write(self._directory)
 

@@ -21,9 +21,9 @@ from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
-from tidybert.inference.part_file import Written, part_file
-from tidybert.storage.atomic_files import atomic_file, open_grown, rename_synced
-from tidybert.storage.disk_errors import writing
+from tidybert.storage.atomic_files import atomic_file
+from tidybert.storage.growing_file import GrowingFile
+from tidybert.storage.part_file import Piece, Written, grow_file
 from tidybert.system.terminal_text import printable_json
 from tidybert.tokenization.encoding import Encoding
 
@@ -75,9 +75,9 @@ class VectorFormat(ABC):
     def encode(self, chunk: Chunk) -> bytes:
         """The bytes of a chunk."""
 
-    def make(self, part: Path, target: Path) -> None:
-        """Make ``target`` from ``part``, the file of all these bytes."""
-        rename_synced(part, target)
+    def make(self, file: GrowingFile, target: Path) -> None:
+        """Make ``target`` from the file of all these bytes."""
+        file.become(target)
 
 
 class NpyVectors(VectorFormat):
@@ -97,14 +97,11 @@ class NpyVectors(VectorFormat):
     def encode(self, chunk: Chunk) -> bytes:
         return chunk.vectors.tobytes()
 
-    def make(self, part: Path, target: Path) -> None:
-        # NumPy leaves room in the header for any number of rows, so its length is constant.
-        size = part.stat().st_size - len(self.head())
+    def make(self, file: GrowingFile, target: Path) -> None:
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
-        with open_grown(part, part.stat().st_size) as file, writing(target):
-            file.seek(0)
-            file.write(self._header(size // vector))
-        rename_synced(part, target)
+        # NumPy leaves room in the header for any number of rows, so its length is constant.
+        file.replace_head(self._header((file.size - len(self.head())) // vector))
+        file.become(target)
 
     def _header(self, num_rows: int) -> bytes:
         header = {
@@ -184,12 +181,13 @@ class ParquetVectors(VectorFormat):
         batch = pa.record_batch([*arrays, vectors], schema=self.schema)
         return bytes(batch.serialize())
 
-    def make(self, part: Path, target: Path) -> None:
+    def make(self, file: GrowingFile, target: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        file.close()
         with (
-            part.open("rb") as stream,
+            file.path.open("rb") as stream,
             pa.ipc.open_stream(stream) as batches,
             atomic_file(target) as partial,
             # A dictionary of numbers that hardly repeat would cost time and save nothing.
@@ -227,9 +225,7 @@ def write_vectors(
     """Write the vectors of all texts to ``target``, whole or not at all.
 
     Calls ``advance`` with the number of texts done.  With ``resume``, goes on where a stopped run
-    with the same texts and settings left off.
-
-    Raises as ``part_file``, and DataError for other texts than those of the stopped run.
+    with the same texts and settings left off.  Raises as ``grow_file``.
     """
     layout = kind.layout
     size = chunk_size(embedder, layout)
@@ -245,18 +241,21 @@ def write_vectors(
         "precision": embedder.precision,
         "chunk_size": size,
     }
-    texts = iter(examples)
-    with part_file(target, settings, kind.head(), resume=resume) as part:
-        part.skip_done(texts)
-        num_resumed = part.progress["texts"]
-        num_truncated = part.progress.get("truncated", 0)
-        advance(num_resumed)
-        for chunk in embedded_chunks(embedder, texts, layout, first=size, largest=size):
-            num_truncated += sum(chunk.truncated)
-            part.append(kind.encode(chunk), chunk.examples, truncated=num_truncated)
-            advance(part.progress["texts"])
-        part.finish(kind.make)
-    return Written(part.progress["texts"], num_truncated, num_resumed)
+
+    def pieces(left: Iterator[TextExample], _num_done: int) -> Iterator[Piece[TextExample]]:
+        for chunk in embedded_chunks(embedder, left, layout, first=size, largest=size):
+            yield kind.encode(chunk), chunk.examples, sum(chunk.truncated)
+
+    return grow_file(
+        target,
+        settings,
+        examples,
+        pieces,
+        head=kind.head(),
+        make=kind.make,
+        resume=resume,
+        advance=advance,
+    )
 
 
 def chunk_size(embedder: Embedder, layout: Layout) -> int:

@@ -18,13 +18,7 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
-from tidybert.storage.atomic_files import (
-    atomic_directory,
-    atomic_write_json,
-    file_sha256,
-    make_directory,
-    remove_tree,
-)
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, file_sha256
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.model_files import (
     BEST_FOLDER,
@@ -33,6 +27,7 @@ from tidybert.storage.model_files import (
     STATE_FILE,
     WEIGHTS_FILE,
 )
+from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.training.course import Course, change_line
 from tidybert.training.sharding import placed_like
 

@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import DiskError, InUseError, UsageError, WeightsError, param
-from tidybert.storage.atomic_files import atomic_write_json, make_directory, remove_tree
+from tidybert.storage.atomic_files import atomic_write_json
 from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     BAD_STEPS_FILE,
@@ -31,6 +31,7 @@ from tidybert.storage.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
+from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 
 # tidybert.json first: without it nobody takes the rest for a finished RUN.

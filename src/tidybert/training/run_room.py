@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from tidybert.storage.atomic_files import require_room
+from tidybert.storage.disk_errors import require_room
 from tidybert.training.run_checkpoints import checkpoints_directory
 
 
