@@ -73,6 +73,14 @@ def test_files_move_together_among_others(tmp_path: Path, monkeypatch: pytest.Mo
     assert tree(tmp_path) == {**new, "other": b"stays"}
 
 
+def test_files_of_a_new_directory_appear_together(tmp_path: Path) -> None:
+    with files_together(tmp_path / "new", first="hashes", last="weights") as partial:
+        for name in ("hashes", "weights"):
+            (partial / name).write_text("new")
+        assert not (tmp_path / "new").exists()
+    assert tree(tmp_path) == {"new/hashes": b"new", "new/weights": b"new"}
+
+
 def test_files_of_an_interrupted_write_do_not_move(tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("old")
 

@@ -121,16 +121,20 @@ def atomic_directory(target: str | Path) -> Iterator[Path]:
 def files_together(directory: str | Path, *, first: str, last: str) -> Iterator[Path]:
     """Give an empty directory to fill; its files then move into ``directory``, one by one.
 
-    All are on the disk before one moves.  The file ``first`` moves before the others, so that its
-    hashes of them show a kill in between; ``last`` is the one that takes longest to replace.  Other
-    files in ``directory`` stay.  An error before the first move leaves ``directory`` unchanged.
+    Where there is no ``directory`` yet, it appears as a whole.  Otherwise all files are on the disk
+    before one moves.  The file ``first`` moves before the others, so that its hashes of them show a
+    kill in between; ``last`` is the one that takes longest to replace.  Other files in
+    ``directory`` stay.  An error before the first move leaves ``directory`` unchanged.
 
     Raises DiskError, also for an OSError of the block about these files, and InUseError where
     another process writes ``directory``.
     """
     directory = resolved(directory)
     with output_lock(directory) as lock, writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(directory):
+            with atomic_directory(directory) as partial:
+                yield partial
+            return
         with _filled(lock.temporary(directory / "model")) as partial:
             yield partial
             sync_tree(partial)
