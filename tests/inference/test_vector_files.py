@@ -15,7 +15,9 @@ from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference import vector_files
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.vector_files import Layout, Written, chunk_size, format_of, write_vectors
+from tidybert.inference.vector_files import chunk_size, write_vectors
+from tidybert.inference.vector_formats import Layout, format_of
+from tidybert.storage.part_file import Written
 
 SUFFIXES = ("npy", "parquet", "jsonl")
 NUM_TEXTS = 22

@@ -120,7 +120,7 @@ OWN_FILES = {
     "page/page_files.py": "reads resources of the package",
     "reporting/pretraining_curves.py": "reads a resource of the package",
     "training/frozen_states.py": "maps a temporary file of its own",
-    "inference/vector_files.py": "reads its own part, which is locked",
+    "inference/vector_formats.py": "reads its own part, which is locked",
     "checkpoints/tensor_files.py": "the library opens the file after the guard did",
     "corpus": "opens shards whose sizes and hashes it checks",
 }

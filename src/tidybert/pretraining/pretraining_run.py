@@ -15,8 +15,8 @@ from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.corpus.manifest import verify_files
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
