@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,9 @@ def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
 
 
 def test_a_grown_file_goes_on_after_its_whole_bytes(tmp_path: Path) -> None:
-    with GrowingFile(tmp_path / "a") as file:
+    with closing(GrowingFile(tmp_path / "a")) as file:
         file.write(b"wholehal")
-    with GrowingFile(tmp_path / "a", 5) as file:
+    with closing(GrowingFile(tmp_path / "a", 5)) as file:
         file.write(b"!")
         assert file.size == 6
     assert (tmp_path / "a").read_bytes() == b"whole!"

@@ -16,7 +16,7 @@ from tidybert.storage import part_file
 from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.leftovers import journal_of
 from tidybert.storage.output_lock import output_lock
-from tidybert.storage.part_file import Written, grow_file, has_part, new_file
+from tidybert.storage.part_file import Form, Written, grow_file, has_part, new_file
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 
@@ -31,6 +31,11 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "out.bin"
 
 
+class Headed(Form):
+    def begin(self) -> bytes:
+        return b"HEAD"
+
+
 def grow(
     target: Path, items: Sequence[bytes], stop: int | None = None, **given: Any
 ) -> Written | None:
@@ -42,9 +47,11 @@ def grow(
                 raise KeyboardInterrupt
             yield item, [item], item == b"two"
 
+    form = Headed()
+    form.make = given.pop("make", form.make)  # type: ignore[method-assign]
     named = {**SETTINGS, **given.pop("changed", {})}
     with suppress(KeyboardInterrupt):
-        return grow_file(target, named, items, pieces, head=b"HEAD", **given)
+        return grow_file(target, named, items, pieces, form, **given)
     return None
 
 

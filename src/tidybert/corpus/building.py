@@ -139,7 +139,8 @@ class _Output:
         self._directory, self._state = directory, state
         path, size = directory / DIGESTS_FILE, state.num_digests * DIGEST_BYTES
         is_there = size > 0 or os.path.lexists(path)
-        self._digests = stack.enter_context(GrowingFile(path, size if is_there else None))
+        self._digests = GrowingFile(path, size if is_there else None)
+        stack.callback(self._digests.close)
         dtype = np.dtype(state.settings["vocabulary"]["dtype"])
         max_tokens = state.settings["max_shard_tokens"]
         self._writers: dict[str, PartWriter] = {}

@@ -10,12 +10,12 @@ from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.json_objects import plain_json
-from tidybert.storage.part_file import Piece, Written, grow_file
+from tidybert.storage.part_file import Form, Piece, Written, grow_file
 from tidybert.system.terminal_text import printable_json
 
 
 @dataclass(frozen=True)
-class AnswerForm:
+class AnswerForm(Form):
     """How answers are written: ``entry`` of each one, with texts around and between them."""
 
     name: str
@@ -24,8 +24,10 @@ class AnswerForm:
     between: str = ""
     tail: str = ""
 
+    def begin(self) -> bytes:
+        return self.head.encode()
+
     def make(self, file: GrowingFile, target: Path) -> None:
-        """Make ``target`` from the file of all answers, which has no tail yet."""
         file.write(self.tail.encode())
         file.become(target)
 
@@ -94,13 +96,4 @@ def write_answers(
             yield f"{before}{text}".encode(), chunk, sum(each["truncated"] for each in answers)
             before = form.between
 
-    return grow_file(
-        target,
-        settings,
-        examples,
-        pieces,
-        head=form.head.encode(),
-        make=form.make,
-        resume=resume,
-        advance=advance,
-    )
+    return grow_file(target, settings, examples, pieces, form, resume=resume, advance=advance)

@@ -56,16 +56,7 @@ def write_vectors(
         for chunk in embedded_chunks(embedder, left, layout, first=size, largest=size):
             yield kind.encode(chunk), chunk.examples, sum(chunk.truncated)
 
-    return grow_file(
-        target,
-        settings,
-        examples,
-        pieces,
-        head=kind.head(),
-        make=kind.make,
-        resume=resume,
-        advance=advance,
-    )
+    return grow_file(target, settings, examples, pieces, kind, resume=resume, advance=advance)
 
 
 def chunk_size(embedder: Embedder, layout: Layout) -> int:

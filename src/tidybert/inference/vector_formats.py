@@ -19,6 +19,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import vectors_of_each
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.growing_file import GrowingFile
+from tidybert.storage.part_file import Form
 from tidybert.system.terminal_text import printable_json
 from tidybert.tokenization.encoding import Encoding
 
@@ -51,7 +52,7 @@ class Layout:
     dtype: str
 
 
-class VectorFormat(ABC):
+class VectorFormat(Form, ABC):
     """One kind of file: the bytes of its chunks, and the file that they become.
 
     Raises UsageError for a layout that it cannot hold.
@@ -60,17 +61,9 @@ class VectorFormat(ABC):
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def head(self) -> bytes:
-        """The bytes before the first chunk."""
-        return b""
-
     @abstractmethod
     def encode(self, chunk: Chunk) -> bytes:
         """The bytes of a chunk."""
-
-    def make(self, file: GrowingFile, target: Path) -> None:
-        """Make ``target`` from the file of all these bytes."""
-        file.become(target)
 
 
 class NpyVectors(VectorFormat):
@@ -84,7 +77,7 @@ class NpyVectors(VectorFormat):
             )
         super().__init__(layout)
 
-    def head(self) -> bytes:
+    def begin(self) -> bytes:
         return self._header(0)
 
     def encode(self, chunk: Chunk) -> bytes:
@@ -93,7 +86,7 @@ class NpyVectors(VectorFormat):
     def make(self, file: GrowingFile, target: Path) -> None:
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
         # NumPy leaves room in the header for any number of rows, so its length is constant.
-        file.replace_head(self._header((file.size - len(self.head())) // vector))
+        file.replace_head(self._header((file.size - len(self.begin())) // vector))
         file.become(target)
 
     def _header(self, num_rows: int) -> bytes:
@@ -152,7 +145,7 @@ class ParquetVectors(VectorFormat):
             fields.append(("vector", vector))
         self.schema = pa.schema(fields)
 
-    def head(self) -> bytes:
+    def begin(self) -> bytes:
         return bytes(self.schema.serialize())
 
     def encode(self, chunk: Chunk) -> bytes:

@@ -3,7 +3,6 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from tidybert.errors import DiskError
 from tidybert.storage.disk_errors import writing
@@ -14,9 +13,10 @@ class GrowingFile:
     """A file that is written at its end.
 
     Args:
-        path: must be new, or have ``size`` bytes at least: a file that was being written, which is
-            cut to them.  DiskError for any other, and for a link.
+        path: is new if ``size`` is None.  Otherwise it was being written, and is cut to ``size``.
         shown: the name in messages about writing, if it is another.
+
+    Raises DiskError for a file that is not new, or shorter than ``size``, and for a link.
     """
 
     def __init__(self, path: Path, size: int | None = None, shown: Path | None = None) -> None:
@@ -24,25 +24,17 @@ class GrowingFile:
         with writing(path):
             new = os.O_CREAT | os.O_EXCL if size is None else 0
             self._file = os.fdopen(open_own(path, os.O_RDWR | new), "r+b")
-            try:
-                found = os.fstat(self._file.fileno()).st_size
-                if found < self.size:
-                    raise DiskError(
-                        f"{path} has lost bytes: {self.size} were written, {found} are there"
-                    )
-                self._file.truncate(self.size)
-                self._file.seek(self.size)
-            except BaseException:
-                self._file.close()
-                raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            found = os.fstat(self._file.fileno()).st_size
+            if found < self.size:
+                self.close()
+                raise DiskError(
+                    f"{path} has lost bytes: {self.size} were written, {found} are there"
+                )
+            self._file.truncate(self.size)
+            self._file.seek(self.size)
 
     def write(self, content: bytes) -> None:
+        """Write at the end; after an error ``size`` bytes are still whole."""
         with writing(self._shown):
             self._file.write(content)
         self.size += len(content)
@@ -68,6 +60,6 @@ class GrowingFile:
         rename_synced(self.path, target)
 
     def close(self) -> None:
-        # What did not fit on the disk is still in the buffer; ``write`` or ``sync`` said so.
+        """End the writing.  What did not fit on the disk is lost; ``write`` or ``sync`` said so."""
         with suppress(OSError):
             self._file.close()

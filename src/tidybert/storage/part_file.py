@@ -30,6 +30,18 @@ Piece = tuple[bytes, Sequence[Item], int]
 """Bytes that belong together, the items that they are about, and how many of these were cut."""
 
 
+class Form:
+    """How pieces become a file."""
+
+    def begin(self) -> bytes:
+        """The bytes before the first piece."""
+        return b""
+
+    def make(self, file: GrowingFile, target: Path) -> None:
+        """Make ``target`` from the file of all pieces."""
+        file.become(target)
+
+
 @dataclass(frozen=True)
 class Written:
     """How many items a file holds, how many were cut, and how many a stopped run had done."""
@@ -44,21 +56,17 @@ def grow_file(
     settings: Mapping[str, Any],
     items: Iterable[Item],
     pieces: Callable[[Iterator[Item], int], Iterable[Piece[Item]]],
+    form: Form,
     *,
-    head: bytes = b"",
-    make: Callable[[GrowingFile, Path], None] = GrowingFile.become,
     resume: bool = False,
     advance: Callable[[int], None] = lambda num_items: None,
 ) -> Written:
     """Write ``target`` piece by piece, whole or not at all; what is done stays for a resume.
 
     Args:
-        target: the file's name once it is finished.
         settings: what the pieces depend on, by name; a resumed file must have the same.
         items: all of them; those that a stopped run has done are passed over.
         pieces: called with the items that are left, and the number of those that are done.
-        head: the bytes before the first piece.
-        make: makes ``target`` from the file of all pieces.
         resume: go on with what a stopped run left, if anything.
         advance: called with the number of items done.
 
@@ -67,16 +75,15 @@ def grow_file(
     """
     left = iter(items)
     with new_file(target, resume) as lock:
-        # JSON turns a tuple into a list: compare with what the journal gives back.
-        part = _Part(lock, target, json.loads(json.dumps(settings)), head)
+        part = _Part(lock, target, settings, form)
         try:
             num_resumed = part.num_items
             part.skip_done(left)
             advance(num_resumed)
-            for content, of_items, num_cut in pieces(left, num_resumed):
-                part.append(content, of_items, num_cut)
+            for piece in pieces(left, num_resumed):
+                part.append(*piece)
                 advance(part.num_items)
-            part.finish(make)
+            part.finish(form)
         finally:
             part.close()
     return Written(part.num_items, part.num_cut, num_resumed)
@@ -126,25 +133,24 @@ def _is_done(part: Path) -> bool:
 
 
 class _Part:
-    """The part of a target while it grows, and its journal.
-
-    num_items: how many are done.  num_cut: how many of these were cut.
-    """
+    """The part of a target and its journal; ``num_items`` are done, ``num_cut`` of them cut."""
 
     def __init__(
-        self, lock: OutputLock, target: Path, settings: dict[str, Any], head: bytes
+        self, lock: OutputLock, target: Path, settings: Mapping[str, Any], form: Form
     ) -> None:
         self.num_items = self.num_cut = 0
-        self._lock, self._target, self._settings = lock, target, settings
+        self._lock, self._target = lock, target
+        # JSON turns a tuple into a list: compare with what the journal gives back.
+        self._settings = json.loads(json.dumps(settings))
         self._digest = hashlib.sha256()
         self._sha256 = self._digest.hexdigest()
         self._is_done = False
         path = _resumable(lock, target)
         if path is not None:
-            self._file = GrowingFile(path, self._read_journal(path), target)
+            self._file = GrowingFile(path, self._read_journal(path), shown=target)
         else:
             self._file = GrowingFile(lock.new_part(target), shown=target)
-            self._file.write(head)
+            self._file.write(form.begin())
         self._saved = time.monotonic()
 
     def _read_journal(self, path: Path) -> int:
@@ -152,14 +158,11 @@ class _Part:
         journal = journal_of(path)
         try:
             state = read_json_object(journal)
-            size, settings, progress = (
-                int(state["bytes"]),
-                dict(state["settings"]),
-                state["progress"],
-            )
+            progress, settings = dict(state["progress"]), dict(state["settings"])
             self.num_items, self.num_cut = int(progress["texts"]), int(progress.get("truncated", 0))
             self._sha256 = progress.get("sha256", self._sha256)
-        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+            size = int(state["bytes"])
+        except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{journal} is damaged ({error}): remove it and {path} to start again"
             ) from error
@@ -194,21 +197,13 @@ class _Part:
             self._digest.update(repr(item).encode("utf-8", "surrogatepass"))
 
     def _save(self, *, is_done: bool = False) -> None:
-        progress = {
-            "texts": self.num_items,
-            "sha256": self._sha256,
-            "truncated": self.num_cut,
-        }
-        state = {
-            "bytes": self._file.sync(),
-            "progress": progress,
-            "settings": self._settings,
-            "done": is_done,
-        }
+        done = {"texts": self.num_items, "sha256": self._sha256, "truncated": self.num_cut}
+        size = self._file.sync()
+        state = {"bytes": size, "progress": done, "settings": self._settings, "done": is_done}
         atomic_write_json(journal_of(self._file.path), state, self._lock)
         self._saved = time.monotonic()
 
-    def finish(self, make: Callable[[GrowingFile, Path], None]) -> None:
+    def finish(self, form: Form) -> None:
         """Make the target from the part, and remove the rest."""
         if os.path.lexists(self._target):
             raise DiskError(
@@ -217,7 +212,7 @@ class _Part:
             )
         self._save(is_done=True)
         self._is_done = True
-        make(self._file, self._target)
+        form.make(self._file, self._target)
         self._lock.drop_part(self._target)
 
     def close(self) -> None:
