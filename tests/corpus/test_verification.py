@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.corpus.verification import HashedFile, verify_files
+from tidybert.corpus.manifest import HashedFile, verify_files
 from tidybert.errors import DataError
 
 

@@ -344,7 +344,7 @@ def test_what_cannot_work_is_said_before_the_data_are_tokenised(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidybert.storage.atomic_files.free_bytes", lambda _: 1)
+    monkeypatch.setattr("tidybert.storage.disk_errors.free_bytes", lambda _: 1)
     monkeypatch.setattr(Classification, "features", None)
 
     with pytest.raises(TidyBertError, match=message):

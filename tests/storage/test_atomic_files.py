@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,9 @@ from tidybert.storage.atomic_files import (
     atomic_write_text,
     file_sha256,
     files_together,
-    open_grown,
-    open_new,
-    require_room,
 )
+from tidybert.storage.disk_errors import require_room
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
 
 
@@ -72,6 +72,14 @@ def test_files_move_together_among_others(tmp_path: Path, monkeypatch: pytest.Mo
     assert moved == ["hashes", "a", "b", "weights"]
     new = dict.fromkeys(("a", "b", "hashes", "weights"), b"new")
     assert tree(tmp_path) == {**new, "other": b"stays"}
+
+
+def test_files_of_a_new_directory_appear_together(tmp_path: Path) -> None:
+    with files_together(tmp_path / "new", first="hashes", last="weights") as partial:
+        for name in ("hashes", "weights"):
+            (partial / name).write_text("new")
+        assert not (tmp_path / "new").exists()
+    assert tree(tmp_path) == {"new/hashes": b"new", "new/weights": b"new"}
 
 
 def test_files_of_an_interrupted_write_do_not_move(tmp_path: Path) -> None:
@@ -123,21 +131,22 @@ def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "victim")
     for name in ("victim", "link"):
         with pytest.raises(DiskError, match="cannot be written: File exists"):
-            open_new(tmp_path / name)
-    for write in (lambda path: append_text(path, "x"), lambda path: open_grown(path, 0)):
+            GrowingFile(tmp_path / name)
+    for write in (lambda path: append_text(path, "x"), lambda path: GrowingFile(path, 0)):
         with pytest.raises(DiskError, match="a link is in its place"):
             write(tmp_path / "link")
     assert (tmp_path / "victim").read_text() == "untouched"
 
 
 def test_a_grown_file_goes_on_after_its_whole_bytes(tmp_path: Path) -> None:
-    with open_new(tmp_path / "a") as file:
+    with closing(GrowingFile(tmp_path / "a")) as file:
         file.write(b"wholehal")
-    with open_grown(tmp_path / "a", 5) as file:
+    with closing(GrowingFile(tmp_path / "a", 5)) as file:
         file.write(b"!")
+        assert file.size == 6
     assert (tmp_path / "a").read_bytes() == b"whole!"
     with pytest.raises(DiskError, match="7 were written, 6 are there"):
-        open_grown(tmp_path / "a", 7)
+        GrowingFile(tmp_path / "a", 7)
 
 
 def full_after(size: int, monkeypatch: pytest.MonkeyPatch) -> None:

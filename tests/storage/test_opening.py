@@ -106,8 +106,9 @@ UNGUARDED = re.compile(
 )
 OWN_FILES = {
     "storage/opening.py": "this is the guard",
-    "storage/atomic_files.py": "writes",
-    "storage/output_lock.py": "opens locks with O_NOFOLLOW",
+    "storage/own_files.py": "opens with O_NOFOLLOW",
+    "storage/growing_file.py": "opens through own_files",
+    "storage/lock_owner.py": "reads a file of the system",
     "system/cores.py": "reads files of the system",
     "system/machine.py": "reads a file of the system",
     "modeling/kernels/linear.py": "reads a file of the system",
@@ -118,7 +119,7 @@ OWN_FILES = {
     "page/page_files.py": "reads resources of the package",
     "reporting/pretraining_curves.py": "reads a resource of the package",
     "training/frozen_states.py": "maps a temporary file of its own",
-    "inference/vector_files.py": "reads its own part, which is locked",
+    "inference/vector_formats.py": "reads its own part, which is locked",
     "checkpoints/tensor_files.py": "the library opens the file after the guard did",
     "corpus": "opens shards whose sizes and hashes it checks",
 }

@@ -222,7 +222,7 @@ def print_answers(
 @contextmanager
 def resumable(out: Path, resume: bool) -> Iterator[None]:
     """While ``out`` is written in parts: say what a stop leaves, and how to go on."""
-    from tidybert.inference.part_file import has_part
+    from tidybert.storage.part_file import has_part
 
     if resume and not has_part(out):
         note(f"no part of {out} to resume from: starting at the first text")

@@ -36,7 +36,7 @@ from tidybert.reporting.shown_report import ShownReport
 from tidybert.storage.json_objects import plain_json, read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.opening import present
-from tidybert.storage.output_lock import contents
+from tidybert.storage.output_lock import contents, output_lock
 from tidybert.system.progress_bar import counting_bar
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
@@ -130,15 +130,16 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         run = Path(directory)
         values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if run.is_dir() and contents(run):
-            if not force:
-                raise UsageError(
-                    f"{run} is not empty: name a new directory, or give force=True to replace the "
-                    "RUN in it"
-                )
-            check_run(run, resume=False, force=True)
-            clear_run(run)
-        save(self._finished(), run, beside={ARGUMENTS_FILE: text})
+        with output_lock(run):
+            if run.is_dir() and contents(run):
+                if not force:
+                    raise UsageError(
+                        f"{run} is not empty: name a new directory, or give force=True to replace "
+                        "the RUN in it"
+                    )
+                check_run(run, resume=False, force=True)
+                clear_run(run)
+            save(self._finished(), run, beside={ARGUMENTS_FILE: text})
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:

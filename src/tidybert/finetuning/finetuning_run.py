@@ -41,9 +41,14 @@ from tidybert.training.frozen_states import freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
-from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_directory import (
+    clear_run,
+    owning_run,
+    require_room_for_run,
+    trained_bytes,
+    write_arguments,
+)
 from tidybert.training.run_origin import RunOrigin, environment
-from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 

@@ -17,8 +17,8 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.trials_file import Trial, read_trials, write_trials
-from tidybert.storage.atomic_files import move_files, remove_tree
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
+from tidybert.storage.own_files import move_files, remove_tree
 from tidybert.training.argument_checks import check_seed
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
-from tidybert.storage.atomic_files import atomic_write_json, file_sha256, make_directory
+from tidybert.storage.atomic_files import atomic_write_json, file_sha256
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.opening import present
+from tidybert.storage.own_files import make_directory
 
 # They change no result.
 _NOT_RECORDED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")

@@ -15,8 +15,8 @@ from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.corpus.manifest import verify_files
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
@@ -37,9 +37,14 @@ from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
-from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_directory import (
+    clear_run,
+    owning_run,
+    require_room_for_run,
+    trained_bytes,
+    write_arguments,
+)
 from tidybert.training.run_origin import environment
-from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0

@@ -4,6 +4,8 @@ A MODEL is a Hugging Face BERT directory, with tidybert.json beside the files of
 RUN is a MODEL that also holds how it was trained.
 """
 
+import re
+from pathlib import Path
 from typing import Final
 
 # A MODEL, in Hugging Face's names.
@@ -42,3 +44,10 @@ CHECKPOINTS_FOLDER: Final = "checkpoints"
 BEST_FOLDER: Final = "best"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 STATE_FILE: Final = "training_state.json"
+
+
+def checkpoints_by_step(run: Path) -> dict[int, Path]:
+    """The directories of a RUN's checkpoints by their steps, the last one last."""
+    found = (run / CHECKPOINTS_FOLDER).glob("step-*")
+    named = [path for path in found if re.fullmatch("step-[0-9]{1,15}", path.name)]
+    return dict(sorted((int(path.name.removeprefix("step-")), path) for path in named))

@@ -17,7 +17,7 @@ from tidybert.files.read_options import ReadOptions
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import Layout
+    from tidybert.inference.vector_formats import Layout
 
 MOST_USED: Final = (
     "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
@@ -61,7 +61,7 @@ def embed(
 
     The paper's best features for tagging are --pooling token --layers last4.
     """
-    from tidybert.inference.part_file import new_file
+    from tidybert.storage.part_file import new_file
 
     _check(given)
     if given.out is None:
@@ -76,7 +76,8 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
     from tidybert.files.text_files import read_examples
     from tidybert.inference.arrivals import as_it_comes
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import Layout, format_of, write_vectors
+    from tidybert.inference.vector_files import write_vectors
+    from tidybert.inference.vector_formats import Layout, format_of
 
     read_examples.formats.check(file, read.format)
     embedder = Embedder(
@@ -124,7 +125,7 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
 
 def _check(given: EmbedFlags) -> None:
     from tidybert.inference.embedding import POOLINGS
-    from tidybert.inference.vector_files import DTYPES
+    from tidybert.inference.vector_formats import DTYPES
 
     for flag, value, known in (
         ("--pooling", given.pooling, (*POOLINGS, "token")),
@@ -140,7 +141,8 @@ def _print(
     embedder: "Embedder", examples: "Iterator[TextExample]", layout: "Layout"
 ) -> tuple[int, int]:
     """Print JSON lines; returns the numbers of texts and of those that were cut."""
-    from tidybert.inference.vector_files import JsonLines, chunk_size, embedded_chunks
+    from tidybert.inference.vector_files import chunk_size, embedded_chunks
+    from tidybert.inference.vector_formats import JsonLines
 
     lines, largest = JsonLines(layout), chunk_size(embedder, layout)
     num_texts = num_truncated = 0

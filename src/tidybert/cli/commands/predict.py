@@ -75,7 +75,7 @@ def predict(
     A file or another program gets a JSON line for each text: the task's answer (a label, a value,
     a choice, an answer, entities), its scores, num_tokens and truncated. A terminal gets a table.
     """
-    from tidybert.inference.part_file import new_file
+    from tidybert.storage.part_file import new_file
 
     if given.out is None:
         if given.resume:

@@ -14,9 +14,10 @@ from tidybert.cli.commands.poem import recite
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table, say
 from tidybert.errors import UsageError
-from tidybert.storage.atomic_files import atomic_write_bytes, make_directory
+from tidybert.storage.atomic_files import atomic_write_bytes
 from tidybert.storage.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
 from tidybert.storage.output_lock import contents, output_lock
+from tidybert.storage.own_files import make_directory
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
