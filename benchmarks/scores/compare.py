@@ -40,7 +40,8 @@ from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.finetuning import finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load
 from tidybert.metrics.entity_scores import TagCounts
@@ -215,8 +216,10 @@ def train_run(work: FinetuneWork, arguments: TrainingArguments, run: Path) -> No
     """Fine-tune with tidybert and write the RUN."""
     task, train, _ = work.read()
     length = work.max_seq_length
-    finetune_examples(
-        task, work.model, train, None, arguments, max_seq_length=length, run=run, device="cpu"
+    run_finetuning(
+        FinetuningJob(
+            task, work.model, train, None, arguments, max_seq_length=length, out=run, device="cpu"
+        )
     )
 
 

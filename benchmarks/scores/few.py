@@ -27,8 +27,9 @@ from benchmarks.harness.processes import in_environment
 from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
 from benchmarks.speed.finetune import metrics_of
 from tidybert.catalog import find_model
-from tidybert.finetuning import choose_way, finetune_examples
-from tidybert.finetuning.few_labels import ways
+from tidybert.finetuning.few_labels import choose_way, ways
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -86,7 +87,7 @@ def ours(train: Sequence[Any], test: Sequence[Any], seed: int, way: str, model: 
     task = Classification.from_examples(train)
 
     def trained(some: Sequence[Any], arguments: TrainingArguments) -> Any:
-        return finetune_examples(task, model, some, None, arguments)
+        return run_finetuning(FinetuningJob(task, model, some, None, arguments))
 
     arguments = TrainingArguments(seed=seed, pooling="mean")
     begin, chosen = time.perf_counter(), way

@@ -25,7 +25,10 @@ from benchmarks.speed.training import (
     training_parser,
 )
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.finetuning import Callbacks, FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.training.precision import is_mixed
@@ -114,7 +117,7 @@ def _train_ours(work: FinetuneWork) -> dict[str, Any]:
         clock.step_ended()
         counts.append(done.num_examples)
 
-    trained = finetune_examples(
+    job = FinetuningJob(
         task,
         work.model,
         train,
@@ -122,8 +125,8 @@ def _train_ours(work: FinetuneWork) -> dict[str, Any]:
         work.arguments(),
         max_seq_length=work.max_seq_length,
         device=work.device,
-        callbacks=Callbacks(step=step),
     )
+    trained = run_finetuning(job, Callbacks(step=step))
     return {
         "metrics": metrics_of(trained, task, test) if test else {},
         "seconds": trained.result.seconds,

@@ -35,7 +35,8 @@ from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
-from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.tokenization import BertTokenizer
@@ -175,15 +176,15 @@ def _train_ours(work: PretrainWork) -> dict[str, Any]:
         losses.append(done.loss)
 
     with tempfile.TemporaryDirectory() as folder:
-        pretrain(
+        job = PretrainingJob(
             work.size,
             work.data,
-            Path(folder) / "run",
             work.arguments(),
+            out=Path(folder) / "run",
             instances=InstanceOptions(max_seq_length=work.max_seq_length),
             device=work.device,
-            callbacks=PretrainingCallbacks(step=step),
         )
+        run_pretraining(job, PretrainingCallbacks(step=step))
     return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
 
 

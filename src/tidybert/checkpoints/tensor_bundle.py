@@ -24,7 +24,7 @@ from tidybert.checkpoints.wire_format import (
     read_fields,
 )
 from tidybert.errors import WeightsError
-from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes, open_grown
+from tidybert.storage.atomic_files import atomic_write_bytes
 from tidybert.storage.limits import HEADER_BYTES
 from tidybert.storage.opening import open_regular, present, read_bytes
 
@@ -155,23 +155,21 @@ def write_bundle(path: Path, tensors: Mapping[str, Tensor]) -> None:
     kinds = {dtype: number for number, dtype in _DTYPES.items()}
     # The header: one data file, little-endian, and a version that says who wrote it.
     entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
-    offset = 0
-    data = path.with_name(f"{path.stem}.data-00000-of-00001")
-    with atomic_file(data) as partial, open_grown(partial, 0) as file:
-        for name in sorted(tensors, key=str.encode):
-            tensor = tensors[name].contiguous()
-            content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-            file.write(content)
-            shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
-            entry = (
-                number_field(1, kinds[tensor.dtype])
-                + bytes_field(2, shape)
-                + number_field(4, offset)
-                + number_field(5, len(content))
-                + fixed32_field(6, masked_crc32c(content))
-            )
-            entries.append((name.encode(), entry))
-            offset += len(content)
+    data = bytearray()
+    for name in sorted(tensors, key=str.encode):
+        tensor = tensors[name].contiguous()
+        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
+        entry = (
+            number_field(1, kinds[tensor.dtype])
+            + bytes_field(2, shape)
+            + number_field(4, len(data))
+            + number_field(5, len(content))
+            + fixed32_field(6, masked_crc32c(content))
+        )
+        entries.append((name.encode(), entry))
+        data += content
+    atomic_write_bytes(path.with_name(f"{path.stem}.data-00000-of-00001"), data)
     atomic_write_bytes(path, write_table(entries))
 
 

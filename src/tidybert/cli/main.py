@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import bench
 from tidybert.cli.commands import (
     attention,
     build_corpus,
