@@ -104,7 +104,8 @@ def adapted(
     from tidybert.corpus.building import build_corpus
     from tidybert.pretraining.loop import PretrainingCallbacks
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-    from tidybert.pretraining.pretraining_run import pretrain
+    from tidybert.pretraining.pretraining_job import PretrainingJob
+    from tidybert.pretraining.pretraining_run import run_pretraining
     from tidybert.tokenization import BertTokenizer
     from tidybert.training.run_directory import is_finished
 
@@ -118,14 +119,9 @@ def adapted(
         learning_rate=learning_rate,
         long_share=0.0,
     )
-    pretrain(
-        model,
-        shards,
-        run,
-        arguments,
-        resume=run.exists(),
-        device="cpu",
-        callbacks=PretrainingCallbacks(
+    run_pretraining(
+        PretrainingJob(model, shards, arguments, out=run, resume=run.exists(), device="cpu"),
+        PretrainingCallbacks(
             note=lambda line: print(line, flush=True),
             metrics=lambda step, found: print(step, json.dumps(found), flush=True),
         ),

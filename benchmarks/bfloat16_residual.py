@@ -35,7 +35,8 @@ from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.objectives import PretrainingModel
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.pretraining.start import start_from_corpus
 from tidybert.system.machine import machine
 
@@ -96,15 +97,15 @@ def trained(
             print(f"{where}: {done.loss:.4f}", flush=True)
 
     with tempfile.TemporaryDirectory() as folder, _WITHIN[kind]():
-        result = pretrain(
+        job = PretrainingJob(
             size,
             corpus,
-            Path(folder) / "run",
             arguments,
             instances=InstanceOptions(max_seq_length=128),
+            out=Path(folder) / "run",
             device="cpu",
-            callbacks=PretrainingCallbacks(step=step),
         )
+        result = run_pretraining(job, PretrainingCallbacks(step=step))
     return losses, result.seconds
 
 

@@ -67,8 +67,9 @@ def ours(
     """One of tidybert's ways; all read the mean of all tokens."""
     from dataclasses import replace
 
-    from tidybert.finetuning import choose_way, finetune_examples
-    from tidybert.finetuning.few_labels import ways
+    from tidybert.finetuning.few_labels import choose_way, ways
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.inference.forward import run_features
     from tidybert.tasks.classification import Classification
     from tidybert.training.training_arguments import TrainingArguments
@@ -76,7 +77,7 @@ def ours(
     task = Classification.from_examples(train)
 
     def trained(some: Sequence[Any], arguments: TrainingArguments) -> Any:
-        return finetune_examples(task, model, some, None, arguments)
+        return run_finetuning(FinetuningJob(task, model, some, None, arguments))
 
     arguments = TrainingArguments(seed=seed, pooling="mean")
     begin, chosen = time.perf_counter(), way

@@ -68,7 +68,9 @@ def drawn(examples: Sequence[Any], count: int, seed: int) -> list[Any]:
 
 def measured(name: str, size: int, seed: int, given: dict[str, Any]) -> dict[str, Any]:
     """One model's score on the test part, and its seconds."""
-    from tidybert.finetuning import Callbacks, finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.finetuning_run import Callbacks
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.inference.forward import run_features
     from tidybert.tasks.registry import task_class
     from tidybert.training.training_arguments import TrainingArguments
@@ -90,8 +92,8 @@ def measured(name: str, size: int, seed: int, given: dict[str, Any]) -> dict[str
         seed=seed,
     )
     begin = time.perf_counter()
-    trained = finetune_examples(
-        task, given["model"], train, None, arguments, callbacks=Callbacks(note=told.append)
+    trained = run_finetuning(
+        FinetuningJob(task, given["model"], train, None, arguments), Callbacks(note=told.append)
     )
     seconds = time.perf_counter() - begin
     features = task.features(test, trained.tokenizer, trained.max_seq_length)

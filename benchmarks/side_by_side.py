@@ -210,7 +210,8 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     import shutil
 
     from tidybert.catalog import find_model
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
     from tidybert.training.training_arguments import TrainingArguments
 
@@ -227,7 +228,9 @@ def with_one_start(work: FinetuningWork, folder: Path) -> FinetuningWork:
     arguments = TrainingArguments(
         max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
     )
-    finetune_examples(task, str(without_dropout), train, None, arguments, run=start, device="cpu")
+    run_finetuning(
+        FinetuningJob(task, str(without_dropout), train, None, arguments, out=start, device="cpu")
+    )
     return replace(work, model=str(start))
 
 

@@ -98,21 +98,24 @@ def prepared(name: str, work: FinetuningWork, folder: Path) -> FinetuningWork:
 @cache
 def learned_on_shifts(work: FinetuningWork) -> tempfile.TemporaryDirectory[str]:
     """The model that tidybert trains on ``shifts``, in a folder that is removed at exit."""
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
 
     run = tempfile.TemporaryDirectory()
     with tempfile.TemporaryDirectory() as folder:
         work = prepared("shifts", work, Path(folder))
         task, train, _ = replace(work, dev=None).read()
-    finetune_examples(
-        task,
-        work.model,
-        train,
-        None,
-        work.arguments(),
-        max_seq_length=work.max_seq_length,
-        run=Path(run.name) / "run",
-        device="cpu",
+    run_finetuning(
+        FinetuningJob(
+            task,
+            work.model,
+            train,
+            None,
+            work.arguments(),
+            max_seq_length=work.max_seq_length,
+            out=Path(run.name) / "run",
+            device="cpu",
+        )
     )
     return run
 

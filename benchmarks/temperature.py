@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.classification import Classification
@@ -57,7 +59,9 @@ def logits_of(
     train, rest = examples[:num_train], examples[num_train : num_train + MEASURED]
     task = Classification(sorted({one.label or "" for one in train}))
     rest = [one for one in rest if one.label in task.names]
-    finished: FinetunedModel = finetune_examples(task, "minilm", train, None, TrainingArguments())
+    finished: FinetunedModel = run_finetuning(
+        FinetuningJob(task, "minilm", train, None, TrainingArguments())
+    )
     features = task.features(rest, finished.tokenizer, finished.max_seq_length)
     task.add_labels(features, rest)
     outputs = run_features(task, finished.model, features)

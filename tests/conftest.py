@@ -218,18 +218,21 @@ def tiny_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.tasks.classification import Classification
 
     run = tmp_path_factory.mktemp("runs") / "toy"
-    finetune_examples(
-        Classification(["animal", "colour"]),
-        tiny_model,
-        toy_examples(192),
-        toy_examples(64, seed=1),
-        toy_arguments(),
-        max_seq_length=16,
-        run=run,
+    run_finetuning(
+        FinetuningJob(
+            Classification(["animal", "colour"]),
+            tiny_model,
+            toy_examples(192),
+            toy_examples(64, seed=1),
+            toy_arguments(),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run
 
@@ -242,18 +245,21 @@ def tiny_score_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """The same for scores."""
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.tasks.regression import Regression
 
     run = tmp_path_factory.mktemp("runs") / "scores"
-    finetune_examples(
-        Regression(),
-        tiny_model,
-        toy_examples(192, scores=True),
-        toy_examples(64, seed=1, scores=True),
-        toy_arguments(num_train_epochs=8),
-        max_seq_length=16,
-        run=run,
+    run_finetuning(
+        FinetuningJob(
+            Regression(),
+            tiny_model,
+            toy_examples(192, scores=True),
+            toy_examples(64, seed=1, scores=True),
+            toy_arguments(num_train_epochs=8),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run
 
@@ -471,7 +477,7 @@ LOADED_BY_COMMANDS = (
     "torch.distributed.tensor",
     "tidybert.cli.main",
     "tidybert.corpus.building",
-    "tidybert.finetuning",
+    "tidybert.finetuning.entrance",
     "tidybert.inference.predictor",
     "tidybert.inference.vector_files",
     "tidybert.pretraining.pretraining_run",

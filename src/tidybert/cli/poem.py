@@ -33,7 +33,8 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
     """
     from tidybert.inference.generation import TextGenerator
     from tidybert.pretraining.instance_options import NextTokenOptions
-    from tidybert.pretraining.language_model_run import train_language_model
+    from tidybert.pretraining.pretraining_job import PretrainingJob
+    from tidybert.pretraining.pretraining_run import run_pretraining
 
     poem = resources.files("tidybert") / "resources" / "poem" / POEM
     say("tidybert quickstart --poem: learn a poem by heart, then say it from its first two words")
@@ -47,10 +48,9 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
         f"tokens before it, and reads both versions in each of {MAX_STEPS} steps."
     )
     with resources.as_file(poem) as path, shown_training(out, None) as callbacks:
-        result = train_language_model(
+        job = PretrainingJob(
             MODEL,
             path,
-            out,
             LanguageModelArguments(
                 max_steps=MAX_STEPS,
                 tokens_per_step=TOKENS_PER_STEP,
@@ -58,10 +58,11 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
                 seed=seed,
             ),
             instances=NextTokenOptions(max_seq_length=MAX_SEQ_LENGTH),
+            out=out,
             resume=resume,
             device="cpu",
-            callbacks=callbacks,
         )
+        result = run_pretraining(job, callbacks)
     atomic_write_bytes(out / POEM, poem.read_bytes())
 
     generator = TextGenerator(out, device="cpu")

@@ -15,11 +15,13 @@ from tidybert.cli.progress import AddFigure, tensorboard_figures
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.pretraining_job import PretrainingJob, PretrainingOptions
 from tidybert.storage.model_files import CURVES_FILE
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
+    from tidybert.cli.train_lm import TrainLMFlags
     from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport, PretrainingResult
 
 _LINE_SECONDS: Final = 30.0
@@ -41,13 +43,11 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainFlags(flags.RunFlags, flags.DeviceFlag, flags.JsonFlag):
+class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags.JsonFlag):
     PANEL: ClassVar = "Checkpoints"
 
     data: Path
     """``--data DIR``: Corpus that build-corpus wrote."""
-    verify: bool = True
-    """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
 
 
 @takes(
@@ -74,38 +74,33 @@ def pretrain(
 
     Several devices: torchrun --nproc-per-node N -m tidybert pretrain …
     """
-    from tidybert.pretraining.pretraining_run import pretrain as run_pretraining
-    from tidybert.training.distributed import processes
-    from tidybert.training.run_directory import is_resumed_in_vain
+    job = PretrainingJob(
+        model,
+        given.data,
+        arguments,
+        instances=instances,
+        masking=masking,
+        **flags.values_of(given, PretrainingOptions),
+    )
+    train_and_show(job, given, f"tidybert finetune classify {given.out} --train FILE --out RUN")
 
-    out = given.out
-    if given.resume and is_resumed_in_vain(out, given.keep_checkpoints):
-        note(f"the run in {out} is finished: there is nothing to resume")
+
+def train_and_show(job: PretrainingJob, given: "PretrainFlags | TrainLMFlags", then: str) -> None:
+    """Run a job, alone or as one of torchrun's processes, and show it; ``then`` is a command."""
+    if given.is_done:
         return
+    from tidybert.pretraining.pretraining_run import run_pretraining
+    from tidybert.training.distributed import processes
+
     with (
-        tensorboard_figures(out, given.tensorboard) as add_figure,
-        processes(given.device) as group,
-        shown_training(out, add_figure) as callbacks,
+        tensorboard_figures(job.out, given.tensorboard) as add_figure,
+        processes(job.device) as group,
+        shown_training(job.out, add_figure) as callbacks,
     ):
-        result = run_pretraining(
-            model,
-            given.data,
-            out,
-            arguments,
-            instances=instances,
-            masking=masking,
-            resume=given.resume,
-            verify=given.verify,
-            keep_checkpoints=given.keep_checkpoints,
-            force=given.force,
-            device=given.device,
-            processes=group,
-            callbacks=callbacks,
-        )
+        result = run_pretraining(job, callbacks, group)
         is_first = group.is_first
     if is_first:
-        then = f"tidybert finetune classify {out} --train FILE --out RUN"
-        show_result(result, out, then, as_json=given.json)
+        show_result(result, job.out, then, as_json=given.json)
 
 
 def show_result(result: "PretrainingResult", out: Path, then: str, *, as_json: bool) -> None:

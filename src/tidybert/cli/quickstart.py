@@ -72,7 +72,8 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_metrics
     from tidybert.files.labels import label_names
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.inference.predictor import Predictor
     from tidybert.tasks.classification import Classification
 
@@ -91,9 +92,8 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         "weights."
     )
     with shown_training(task.metric, arguments.train_batch_size) as callbacks:
-        finished = finetune_examples(
-            task, MODEL, train, dev, arguments, run=out, resume=given.resume, callbacks=callbacks
-        )
+        job = FinetuningJob(task, MODEL, train, dev, arguments, out=out, resume=given.resume)
+        finished = run_finetuning(job, callbacks)
     result = finished.result
     _copy_tickets(out / "tickets")
 

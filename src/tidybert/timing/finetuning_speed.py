@@ -21,7 +21,9 @@ import torch
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.finetuning import Callbacks, finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
@@ -190,7 +192,7 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         clock.step_ended()
         step_examples.append(done.num_examples)
 
-    trained = finetune_examples(
+    job = FinetuningJob(
         task,
         work.model,
         train,
@@ -198,8 +200,8 @@ def _run_ours(work: FinetuningWork) -> dict[str, Any]:
         work.arguments(),
         max_seq_length=work.max_seq_length,
         device=work.device,
-        callbacks=Callbacks(step=step),
     )
+    trained = run_finetuning(job, Callbacks(step=step))
     metrics = {}
     if dev:
         features = task.features(dev, trained.tokenizer, work.max_seq_length)

@@ -29,7 +29,8 @@ from tidybert.pretraining.instance_options import InstanceOptions, MaskingOption
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.objectives import build_pretraining_model
 from tidybert.pretraining.places import Position
-from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.timing.measuring import UNTIMED_STEPS, answer, run_apart, summarize, take_rounds
@@ -174,15 +175,15 @@ def _run_ours(work: PretrainingWork) -> dict[str, Any]:
         losses.append(done.loss)
 
     with tempfile.TemporaryDirectory() as folder:
-        pretrain(
+        job = PretrainingJob(
             work.size,
             work.data,
-            Path(folder) / "run",
             work.arguments(),
             instances=InstanceOptions(max_seq_length=work.max_seq_length),
+            out=Path(folder) / "run",
             device=work.device,
-            callbacks=PretrainingCallbacks(step=step),
         )
+        run_pretraining(job, PretrainingCallbacks(step=step))
     return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
 
 
