@@ -1,7 +1,7 @@
 """Bytes on disk to lines of text, plain or gzipped, and what packed data may unpack to.
 
-A gzip of 10 MB can hold 10 GB of zeros.  Texts shrink to a third or a tenth; the limits are far
-beyond that.  A line ends at ``\n`` or ``\r\n`` and nowhere else: U+2028, U+0085 and their like are data.
+A line ends at ``\n`` or ``\r\n`` and nowhere else: U+2028, U+0085 and their like are data.  A gzip
+of 10 MB can hold 10 GB of zeros; texts shrink to a third or a tenth, and the limits are far beyond.
 """
 
 import codecs

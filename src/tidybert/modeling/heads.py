@@ -121,17 +121,28 @@ class BertForTokenClassification(BertWithTokenHead):
         self.classifier = Linear(config.hidden_size, num_labels)
         initialize_part(self.classifier, config.initializer_range, is_truncated=False)
 
-    def of_rows(self, rows: Rows, **named: Tensor | LowerStates | None) -> Tensor:
+    def of_rows(
+        self,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        lower_states: LowerStates | None = None,
+    ) -> Tensor:
         """Logits (T, num_labels), or only those of ``output_rows`` (R,)."""
-        logits: Tensor = self.classifier(self.head_inputs(rows, **named))
+        hidden = self.head_inputs(rows, output_rows=output_rows, lower_states=lower_states)
+        logits: Tensor = self.classifier(hidden)
         return logits
 
-    def head_inputs(self, rows: Rows, **named: Tensor | LowerStates | None) -> Tensor:
-        """The states (T, H), or (R, H), that the linear layer reads.
-
-        ``named`` may be the encoder's output_rows and lower_states.
-        """
-        hidden = self.bert(rows, **named).last_hidden_state
+    def head_inputs(
+        self,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        lower_states: LowerStates | None = None,
+    ) -> Tensor:
+        """The states (T, H), or (R, H), that the linear layer reads."""
+        states = self.bert(rows, output_rows=output_rows, lower_states=lower_states)
+        hidden = states.last_hidden_state
         return dropout(hidden, self.config.classifier_dropout_prob, self.training)
 
 
@@ -181,11 +192,12 @@ class BertMLMHead(nn.Module):
         return states
 
 
-class _WordModel(BertWithTokenHead):
-    """The encoder with an output layer over the vocabulary: ``logits`` and ``loss`` of states."""
+class BertForMaskedLM(BertWithTokenHead):
+    """The encoder with the masked-LM head, whose decoder is the word embeddings."""
 
-    logits: Callable[[Tensor], Tensor]
-    loss: Callable[[Tensor, Tensor], SummedLoss]
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.mlm = BertMLMHead(config)
 
     def of_rows(
         self,
@@ -199,29 +211,14 @@ class _WordModel(BertWithTokenHead):
         With labels of those rows, (M,) int64 and -100 for none, returns their loss instead.
         """
         hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
-        return (
-            self.logits(hidden) if masked_lm_labels is None else self.loss(hidden, masked_lm_labels)
-        )
+        embeddings = self.bert.word_embeddings.weight
+        if masked_lm_labels is not None:
+            return self.mlm.loss(hidden, embeddings, masked_lm_labels)
+        logits: Tensor = self.mlm(hidden, embeddings)
+        return logits
 
 
-class BertForMaskedLM(_WordModel):
-    """The encoder with the masked-LM head, whose decoder is the word embeddings."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config)
-        self.mlm = BertMLMHead(config)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(M, H) states to (M, V)."""
-        found: Tensor = self.mlm(hidden, self.bert.word_embeddings.weight)
-        return found
-
-    def loss(self, hidden: Tensor, labels: Tensor) -> SummedLoss:
-        """The loss of states (M, H) for labels (M,)."""
-        return self.mlm.loss(hidden, self.bert.word_embeddings.weight, labels)
-
-
-class CausalLM(_WordModel):
+class CausalLM(BertWithTokenHead):
     """The left-to-right transformer with its output layer, which is the word embeddings and a bias.
 
     The logits of a row are those of the token after it.
@@ -231,14 +228,23 @@ class CausalLM(_WordModel):
         super().__init__(config)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
+    def of_rows(
+        self,
+        rows: Rows,
+        *,
+        masked_lm_positions: Tensor | None = None,
+        masked_lm_labels: Tensor | None = None,
+    ) -> Tensor | SummedLoss:
+        """As ``BertForMaskedLM.of_rows``; the labels are the next tokens."""
+        hidden = self.bert(rows, output_rows=masked_lm_positions).last_hidden_state
+        if masked_lm_labels is None:
+            return self.logits(hidden)
+        embeddings = self.bert.word_embeddings.weight
+        return masked_lm_loss(hidden, embeddings, self.output_bias, masked_lm_labels)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """(M, H) states to (M, V)."""
         return linear(hidden, self.bert.word_embeddings.weight, self.output_bias)
-
-    def loss(self, hidden: Tensor, labels: Tensor) -> SummedLoss:
-        """The loss of states (M, H) for labels (M,), the next tokens."""
-        embeddings = self.bert.word_embeddings.weight
-        return masked_lm_loss(hidden, embeddings, self.output_bias, labels)
 
 
 class BertForNextSentencePrediction(BertWithHead):
