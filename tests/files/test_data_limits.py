@@ -53,7 +53,7 @@ def zeros(path: Path, megabytes: int) -> Path:
 
 
 def test_a_gzip_bomb_ends_at_the_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidybert.files.unpacking.UNPACKED_RATIO_FROM", 1 << 22)
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 22)
     path = zeros(tmp_path / "bomb.txt.gz", 8)
 
     message = failure(path)

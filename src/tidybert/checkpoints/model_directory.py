@@ -17,9 +17,8 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
-from tidybert.checkpoints.undrawn_weights import UndrawnWeights
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.checkpoints.weight_loading import LoadReport, load_weights
+from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
 from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part

@@ -110,7 +110,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
         marks = {mark: "".join(start).count(mark) for mark in ",;\t"}
         options = ReadOptions(delimiter=max(marks, key=marks.__getitem__), quoting=True)
         columns: list[str] | None = None
-        for row in delimited_rows(stream, "csv", options, ReadReport(path=path)):
+        for row in delimited_rows(stream, "csv", ReadReport(path, options=options)):
             if isinstance(row, Problem):
                 raise DataError(f"{path}:{row.row}: {row.message}")
             line, cells = row

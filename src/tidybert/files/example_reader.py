@@ -76,6 +76,7 @@ class ExampleReader(Generic[E]):
                 file_format = self.formats.like(report.path, options, like.format)
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
+        report.options, report.need_label = options, need_label
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
         try:
             for row in rows:

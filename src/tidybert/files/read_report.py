@@ -7,7 +7,7 @@ from typing import Final
 from tidybert.errors import DataError, in_python, param
 from tidybert.files.in_memory import Memory
 from tidybert.files.raw_rows import Problem, shown_problems
-from tidybert.files.read_options import ROLES
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.wording import count_of
 
 KEPT_PROBLEMS: Final = 1000
@@ -21,6 +21,10 @@ class ReadReport:
     """The file, or the name of the parameter that holds the rows in memory."""
     memory: Memory | None = None
     """The rows, where they are in no file."""
+    options: ReadOptions = field(default_factory=ReadOptions)
+    """How to read it."""
+    need_label: bool = False
+    """Whether a row without a label is a bad row."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""

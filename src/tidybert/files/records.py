@@ -14,8 +14,7 @@ from tidybert.files.json_entries import json_cursor
 from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
-from tidybert.files.text_lines import Line, decoded_lines
-from tidybert.files.unpacking import check_unpacked
+from tidybert.files.text_lines import Line, check_unpacked, decoded_lines
 from tidybert.files.wording import json_type
 from tidybert.storage.opening import open_regular, os_reason
 

@@ -12,8 +12,7 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
-from tidybert.data.text_hashes import text_hashes
-from tidybert.data.training_texts import write_training_texts
+from tidybert.data.training_texts import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.finetuning.collapse import collapse_message, collapsed_to
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
