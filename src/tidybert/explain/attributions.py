@@ -11,7 +11,7 @@ n pieces, H width, w words.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,7 @@ from tidybert.explain.shown import Floats, Table, shaded_words, signed
 from tidybert.explain.targets import Target
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tidybert.reporting.drawing import Picture
 
 METHODS: Final = ("integrated-gradients", "gradient-x-input", "leave-one-out")
 STEPS: Final = 50
@@ -98,7 +96,7 @@ class Attributions(ExplainedText):
         texts = [word.text for word in self.words]
         return shaded_words(texts, self.word_values) + super()._repr_html_()
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """A bar for each word."""
         values = np.nan_to_num(self.word_values)
         return plots.bars([word.text for word in self.words], values, self.table().title)

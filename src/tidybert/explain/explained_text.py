@@ -46,6 +46,11 @@ class ExplainedText(Shown):
         return self.encoding.tokens
 
     @property
+    def quoted(self) -> list[str]:
+        """The text, and the second one of a pair."""
+        return [self.text] if self.text_pair is None else [self.text, self.text_pair]
+
+    @property
     def words(self) -> list[Word]:
         """The words of the text, then those of the second text."""
         return words_of(self.encoding, (self.text, self.text_pair or ""))
