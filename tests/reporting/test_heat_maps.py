@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from tests.reporting.svg import checked, found, number, words
 
 from tidybert.reporting.drawing import Picture
-from tidybert.reporting.heat_maps import Cell, CellTable, shades
+from tidybert.reporting.heat_maps import CellTable, shades
 
 
 def pixels(root) -> np.ndarray:
@@ -51,7 +51,7 @@ def test_an_image_has_the_numbers(values: np.ndarray) -> None:
 
 def test_cells_stand_between_their_names() -> None:
     table = CellTable(["<a>", "a name of many more letters"], 20, 10)
-    cell = table.cell(Cell(1, 0, "wrong", 0.7, "it & that", "7"))
+    cell = table.cell((1, 0), "wrong", 0.7, "it & that", "7")
     root = checked(Picture("p", "", "", *table.size, [table.lines(), cell]).svg)
 
     assert words(root) == ["<a>"] * 2 + ["a name of many more lette…"] * 2 + ["7"]

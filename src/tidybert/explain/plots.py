@@ -8,7 +8,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from tidybert.reporting.drawing import Frame, Picture, around, cut, moved, room_for, text
-from tidybert.reporting.heat_maps import Cell, CellTable, shades
+from tidybert.reporting.heat_maps import CellTable, shades
 from tidybert.reporting.markup import element
 
 _LONGEST_TITLE: Final = 90
@@ -36,7 +36,7 @@ def matrix(values: npt.NDArray[Any], labels: Sequence[str], title: str) -> Pictu
         return _picture(title, said, side + 24, side + 12, shades(values, 12, 0, side, side))
     table = CellTable(labels, _CELL, _CELL)
     cells = [
-        table.cell(Cell(row, column, "right", value, f"{labels[row]} → {label}: {value:.4f}"))
+        table.cell((row, column), "right", value, f"{labels[row]} → {label}: {value:.4f}")
         for row, each in enumerate(values.tolist())
         for column, (label, value) in enumerate(zip(labels, each, strict=True))
     ]

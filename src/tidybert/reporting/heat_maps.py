@@ -21,18 +21,6 @@ _BELOW, _ABOVE = (0xCF, 0x65, 0x2A), (0x2F, 0x82, 0xC8)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table of shades: its colour, its opacity, and what the pointer and it say."""
-
-    row: int
-    column: int
-    class_: str
-    shade: float
-    title: str
-    words: str = ""
-
-
-@dataclass(frozen=True)
 class CellTable:
     """A square table with the same names on both sides; long names are cut.
 
@@ -75,17 +63,18 @@ class CellTable:
             )
         return Markup().join(drawn)
 
-    def cell(self, one: Cell) -> Markup:
-        """One cell."""
-        left, top = self.corner
-        x, y = left + self.wide * one.column, top + self.high * one.row
-        class_ = "count on" if one.shade > _DARK else "count"
+    def cell(
+        self, place: tuple[int, int], class_: str, shade: float, title: str, words: str = ""
+    ) -> Markup:
+        """The cell of a row and a column: its colour and opacity, and what the pointer and it say."""
+        x, y = self.corner[0] + self.wide * place[1], self.corner[1] + self.high * place[0]
         middle = x + self.wide / 2, y + self.high / 2 + 4
+        count = "count on" if shade > _DARK else "count"
         return element(
             '<g><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" class="{}" '
             'fill-opacity="{}"/>{}</g>',
-            *(one.title, x, y, self.wide, self.high, one.class_, one.shade),
-            text(one.words, *middle, class_, "middle") if one.words else None,
+            *(title, x, y, self.wide, self.high, class_, shade),
+            text(words, *middle, count, "middle") if words else None,
         )
 
 

@@ -16,7 +16,7 @@ from tidybert.reporting.drawing import (
     straight,
     text,
 )
-from tidybert.reporting.heat_maps import Cell, CellTable
+from tidybert.reporting.heat_maps import CellTable
 from tidybert.reporting.markup import element
 from tidybert.reporting.training_history import course_of, smooth_course, thinned
 
@@ -197,7 +197,7 @@ def confusion(names: Sequence[str], matrix: Sequence[Sequence[int]]) -> Markup:
             hover = f"{names[row]}: {count:,} ({100 * share:.1f} %) {said}"
             class_, words = "right" if right else "wrong", f"{count:,}" if with_counts else ""
             # The root keeps a share of 1 % visible beside one of 90 %.
-            cells.append(table.cell(Cell(row, column, class_, share**0.5, hover, words)))
+            cells.append(table.cell((row, column), class_, share**0.5, hover, words))
     return Picture(
         "confusion",
         "Confusion matrix",

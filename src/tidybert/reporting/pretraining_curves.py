@@ -49,13 +49,6 @@ _WIDTH: Final = 780.0
 # and the tokens.
 _RIGHT, _HEAD, _FOOT = 42.0, 78.0, 18.0
 _PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
-# The legend: the class of a line, its name, and where its sample begins.
-_LEGEND: Final = {
-    "line raw": ("training, as logged", 52.0),
-    "line": ("training, smoothed", 214.0),
-    "line held-out": ("", 380.0),
-}
-_SAMPLE: Final = 26.0
 # A loss falls so far in its first steps that they would squeeze the rest.
 _FIRST_SHARE: Final = 0.02
 # The range in which two decimals tell the grid lines apart.
@@ -214,10 +207,13 @@ def _amount(number: float) -> str:
 
 
 def _legend(measured_on: str) -> Markup:
+    samples = [
+        ("line raw", "training, as logged", 52),
+        ("line", "training, smoothed", 214),
+        ("line held-out", measured_on, 380),
+    ]
     drawn = []
-    for class_, (words, x) in _LEGEND.items():
-        drawn.append(straight(class_, x, 45, x + _SAMPLE, 45))
-        drawn.append(text(words or measured_on, x + _SAMPLE + 7, 49))
-    middle = _LEGEND["line held-out"][1] + _SAMPLE / 2
-    drawn.append(element('<circle cx="{}" cy="45" r="3.5" class="dot measured"/>', middle))
-    return Markup().join(drawn)
+    for class_, words, x in samples:
+        drawn += [straight(class_, x, 45, x + 26, 45), text(words, x + 33, 49)]
+    dot = Markup('<circle cx="393" cy="45" r="3.5" class="dot measured"/>')
+    return Markup().join([*drawn, dot])
