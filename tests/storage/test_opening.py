@@ -117,7 +117,7 @@ OWN_FILES = {
     "reporting/report_page.py": "reads resources of the package",
     "cli/commands/poem.py": "reads a resource of the package",
     "page/page_files.py": "reads resources of the package",
-    "reporting/pretraining_curves.py": "reads a resource of the package",
+    "reporting/drawing.py": "reads a resource of the package",
     "training/frozen_states.py": "maps a temporary file of its own",
     "inference/vector_formats.py": "reads its own part, which is locked",
     "checkpoints/tensor_files.py": "the library opens the file after the guard did",
