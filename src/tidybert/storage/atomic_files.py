@@ -107,16 +107,16 @@ def atomic_directory(target: str | Path) -> Iterator[Path]:
         with _filled(lock.temporary(target)) as partial:
             yield partial
             sync_tree(partial)
-            if os.path.lexists(target):
-                target.rename(replaced)
             try:
+                if os.path.lexists(target):
+                    target.rename(replaced)
                 partial.rename(target)
-            except BaseException:
-                if os.path.lexists(replaced):
+                sync(target.parent)
+            finally:
+                # A signal may come after each of them.
+                if os.path.lexists(replaced) and not os.path.lexists(target):
                     replaced.rename(target)
-                raise
-            sync(target.parent)
-        remove_tree(replaced)
+                remove_tree(replaced)
 
 
 @contextmanager
