@@ -27,7 +27,7 @@ from tidybert.configuration import BertConfig
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
 # test_scikit_learn_doc.py and test_serving_docs.py run these.
 PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving.md", "serving-clients.md"}
 
