@@ -8,7 +8,6 @@ sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the
 origin into a page, and the picture of their losses into the page's folder.
 """
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
@@ -190,9 +190,7 @@ def picture_name(directory: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")

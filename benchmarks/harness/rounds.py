@@ -89,13 +89,18 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def script_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is a module's docstring as it stands."""
+    return argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def speed_parser(
     doc: str | None, *, rounds: int = 3, others: Sequence[str] = SIDES[1:]
 ) -> argparse.ArgumentParser:
     """The flags of every speed."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(doc)
     parser.add_argument("--against", choices=others, help="time this side too, in turn")
     parser.add_argument(
         "--rounds", type=at_least(1), default=rounds, help=f"times per side (default {rounds})"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.rounds import record
+from benchmarks.harness.rounds import record, script_parser
 
 Line = dict[str, Any]
 
@@ -38,9 +38,7 @@ class Results:
 
 def results_parser(doc: str | None, name: str | None) -> argparse.ArgumentParser:
     """A parser with --model and --write, and with --out if ``name`` is given."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(doc)
     parser.add_argument("--model", default="minilm")
     if name is not None:
         parser.add_argument(

@@ -9,13 +9,13 @@ word that is not one piece of the vocabulary.  A sentence with only these words 
 with the reciprocal rank 0.
 """
 
-import argparse
 import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert import MaskFiller
 from tidybert.tokenization.vocabulary import UNK_TOKEN
@@ -131,9 +131,7 @@ def listed(answers: Sequence[Answer]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("model", metavar="MODEL", help="a model with a masked-LM head")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")
     given = parser.parse_args()

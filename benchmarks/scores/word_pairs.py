@@ -11,7 +11,6 @@ Wikipedia articles with 8 to 40 words that have the word in this form.  All rows
 pairs; the script says how many it leaves out because a word has too few sentences.
 """
 
-import argparse
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness.datasets import data_folder
+from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert import Embedder
 from tidybert.corpus.sentences import split_sentences
@@ -155,9 +155,7 @@ def table(names: Sequence[str], found: Mapping[str, Mapping[str, Sequence[float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--models", nargs="+", default=["tidybert-mini", "minilm"])
     parser.add_argument("--contexts", type=int, default=5, help="sentences for each word")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")

@@ -10,7 +10,6 @@ a machine that goes away takes nothing along.  Without --data DIR it makes its o
 tries all of it without a GPU.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.processes import ROOT
-from benchmarks.harness.rounds import record
+from benchmarks.harness.rounds import record, script_parser
 from benchmarks.harness.tables import markdown
 
 MOST_SECONDS: Final = 25 * 60
@@ -195,9 +194,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the script")
     parser.add_argument("--data", type=Path, help="corpus that build-corpus wrote")

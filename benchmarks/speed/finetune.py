@@ -146,7 +146,9 @@ def metrics_of(trained: FinetunedModel, task: Any, examples: Sequence[Any]) -> d
 
 
 def main() -> None:
-    parser = training_parser(__doc__, steps=40, least=1, dropout=None)
+    parser = training_parser(
+        __doc__, steps=40, least=1, what="timed steps of 32 texts", dropout=None
+    )
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--freeze-layers", type=at_least(0), default=0, help="lowest K layers")
     parser.add_argument("--max-seq-length", type=at_least(8), help="most tokens of a text")

@@ -201,7 +201,9 @@ def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[
 
 
 def main() -> None:
-    parser = training_parser(__doc__, steps=20, least=4, dropout=0.1)
+    parser = training_parser(
+        __doc__, steps=20, least=4, what="the first 3 do not count", dropout=0.1
+    )
     parser.add_argument("--size", default="mini", help="size of the model, with random weights")
     parser.add_argument("--data", help="corpus from build-corpus (default: a small one)")
     parser.add_argument("--tokens-per-step", type=at_least(128), default=8192)

@@ -8,7 +8,6 @@ requests that are taken wait no longer than the queue allows.  The queue is shor
 A classifier with random weights on MODEL answers one text a request.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 from benchmarks.harness.datasets import mixed_texts
 from benchmarks.harness.processes import memory_mib
-from benchmarks.harness.rounds import note, record
+from benchmarks.harness.rounds import note, record, script_parser
 from benchmarks.harness.tables import markdown
 from benchmarks.speed.http_load import Load, sent
 from benchmarks.speed.infer import max_seq_length_for, save_classifier
@@ -116,9 +115,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--model", default="minilm", help="MODEL that the classifier is on")
     parser.add_argument("--requests", type=int, default=100_000, help="requests below capacity")
     parser.add_argument("--capacity-requests", type=int, default=1000, help="to measure capacity")

@@ -86,11 +86,13 @@ def time_steps(
     }
 
 
-def training_parser(doc: str | None, *, steps: int, least: int, dropout: float | None) -> Any:
+def training_parser(
+    doc: str | None, *, steps: int, least: int, what: str, dropout: float | None
+) -> argparse.ArgumentParser:
     """The flags of both trainings."""
     parser = speed_parser(doc, others=(*SIDES[1:], FLASH_SIDE))
     add_device(parser)
-    parser.add_argument("--steps", type=at_least(least), default=steps)
+    parser.add_argument("--steps", type=at_least(least), default=steps, help=what)
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--dropout", type=float, default=dropout, help="on both sides")
     return parser
