@@ -33,9 +33,8 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TidyBertError
 from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.attention import plain_attention
-from tidybert.modeling.kernels import plain
 from tidybert.modeling.kernels.fast_attention import attention, choose_body, first_row_attention
-from tidybert.modeling.kernels.masked_lm_loss import masked_lm_loss
+from tidybert.modeling.kernels.masked_lm_loss import masked_lm_loss, plain_masked_lm_loss
 from tidybert.modeling.rows import Rows
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.instances import PretrainingInstances
@@ -171,7 +170,7 @@ def loss_error(device: torch.device) -> float:
     hidden, words = torch.randn(96, 64, device=device), torch.randn(500, 64, device=device)
     bias, labels = torch.zeros(500, device=device), torch.arange(96, device=device)
     gradients = []
-    for function in (masked_lm_loss, plain.masked_lm_loss):
+    for function in (masked_lm_loss, plain_masked_lm_loss):
         given = hidden.clone().requires_grad_()
         total = function(given, words.clone().requires_grad_(), bias.clone(), labels).total
         torch.autograd.backward([total])
