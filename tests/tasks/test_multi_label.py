@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
-from tidybert.errors import DataError, UsageError, in_python
+from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -27,7 +28,7 @@ from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.registry import task_class
+from tidybert.tasks.registry import task_class, task_for
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tokenization import BertTokenizer
 
@@ -222,7 +223,7 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
 
 def test_thresholds_of_other_labels_are_refused() -> None:
     settings = {"thresholds": {"c": 0.5}}
-    with pytest.raises(ConfigError, match="thresholds is .*; its keys must be names of labels"):
+    with pytest.raises(ConfigError, match=r"thresholds is .*; its keys must be names of labels"):
         task_for(ModelMetadata("multi-label", ("a", "b"), settings=settings))
 
 
