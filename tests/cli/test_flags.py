@@ -145,7 +145,6 @@ def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("inspect x --whole-word --span", "--span masks whole words already: leave out --whole-w"),
         ("inspect x --max-seq-length 70000", "--max-seq-length is 70000; expected at most 65536"),
         ("finetune classify x --train x --out x --seeds 1000000000", "Invalid value for '--seeds'"),
         ("finetune classify x --train x --out x --save-total-limit 0", "expected a number above 0"),

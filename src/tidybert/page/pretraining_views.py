@@ -48,7 +48,7 @@ def training(
     checked_place("seed", seed, 0, _MOST_SEEDS)
     ids = np.array(encoding.input_ids, dtype=np.int32)
     key = random_bits(seed, 0, Purpose.MASK_KEY, np.array([0]))
-    masking = Masking(MaskingOptions(), model.tokenizer, len(ids))
+    masking = Masking(MaskingOptions(), model.tokenizer)
     masked = masking.mask(ids, np.array([len(ids)]), key)
     types = np.array(encoding.token_type_ids, dtype=np.uint8)
     rows = collate([Features(masked.input_ids, types, len(ids), False, example=0)]).rows
@@ -121,7 +121,7 @@ tokenizer = BertTokenizer.from_pretrained({written!r})
 encoding = tokenizer.encode({text!r}{add_pair}, special_tokens_in_text=True)
 size = len(encoding)
 key = random_bits({seed}, 0, Purpose.MASK_KEY, np.array([0]))
-masking = Masking(MaskingOptions(), tokenizer, size)
+masking = Masking(MaskingOptions(), tokenizer)
 masked = masking.mask(np.array(encoding.input_ids, np.int32), np.array([size]), key)
 print(tokenizer.convert_ids_to_tokens(masked.input_ids.tolist()))
 

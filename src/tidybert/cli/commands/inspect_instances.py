@@ -117,7 +117,7 @@ def _of_texts(
     if not all(counts):
         raise UsageError("--input is a text without a token")
     key = random_bits(given.seed, given.epoch, Purpose.MASK_KEY, np.array([given.index]))
-    masks = Masking(masking, tokenizer, options.max_seq_length)
+    masks = Masking(masking, tokenizer)
     masked = masks.mask(ids, np.array([len(ids)]), key)
     return {
         "epoch": given.epoch,
