@@ -159,7 +159,7 @@ def test_the_loss_is_that_of_the_logits() -> None:
 
 
 def test_a_configuration_names_the_model() -> None:
-    original = LANGUAGE_MODELS["transformer"]
+    original = CausalConfig(**LANGUAGE_MODELS["transformer"])
     sizes = original.hidden_size, original.num_attention_heads, original.num_hidden_layers
     assert sizes == (512, 8, 6)
     config = make_model().config

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.reporting.contents import report_contents
+from tidybert.reporting.evaluation import ModelOrigin
 from tidybert.reporting.markup import visible
-from tidybert.reporting.model_origin import ModelOrigin
 from tidybert.reporting.report_page import environment, report_page
 
 ATTACK = (

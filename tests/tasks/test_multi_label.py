@@ -22,7 +22,9 @@ from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -266,14 +268,16 @@ def tuned(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, toy_arguments: Callable[..., Any]
 ) -> tuple[Path, FinetunedModel]:
     run = tmp_path_factory.mktemp("labels") / "run"
-    finished = finetune_examples(
-        MultiLabelClassification(NAMES),
-        tiny_model,
-        toy_texts(192, 0),
-        toy_texts(64, 1),
-        toy_arguments(num_train_epochs=10, seed=1),
-        max_seq_length=16,
-        run=run,
+    finished = run_finetuning(
+        FinetuningJob(
+            MultiLabelClassification(NAMES),
+            tiny_model,
+            toy_texts(192, 0),
+            toy_texts(64, 1),
+            toy_arguments(num_train_epochs=10, seed=1),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run, finished
 

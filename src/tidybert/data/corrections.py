@@ -13,8 +13,9 @@ from typing import Final
 from tidybert.errors import DataError, param, suggestion
 from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_lines import open_bytes
 

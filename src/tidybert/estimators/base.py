@@ -24,7 +24,9 @@ from tidybert.errors import ConfigError, UsageError
 from tidybert.estimators.checked_inputs import text_tags
 from tidybert.estimators.fit_notes import forget_warnings
 from tidybert.estimators.held_out import HeldOut, choose_parts
-from tidybert.finetuning import FinetunedModel, clear_run, finetune_examples, save
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
@@ -36,14 +38,14 @@ from tidybert.reporting.shown_report import ShownReport
 from tidybert.storage.json_objects import plain_json, read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.opening import present
-from tidybert.storage.output_lock import contents
+from tidybert.storage.output_lock import contents, output_lock
 from tidybert.system.progress_bar import counting_bar
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.python_spelling import as_in_python
-from tidybert.training.run_directory import check_run
+from tidybert.training.run_directory import check_run, clear_run
 from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
 from tidybert.training.training_arguments import (
@@ -130,15 +132,16 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         run = Path(directory)
         values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if run.is_dir() and contents(run):
-            if not force:
-                raise UsageError(
-                    f"{run} is not empty: name a new directory, or give force=True to replace the "
-                    "RUN in it"
-                )
-            check_run(run, resume=False, force=True)
-            clear_run(run)
-        save(self._finished(), run, beside={ARGUMENTS_FILE: text})
+        with output_lock(run):
+            if run.is_dir() and contents(run):
+                if not force:
+                    raise UsageError(
+                        f"{run} is not empty: name a new directory, or give force=True to replace "
+                        "the RUN in it"
+                    )
+                check_run(run, resume=False, force=True)
+                clear_run(run)
+            save(self._finished(), run, beside={ARGUMENTS_FILE: text})
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:
@@ -250,20 +253,20 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         fitted |= {"history_": history, "validation_indices_": parts.places}
         with as_in_python():
             try:
+                job = FinetuningJob(
+                    task,
+                    start,
+                    parts.train,
+                    parts.dev,
+                    arguments,
+                    max_seq_length=_plain(self.max_seq_length),
+                    vocab=None if start is not self.model else self.vocab,
+                    new_head=self.new_head,
+                    device=str(device),
+                    example_weights=[float(weight_of[one.row]) for one in parts.train],
+                )
                 with noted_training(history, verbose=self.verbose) as callbacks:
-                    finished = finetune_examples(
-                        task,
-                        start,
-                        parts.train,
-                        parts.dev,
-                        arguments,
-                        max_seq_length=_plain(self.max_seq_length),
-                        vocab=None if start is not self.model else self.vocab,
-                        new_head=self.new_head,
-                        device=str(device),
-                        example_weights=[float(weight_of[one.row]) for one in parts.train],
-                        callbacks=callbacks,
-                    )
+                    finished = run_finetuning(job, callbacks)
             except TrainingInterrupted as interrupted:
                 if isinstance(interrupted.kept, FinetunedModel):
                     self._take(interrupted.kept, fitted)

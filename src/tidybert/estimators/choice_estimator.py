@@ -13,7 +13,7 @@ from tidybert.estimators.base import BertEstimator
 from tidybert.estimators.checked_inputs import read_weights, require_y
 from tidybert.estimators.held_out import read_held_out
 from tidybert.estimators.ragged_rows import RaggedRows
-from tidybert.files.read_report import Problem
+from tidybert.files.raw_rows import Problem
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example
 from tidybert.tasks.choices.multiple_choice import ChosenAnswers, MultipleChoice
 

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import BinaryIO
 
 from tidybert.errors import param
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.raw_rows import Problem
+from tidybert.files.read_report import ReadReport
 from tidybert.files.text_lines import Line, chomp, decoded_lines
 from tidybert.storage.limits import CELL_CHARACTERS
 

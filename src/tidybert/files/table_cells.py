@@ -12,9 +12,10 @@ from typing import Any, Final
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.columns import Columns, find_columns, has_header
 from tidybert.files.delimited_rows import CellsRow
+from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ROLES
-from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.records import Record, parquet_names, parquet_rows
+from tidybert.files.read_report import ReadReport
+from tidybert.files.records import parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, chomp
 from tidybert.files.wording import count_of, keys_seen
 

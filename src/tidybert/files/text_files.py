@@ -12,8 +12,9 @@ from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number, labels_of
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.table_cells import (
     MISSING,

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 LOWEST_TEMPERATURE: Final = 0.05
 HIGHEST_TEMPERATURE: Final = 20.0
 PRIOR: Final = 20.0
-"""Examples at a temperature of 1 that every fit adds; benchmarks/temperature.py measures them."""
+"""Examples at a temperature of 1 that every fit adds; docs/trust.md shows what they change."""
 NUM_BINS: Final = 15
 
 _MAX_ITERATIONS: Final = 100

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 
 SWAG = """,video-id,fold-ind,startphrase,sent1,sent2,gold-source,\

@@ -14,7 +14,9 @@ from torch.nn import functional
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.questions.question_answering import QuestionAnswering
@@ -73,8 +75,10 @@ def trained(
             arguments = toy_arguments(num_train_epochs=6)
             made[impossible] = (
                 run,
-                finetune_examples(
-                    task, tiny_model, examples, dev, arguments, max_seq_length=32, run=run
+                run_finetuning(
+                    FinetuningJob(
+                        task, tiny_model, examples, dev, arguments, max_seq_length=32, out=run
+                    )
                 ),
             )
         return made[impossible]

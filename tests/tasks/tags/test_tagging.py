@@ -18,7 +18,8 @@ from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning import finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
@@ -455,15 +456,17 @@ def test_a_run_is_trained_measured_and_answers(
     task = Tagging.from_examples(train, WindowOptions(doc_stride=4))
     run = tmp_path / "run"
 
-    finished = finetune_examples(
-        task,
-        tiny_model,
-        train,
-        dev,
-        toy_arguments(num_train_epochs=8),
-        max_seq_length=10,
-        run=run,
-        device="cpu",
+    finished = run_finetuning(
+        FinetuningJob(
+            task,
+            tiny_model,
+            train,
+            dev,
+            toy_arguments(num_train_epochs=8),
+            max_seq_length=10,
+            out=run,
+            device="cpu",
+        )
     )
 
     assert finished.result.metrics["f1"] > 0.95

@@ -16,8 +16,9 @@ from tidybert.files.delimited_rows import CellsRow, delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import NUL_BYTE, open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem

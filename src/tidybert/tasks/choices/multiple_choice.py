@@ -28,7 +28,7 @@ from tidybert.data.checks import (
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
-from tidybert.files.read_report import Problem
+from tidybert.files.raw_rows import Problem
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device

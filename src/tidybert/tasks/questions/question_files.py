@@ -13,8 +13,9 @@ from tidybert.errors import LINE, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem

@@ -14,8 +14,9 @@ from typing import Final
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
 from tidybert.files.wording import count_of

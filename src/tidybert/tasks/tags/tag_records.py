@@ -7,9 +7,9 @@ from typing import Final, cast
 
 from tidybert.errors import DataError, param
 from tidybert.files.columns import describe_columns
+from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.records import Record
+from tidybert.files.read_report import ReadReport
 from tidybert.files.table_cells import MISSING, record_values
 from tidybert.files.wording import count_of, json_type, text_problem
 from tidybert.metrics.entity_scores import Entity, iob2_tags
