@@ -1,48 +1,19 @@
 """classify: labels, weights, loss, metrics and answers."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.tasks.fixed_outputs import FixedLogits, examples_of, make_features, rows_of
 from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.batching import Batch, collate
-from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError
-from tidybert.files.text_examples import TextExample
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification, balanced_class_weights
 from tidybert.tasks.registry import task_for
-
-
-class FixedLogits(nn.Module):
-    """Stands for a model: it gives these logits whatever the rows."""
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
-        return self.logits
-
-
-def make_features(count: int) -> list[Features]:
-    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
-    return [Features(ids, types, 2, example=number) for number in range(count)]
-
-
-def examples_of(*labels: str | None) -> list[TextExample]:
-    return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
-
-
-def rows_of(outputs: list[list[float]]) -> list[npt.NDArray[np.float32]]:
-    """The outputs of features, one row each."""
-    return [np.array([each], dtype=np.float32) for each in outputs]
 
 
 def labelled(task: Classification, *labels: str) -> Batch:

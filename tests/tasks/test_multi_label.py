@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from tests.tasks.fixed_outputs import FixedLogits, make_features, rows_of
+from torch import nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
@@ -56,23 +56,9 @@ def examples_of(*labels: tuple[str, ...] | None) -> list[TextExample]:
 
 
 def labelled(task: MultiLabelClassification, examples: list[TextExample]) -> list[Features]:
-    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
-    features = [Features(ids, types, 2, example=number) for number in range(len(examples))]
+    features = make_features(len(examples))
     task.add_labels(features, examples)
     return features
-
-
-def rows_of(*logits: list[float]) -> list[npt.NDArray[np.float32]]:
-    return [np.array([each], dtype=np.float32) for each in logits]
-
-
-class FixedLogits(nn.Module):
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
-        return self.logits
 
 
 def test_labels_become_the_ids_of_the_names() -> None:
@@ -143,7 +129,7 @@ def test_logits_and_loss_are_those_of_transformers(
 
 def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
     task = MultiLabelClassification(["a", "b"], {"a": 0.8})
-    outputs = rows_of([math.log(3), 0.0], [math.log(9), -1e4], [-5.0, -5.0])
+    outputs = rows_of([[math.log(3), 0.0], [math.log(9), -1e4], [-5.0, -5.0]])
 
     examples = examples_of((), (), ())
     answers = task.answers(outputs, labelled(task, examples), examples)
@@ -157,7 +143,7 @@ def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
 def test_a_temperature_makes_answers_less_sure_and_changes_none() -> None:
     sure = MultiLabelClassification(["a", "b"])
     task = MultiLabelClassification(["a", "b"], temperature=2.0)
-    outputs = rows_of([2 * math.log(3), -2.0], [-1e4, 0.0])
+    outputs = rows_of([[2 * math.log(3), -2.0], [-1e4, 0.0]])
     examples = examples_of((), ())
     features = labelled(task, examples)
 
@@ -174,7 +160,7 @@ def test_metrics_judgements_and_selections_agree() -> None:
     task = MultiLabelClassification(["a", "b"], {"b": 0.9})
     examples = examples_of(("a",), ("a", "b"), ())
     features = labelled(task, examples)
-    outputs = rows_of([2.0, -2.0], [1.0, 1.0], [-1.0, -3.0])
+    outputs = rows_of([[2.0, -2.0], [1.0, 1.0], [-1.0, -3.0]])
 
     metrics = task.answers(outputs, features, examples).metrics()
 
@@ -205,7 +191,7 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     task = MultiLabelClassification(["a", "b"])
     examples = examples_of(*[("a",)] * 12, *[()] * 12, *[("b",)] * 3)
     features = labelled(task, examples)
-    outputs = rows_of(*[[-1.0, -9.0]] * 12, *[[-3.0, -9.0]] * 12, *[[-3.0, 1.0]] * 3)
+    outputs = rows_of([*[[-1.0, -9.0]] * 12, *[[-3.0, -9.0]] * 12, *[[-3.0, 1.0]] * 3])
 
     tuned = task.calibrated(task.answers(outputs, features, examples))
 
