@@ -21,6 +21,7 @@ from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
 from tidybert.server.stages import num_characters, slices
+from tidybert.server.vector_shapes import fitted
 from tidybert.server.work_queue import Rows
 from tidybert.tokenization.encoding import Encoding
 
@@ -123,10 +124,10 @@ class AskedModel:
             if not truncate:
                 refuse_cut(made, model.embedding_length)
             vectors = np.concatenate(await stages.compute(lane, self.client, features))
-        if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return Embedded(
-            vectors, [one.num_tokens for one in features], [one.truncated for one in features]
+            fitted(vectors, None, normalize=normalize),
+            [one.num_tokens for one in features],
+            [one.truncated for one in features],
         )
 
     async def fill_mask(
