@@ -9,7 +9,7 @@ from typing import Any
 import markupsafe
 import numpy as np
 import pytest
-from tests.reporting.svg import checked, found, number, words
+from tests.reporting.trees import checked, found, number, words
 
 from tidybert import Explainer
 from tidybert.explain import plots

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reporting.svg import checked, found, words
+from tests.reporting.trees import checked, found, words
 
 from tidybert.reporting.drawing import Frame, Picture, around, short, text, ticks
 from tidybert.reporting.markup import visible

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tests.reporting.svg import checked, found, number, words
+from tests.reporting.trees import checked, found, number, words
 
 from tidybert.reporting.drawing import Picture
 from tidybert.reporting.heat_maps import CellTable, shades

@@ -1,7 +1,7 @@
 """The pictures of a report: each figure has its place."""
 
 import pytest
-from tests.reporting.svg import checked, found, number, words
+from tests.reporting.trees import checked, found, number, words
 
 from tidybert.reporting import pictures
 from tidybert.reporting.drawing import Frame

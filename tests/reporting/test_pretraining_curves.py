@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reporting.svg import checked, found, number, words
+from tests.reporting.trees import checked, found, number, words
 
 from tidybert.reporting.pretraining_curves import _amount, curves_picture, write_curves
 from tidybert.reporting.training_history import TrainingHistory

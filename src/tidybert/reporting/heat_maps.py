@@ -66,7 +66,7 @@ class CellTable:
     def cell(
         self, place: tuple[int, int], class_: str, shade: float, title: str, words: str = ""
     ) -> Markup:
-        """The cell of a row and a column: its colour, its opacity and its texts."""
+        """The cell at a row and a column, with a title for the pointer and words in it."""
         x, y = self.corner[0] + self.wide * place[1], self.corner[1] + self.high * place[0]
         middle = x + self.wide / 2, y + self.high / 2 + 4
         count = "count on" if shade > _DARK else "count"
