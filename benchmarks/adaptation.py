@@ -102,10 +102,10 @@ def adapted(
 ) -> Path:
     """The RUN after this many steps on books; an unfinished one is resumed."""
     from tidybert.corpus.building import build_corpus
-    from tidybert.pretraining.loop import PretrainingCallbacks
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
     from tidybert.pretraining.pretraining_run import pretrain
     from tidybert.tokenization import BertTokenizer
+    from tidybert.training.reports import TrainingCallbacks
     from tidybert.training.run_directory import is_finished
 
     shards, run = folder / "corpus", folder / f"steps-{steps}"
@@ -125,7 +125,7 @@ def adapted(
         arguments,
         resume=run.exists(),
         device="cpu",
-        callbacks=PretrainingCallbacks(
+        callbacks=TrainingCallbacks(
             note=lambda line: print(line, flush=True),
             metrics=lambda step, found: print(step, json.dumps(found), flush=True),
         ),

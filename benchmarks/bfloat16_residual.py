@@ -31,13 +31,13 @@ from torch.nn import functional
 from tidybert.modeling.kernels.layer_norm import LayerNorm
 from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.instance_options import InstanceOptions
-from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.objectives import PretrainingModel
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.pretraining.start import start_from_corpus
 from tidybert.system.machine import machine
+from tidybert.training.reports import StepReport, TrainingCallbacks
 
 KINDS: Final = ("float32", "bfloat16", "rounded")
 LAST: Final = 200
@@ -89,7 +89,7 @@ def trained(
     """The loss of each step, and the seconds of all."""
     losses: list[float] = []
 
-    def step(done: PretrainingReport) -> None:
+    def step(done: StepReport) -> None:
         losses.append(done.loss)
         if done.step % 100 == 0:
             where = f"seed {arguments.seed}, {kind}, step {done.step}"
@@ -103,7 +103,7 @@ def trained(
             arguments,
             instances=InstanceOptions(max_seq_length=128),
             device="cpu",
-            callbacks=PretrainingCallbacks(step=step),
+            callbacks=TrainingCallbacks(step=step),
         )
     return losses, result.seconds
 

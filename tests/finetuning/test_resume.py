@@ -24,7 +24,7 @@ from tidybert.finetuning import (
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.trainer import StepReport
+from tidybert.training.reports import StepReport
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]

@@ -43,9 +43,9 @@ from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.python_spelling import as_in_python
+from tidybert.training.reports import TrainingResult
 from tidybert.training.run_directory import check_run
 from tidybert.training.run_origin import RunOrigin
-from tidybert.training.trainer import TrainingResult
 from tidybert.training.training_arguments import (
     HeadPooling,
     HeadStart,

@@ -35,16 +35,18 @@ from tidybert.storage.model_files import RECORD
 from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
-from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
 from tidybert.training.determinism import repeating
+from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.frozen_states import freeze
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
+from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
 from tidybert.training.run_origin import RunOrigin, environment
 from tidybert.training.run_room import require_room_for_run, trained_bytes
-from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -125,20 +127,20 @@ def finetune_examples(
     if not has_head:
         task.start(network, train_features)
     measure = _measured(data, as_trained(arguments.precision, chosen))
-    trainer = Trainer(
+    identity = _identity(task, network, data, arguments)
+    objective = FineTuning(
         network,
         train_features,
         task.loss,
         arguments,
         evaluate=(lambda each: measure(task, each).metrics()) if dev else None,
         metric=task.metric,
-        run=run,
-        course=_course(task, network, data, arguments),
-        callbacks=callbacks,
+        note=callbacks.tell,
     )
+    trainer = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
     given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
     given |= {**made_from.flags, **asdict(arguments)}
-    record = _record(data, made_from, trainer, chosen)
+    record = _record(data, made_from, objective.settings.num_steps, chosen)
     if run is not None:
         if resume:
             trainer.resume()
@@ -208,7 +210,9 @@ def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> Ber
     return config.with_pooling("cls")
 
 
-def _trained(trainer: Trainer) -> tuple[TrainingResult, TrainingInterrupted | None]:
+def _trained(
+    trainer: TrainingLoop[FineTuning],
+) -> tuple[TrainingResult, TrainingInterrupted | None]:
     """Train, and return the result; also what ended it early with a result worth keeping."""
     try:
         return trainer.train(), None
@@ -240,14 +244,14 @@ def _weigh(data: TrainingData[Any], weights: Sequence[float] | None) -> None:
 
 
 def _record(
-    data: TrainingData[Any], made_from: RunOrigin, trainer: Trainer, device: torch.device
+    data: TrainingData[Any], made_from: RunOrigin, num_steps: int, device: torch.device
 ) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
         "files": dict(made_from.files),
         "num_train": len(data.train),
         "num_dev": len(data.held_out),
-        "num_steps": trainer.num_steps,
+        "num_steps": num_steps,
         **environment(device),
     }
 
@@ -314,9 +318,9 @@ def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | 
     return collapsed
 
 
-def _course(
+def _identity(
     task: AnyTask, model: nn.Module, data: TrainingData[Any], arguments: TrainingArguments
-) -> Course:
+) -> RunIdentity:
     def pieces() -> Iterator[bytes]:
         for _, _, features in data.parts():
             yield f"{len(features)} examples".encode()
@@ -325,7 +329,7 @@ def _course(
                 rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
                 yield repr(rest).encode()
 
-    return Course(
+    return RunIdentity(
         settings={
             "task": task.name,
             "label_names": task.label_names,

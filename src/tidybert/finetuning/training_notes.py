@@ -7,7 +7,7 @@ from typing import Any, Final
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.system.progress_bar import progress_bar
 from tidybert.training.python_spelling import tell
-from tidybert.training.trainer import StepReport
+from tidybert.training.reports import StepReport
 
 _STEPS_PER_LINE: Final = 10
 

@@ -15,12 +15,12 @@ from tidybert.corpus.documents import CorpusReport, read_documents
 from tidybert.corpus.manifest import is_corpus
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.instance_options import NextTokenOptions
-from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
 from tidybert.tokenization.learning.word_counts import WordCounts
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
+from tidybert.training.reports import TrainingCallbacks, TrainingResult
 
 HELD_OUT: Final = 0.005
 MOST_WORDS: Final = 10_000
@@ -37,7 +37,7 @@ def train_language_model(
     vocab: str | None = None,
     held_out: float | None = None,
     **given: Any,
-) -> PretrainingResult:
+) -> TrainingResult:
     """Train a size of LANGUAGE_MODELS from random weights on every next token, and save the RUN.
 
     Args:
@@ -48,7 +48,7 @@ def train_language_model(
 
     Raises as ``pretrain``, and UsageError for text with too many words for a vocabulary of words.
     """
-    callbacks = given.get("callbacks") or PretrainingCallbacks()
+    callbacks = given.get("callbacks") or TrainingCallbacks()
     with _corpus(data, vocab, held_out, callbacks) as directory:
         return pretrain(
             model,
@@ -63,7 +63,7 @@ def train_language_model(
 
 @contextmanager
 def _corpus(
-    data: str | Path, vocab: str | None, held_out: float | None, callbacks: PretrainingCallbacks
+    data: str | Path, vocab: str | None, held_out: float | None, callbacks: TrainingCallbacks
 ) -> Iterator[Path]:
     """The directory of the corpus, which goes with the block if it is made here."""
     if is_corpus(Path(data)):

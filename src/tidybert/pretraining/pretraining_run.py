@@ -1,11 +1,12 @@
 """A pre-training run: config, then build, then train, then save.
 
-The loop is in loop.py, the loss in objectives.py, and a step's batches come from stream.py.
+pretraining_objective.py says what a step is, and its batches come from stream.py.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +22,12 @@ from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
+from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
@@ -35,7 +36,9 @@ from tidybert.storage.model_files import RECORD
 from tidybert.training.background_writer import snapshot
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
+from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import clear_run, owning_run, write_arguments
 from tidybert.training.run_origin import environment
@@ -62,8 +65,8 @@ def pretrain(
     force: bool = False,
     device: str = "auto",
     processes: Processes | None = None,
-    callbacks: PretrainingCallbacks | None = None,
-) -> PretrainingResult:
+    callbacks: TrainingCallbacks | None = None,
+) -> TrainingResult:
     """Train a size from random weights, or go on from a MODEL, and save the RUN.
 
     Args:
@@ -80,11 +83,11 @@ def pretrain(
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
-    callbacks = callbacks or PretrainingCallbacks()
+    callbacks = callbacks or TrainingCallbacks()
     processes = processes or Processes()
     if not processes.is_first:
         # All processes would say the same.
-        callbacks = PretrainingCallbacks()
+        callbacks = TrainingCallbacks()
     # The first process has the RUN for itself before the others go on.
     processes.wait()
     chosen = choose_device(processes.own_device(device))
@@ -109,18 +112,18 @@ def pretrain(
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams[0], chosen)
-    trainer = Pretrainer(
+    identity = plan.identity(network)
+    objective = PretrainingObjective(
         network,
         stream.take,
         arguments,
         evaluate=held_out.measure,
-        run=run,
         first_position=stream.first_position,
-        course=plan.course(network),
         processes=processes,
-        callbacks=callbacks,
         mfu=used.of_step if used else None,
+        note=callbacks.tell,
     )
+    trainer = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
     if resume:
         trainer.resume()
     if unchanged is not None and not trainer.state.step:
@@ -129,12 +132,14 @@ def pretrain(
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
     given = {**_given(model, data, plan), "device": device, **(recorded or {})}
-    record = {**_record(plan, trainer, chosen), "measured_on": held_out.part}
+    record = {**_record(plan, trainer.state.changes, chosen), "measured_on": held_out.part}
     if processes.is_first:
         if force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     result = trainer.train()
+    so_far = trainer.state.progress
+    result = replace(result, seconds=so_far["seconds"], num_tokens=so_far["num_tokens"])
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
@@ -183,19 +188,19 @@ def _verify(plan: PretrainingPlan) -> None:
 
 
 def _describe(
-    run: Path, arguments: Mapping[str, Any], result: PretrainingResult, config: BertConfig
+    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
 ) -> None:
     """Write what a RUN tells of itself."""
     write_arguments(run, arguments)
     write_pretraining_card(run, arguments, result, config)
 
 
-def _record(plan: PretrainingPlan, trainer: Pretrainer, device: torch.device) -> dict[str, Any]:
+def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
-        "num_steps": trainer.num_steps,
+        "num_steps": plan.arguments.setting("max_steps"),
         "processes": plan.processes.size,
-        "changed_on_the_way": trainer.state.changes,
+        "changed_on_the_way": changes,
         **environment(device),
     }
 
@@ -233,7 +238,7 @@ def _save(
     plan: PretrainingPlan,
     network: PretrainingModel,
     config: BertConfig,
-    result: PretrainingResult,
+    result: TrainingResult,
 ) -> None:
     """Gather the weights of all processes; the first one writes the MODEL."""
     weights = snapshot(network.state_dict(), plan.processes.is_first)

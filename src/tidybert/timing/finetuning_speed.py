@@ -35,7 +35,7 @@ from tidybert.timing.step_clock import (
 )
 from tidybert.timing.work import FinetuningWork
 from tidybert.training.precision import is_mixed
-from tidybert.training.trainer import StepReport
+from tidybert.training.reports import StepReport
 
 
 def measure(side: str, work: FinetuningWork) -> dict[str, Any]:

@@ -26,9 +26,9 @@ import torch
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.objectives import build_pretraining_model
 from tidybert.pretraining.places import Position
+from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.pretraining_run import pretrain
 from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
@@ -36,8 +36,9 @@ from tidybert.timing.measuring import UNTIMED_STEPS, answer, run_apart, summariz
 from tidybert.timing.setting import SIDES
 from tidybert.timing.step_clock import StepClock, warm_up_steps, with_shares
 from tidybert.timing.work import PretrainingWork
-from tidybert.training.course import Course
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import is_mixed
+from tidybert.training.reports import StepReport, TrainingCallbacks
 
 _MODULE: Final = "tidybert.timing.pretraining_speed"
 INSTANCE_SIDES: Final = ("instances", "training")
@@ -169,7 +170,7 @@ def _run_ours(work: PretrainingWork) -> dict[str, Any]:
     clock = StepClock(torch.device(work.device), work.steps, work.profiled_steps)
     losses: list[float] = []
 
-    def step(done: PretrainingReport) -> None:
+    def step(done: StepReport) -> None:
         clock.step_ended()
         losses.append(done.loss)
 
@@ -181,7 +182,7 @@ def _run_ours(work: PretrainingWork) -> dict[str, Any]:
             work.arguments(),
             instances=InstanceOptions(max_seq_length=work.max_seq_length),
             device=work.device,
-            callbacks=PretrainingCallbacks(step=step),
+            callbacks=TrainingCallbacks(step=step),
         )
     return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
 
@@ -227,15 +228,17 @@ def _train(work: PretrainingWork, stream: InstanceStream) -> dict[str, float]:
     model = build_pretraining_model("mlm+nsp")(config).to(torch.device(work.device))
     clock = StepClock(torch.device(work.device))
     with tempfile.TemporaryDirectory() as folder:
-        Pretrainer(
+        objective = PretrainingObjective(
             model,
             lambda step, _position: steps[step],
             work.arguments(),
             evaluate=lambda _model: {"loss": 0.0},
-            run=Path(folder),
             first_position=[],
-            course=Course({}, {}),
-            callbacks=PretrainingCallbacks(step=lambda _done: clock.step_ended()),
+        )
+        TrainingLoop(
+            objective,
+            run=Path(folder),
+            callbacks=TrainingCallbacks(step=lambda _done: clock.step_ended()),
         ).train()
     timed = steps[UNTIMED_STEPS:]
     seconds = sum(clock.step_seconds()[UNTIMED_STEPS - 1 :])
