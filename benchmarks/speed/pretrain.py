@@ -32,7 +32,6 @@ from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_job import PretrainingJob
@@ -41,6 +40,7 @@ from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed
+from tidybert.training.reports import TrainingCallbacks
 
 _CORPUS_LINES: Final = 8000
 
@@ -184,7 +184,7 @@ def _train_ours(work: PretrainWork) -> dict[str, Any]:
             instances=InstanceOptions(max_seq_length=work.max_seq_length),
             device=work.device,
         )
-        run_pretraining(job, PretrainingCallbacks(step=step))
+        run_pretraining(job, TrainingCallbacks(step=step))
     return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
 
 

@@ -314,12 +314,12 @@ def trained_on_the_stub() -> Iterator[torch.device]:
 
 def count_pretraining_steps(optimizer: str) -> dict[str, Any]:
     """Two steps of two micro-batches of pre-training two layers of base, with their updates."""
-    from tidybert.pretraining.loop import Pretrainer
     from tidybert.pretraining.masked_rows import longest_batch
     from tidybert.pretraining.objectives import build_pretraining_model
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+    from tidybert.pretraining.pretraining_objective import PretrainingObjective
     from tidybert.pretraining.stream import StepBatches
-    from tidybert.training.course import Course
+    from tidybert.training.loop import TrainingLoop
 
     tokens = NUM_TOKENS // 4
     # Made here: a thread that makes batches knows of no FakeTensorMode.
@@ -332,15 +332,14 @@ def count_pretraining_steps(optimizer: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, trained_on_the_stub() as device:
         with device:
             model = build_pretraining_model("mlm+nsp")(base_config(0.1, num_layers=2))
-        trainer = Pretrainer(
+        objective = PretrainingObjective(
             model,
             take,
             PretrainingArguments(optimizer=optimizer),
             evaluate=lambda _model: {"loss": 1.0},
-            run=Path(folder),
             first_position=(0, 0, 0, 0),
-            course=Course({}, {}),
         )
+        trainer = TrainingLoop(objective, run=Path(folder))
         return count_steps_of(trainer, trainer.train)
 
 
@@ -348,7 +347,8 @@ def count_finetuning_steps() -> dict[str, Any]:
     """Two steps of two parts of fine-tuning two layers of base, with their updates."""
     from tidybert.data.features import Features
     from tidybert.tasks.classification import Classification
-    from tidybert.training.trainer import Trainer
+    from tidybert.training.fine_tuning import FineTuning
+    from tidybert.training.loop import TrainingLoop
     from tidybert.training.training_arguments import TrainingArguments
 
     task = Classification(["no", "yes"])
@@ -361,12 +361,8 @@ def count_finetuning_steps() -> dict[str, Any]:
     with trained_on_the_stub() as device:
         with device:
             model = task.build_model(base_config(0.1, num_layers=2))
-        trainer = Trainer(
-            model,
-            features,
-            task.loss,
-            TrainingArguments(train_batch_size=64),
-        )
+        arguments = TrainingArguments(train_batch_size=64)
+        trainer = TrainingLoop(FineTuning(model, features, task.loss, arguments))
         return count_steps_of(trainer, trainer.train)
 
 

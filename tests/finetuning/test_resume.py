@@ -21,8 +21,8 @@ from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.reports import StepReport
 from tidybert.training.run_directory import is_finished
-from tidybert.training.trainer import StepReport
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]

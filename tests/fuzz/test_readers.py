@@ -28,7 +28,6 @@ from tidybert.tasks.choices.choice_files import read_choices
 from tidybert.tasks.questions.question_files import read_questions
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tokenization import BertTokenizer, Vocabulary
-from tidybert.training.course import Course
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -37,6 +36,7 @@ from tidybert.training.run_checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
+from tidybert.training.run_identity import RunIdentity
 from tidybert.training.run_record import MetricsLog
 
 Fuzz = Callable[..., None]
@@ -173,7 +173,7 @@ def sealed_again(name: str) -> Callable[[Path, Random], None]:
 def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
     run = tmp_path / "run"
     progress = {"position": [0, 0, 3], "seconds": 0.5}
-    course = Course({"seed": 3, "precision": "auto"}, {"data": "a", "weights": "b"})
+    course = RunIdentity({"seed": 3, "precision": "auto"}, {"data": "a", "weights": "b"})
     weights = {"weight": torch.ones(3, 2)}
     moments = {"weight/exp_avg": torch.ones(3, 2), "weight/step": torch.tensor(2.0)}
     state = TrainingState(

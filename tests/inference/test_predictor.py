@@ -26,7 +26,7 @@ from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.trainer import TrainingResult
+from tidybert.training.reports import TrainingResult
 
 Examples = Callable[..., list[TextExample]]
 

@@ -14,10 +14,10 @@ from tidybert.inference.predictor import Predictor
 from tidybert.pretraining import language_model_run
 from tidybert.pretraining.instance_options import NextTokenOptions
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
-from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.reports import StepReport, TrainingCallbacks
 
 TEXT = "the red cat saw\nthe old dog\n\nwe don't see a hen in 1,000 days\n"
 
@@ -70,13 +70,13 @@ def test_a_stopped_run_ends_with_the_same_bits(
 ) -> None:
     given: Any = {"positions": positions, "dropout": dropout}
 
-    def stop(done: PretrainingReport) -> None:
+    def stop(done: StepReport) -> None:
         if done.step == 5:
             signal.raise_signal(signal.SIGTERM)
 
     whole = train(corpus, tmp_path / "whole", **given)
     with pytest.raises(TrainingInterrupted):
-        train(corpus, tmp_path / "run", callbacks=PretrainingCallbacks(step=stop), **given)
+        train(corpus, tmp_path / "run", callbacks=TrainingCallbacks(step=stop), **given)
     unfinished = find_unfinished(tmp_path / "run")
     assert unfinished is not None
     assert unfinished.command().startswith("tidybert train-lm --config ")

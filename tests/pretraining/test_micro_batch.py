@@ -13,12 +13,12 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError, in_python
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.micro_batch import largest_micro_batch, micro_batch_tokens
 from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.training.distributed import Processes
+from tidybert.training.reports import TrainingCallbacks
 
 
 class Device:
@@ -144,7 +144,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
         tmp_path / "run",
         micro_batch="auto",
         max_steps=1,
-        callbacks=PretrainingCallbacks(note=notes.append),
+        callbacks=TrainingCallbacks(note=notes.append),
     )
 
     assert "micro_batch='auto': 4,096, because the device is cpu" in map(in_python, notes)

@@ -21,7 +21,6 @@ from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining.instance_options import InstanceOptions
 from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
 from tidybert.pretraining.masked_rows import masked_rows
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.places import Position
@@ -37,20 +36,22 @@ from tidybert.training import precision as precision_module
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import begin_step
+from tidybert.training.reports import StepReport, TrainingCallbacks
 
 Small = Callable[..., Any]
+LOSS = "tidybert.pretraining.pretraining_objective.loss_parts"
 
 
 def weights_of(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
-def at_step(step: int, action: Callable[[], None]) -> PretrainingCallbacks:
-    def report(done: PretrainingReport) -> None:
+def at_step(step: int, action: Callable[[], None]) -> TrainingCallbacks:
+    def report(done: StepReport) -> None:
         if done.step == step:
             action()
 
-    return PretrainingCallbacks(step=report)
+    return TrainingCallbacks(step=report)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -185,7 +186,7 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
     small(tmp_path / "whole", dropout=0.0)
     stopped_at(5, small, tmp_path / "run", dropout=0.0)
 
-    note = PretrainingCallbacks(note=told.append)
+    note = TrainingCallbacks(note=told.append)
     given = {"dropout": 0.0, "resume": True, "callbacks": note}
     small(tmp_path / "run", **given, **memory, **intervals)
 
@@ -265,7 +266,7 @@ def test_a_damaged_corpus_is_found_before_the_first_step(
     damaged: Path, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    steps = PretrainingCallbacks(note=told.append, step=lambda _done: told.append("a step"))
+    steps = TrainingCallbacks(note=told.append, step=lambda _done: told.append("a step"))
     monkeypatch.setattr("tidybert.pretraining.pretraining_run._NOTE_SECONDS", 0.0)
 
     with pytest.raises(DataError, match=r"train-00000\.tokens: its sha256 is"):
@@ -315,7 +316,7 @@ def test_mixed_precision_learns_alike(
     given = {"optimizer": optimizer, "dropout": 0.0}
     for precision in ("float32", "bfloat16"):
         notes: list[str] = []
-        callbacks = PretrainingCallbacks(note=notes.append)
+        callbacks = TrainingCallbacks(note=notes.append)
         small(tmp_path / precision, precision=precision, callbacks=callbacks, **given)
         assert any("1.6 times as long" in each for each in notes) == (precision == "bfloat16")
 
@@ -404,7 +405,7 @@ class BadLoss:
         self.steps = steps
         self.step = 0
 
-    def report(self, done: PretrainingReport) -> None:
+    def report(self, done: StepReport) -> None:
         self.step = done.step
 
     def __call__(self, model: nn.Module, batch: Any) -> Any:
@@ -418,14 +419,14 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = BadLoss({5, 8})
-    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
+    monkeypatch.setattr(LOSS, bad)
     updated = []
 
-    def report(done: PretrainingReport) -> None:
+    def report(done: StepReport) -> None:
         bad.report(done)
         updated.append(done.updated)
 
-    result = small(tmp_path / "run", callbacks=PretrainingCallbacks(step=report))
+    result = small(tmp_path / "run", callbacks=TrainingCallbacks(step=report))
 
     assert result.num_bad_steps == 2
     assert [number for number, each in enumerate(updated, start=1) if not each] == [5, 8]
@@ -440,13 +441,13 @@ def test_steps_read_late_are_the_same_steps(
     """On CUDA a step is reported when the next one is launched."""
     runs = tmp_path / "at once", tmp_path / "late"
     for late, run in enumerate(runs):
-        monkeypatch.setattr("tidybert.pretraining.loop.steps_late", lambda _device, late=late: late)
+        monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device, late=late: late)
         # A loss sees the step that was reported last.
         bad = BadLoss({5 - late, 8 - late})
-        monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
+        monkeypatch.setattr(LOSS, bad)
         result = small(
             run,
-            callbacks=PretrainingCallbacks(step=bad.report),
+            callbacks=TrainingCallbacks(step=bad.report),
             eval_steps=99,
             save_steps=99,
             logging_steps=1,
@@ -470,18 +471,18 @@ def test_a_bad_step_that_is_done_again_is_noted_once(
 ) -> None:
     run, given = tmp_path / "run", {"save_steps": 6, "save_total_limit": 2}
     bad = BadLoss({5, 8})
-    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad)
+    monkeypatch.setattr(LOSS, bad)
 
-    def report(done: PretrainingReport) -> None:
+    def report(done: StepReport) -> None:
         bad.report(done)
         if done.step == 9:
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TrainingInterrupted):
-        small(run, callbacks=PretrainingCallbacks(step=report), **given)
+        small(run, callbacks=TrainingCallbacks(step=report), **given)
     # As if it had been killed before it could write this one.
     shutil.rmtree(run / "checkpoints" / "step-9")
-    result = small(run, callbacks=PretrainingCallbacks(step=bad.report), resume=True, **given)
+    result = small(run, callbacks=TrainingCallbacks(step=bad.report), resume=True, **given)
 
     assert [line["step"] for line in lines_of(run / "bad_steps.jsonl")] == [5, 8]
     assert result.num_bad_steps == 2
@@ -505,9 +506,11 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
         launched += 1
         return begin_step(*given, **named)
 
-    monkeypatch.setattr("tidybert.pretraining.loop.loss_parts", bad_from_the_fifth_step)
-    monkeypatch.setattr("tidybert.pretraining.loop.begin_step", count)
-    monkeypatch.setattr("tidybert.pretraining.loop.steps_late", lambda _device: late)
+    monkeypatch.setattr(
+        "tidybert.pretraining.pretraining_objective.loss_parts", bad_from_the_fifth_step
+    )
+    monkeypatch.setattr("tidybert.training.loop.begin_step", count)
+    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: late)
 
     with pytest.raises(TrainingError, match="not finite in 3 steps in a row, up to step 7 of 12"):
         small(tmp_path / "run", max_bad_steps=3, eval_steps=99, save_steps=99)
@@ -524,7 +527,7 @@ def test_a_model_is_trained_further_with_the_heads_it_has(
         tmp_path / "second",
         model=tmp_path / "first",
         max_steps=1,
-        callbacks=PretrainingCallbacks(note=notes.append),
+        callbacks=TrainingCallbacks(note=notes.append),
     )
 
     assert "new: none; ignored: none" in notes[0]
@@ -638,7 +641,7 @@ def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
         "tidybert.pretraining.pretraining_run.flops_per_token", lambda _, length, __: length
     )
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Abacus")
-    reports: list[PretrainingReport] = []
+    reports: list[StepReport] = []
     notes: list[str] = []
 
     result = small(
@@ -646,12 +649,12 @@ def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
         max_steps=4,
         long_share=0.5,
         long_seq_length=31,
-        callbacks=PretrainingCallbacks(note=notes.append, step=reports.append),
+        callbacks=TrainingCallbacks(note=notes.append, step=reports.append),
     )
 
     lengths = [32, 32, 31, 31]
     for done, length in zip(reports, lengths, strict=True):
-        assert done.mfu == pytest.approx(done.num_tokens / done.seconds * length / 1e12)
+        assert done.figures["mfu"] == pytest.approx(done.num_tokens / done.seconds * length / 1e12)
     assert [line["mfu"] for line in lines_of(tmp_path / "run" / "metrics.jsonl") if "mfu" in line]
     share = 31.5 * result.num_tokens / result.seconds / 1e12
     assert f"{share:.1%} of the peak of 1 x Abacus" in notes
@@ -669,7 +672,6 @@ def test_an_error_of_the_background_writer_is_not_lost(
         small(tmp_path / "run")
 
 
-LOSS = "tidybert.pretraining.loop.loss_parts"
 CHECKPOINTED = {"checkpoint_activations": True}
 SMALLER = r"micro_batch=\d+"
 

@@ -11,7 +11,7 @@ import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.loop import PretrainingCallbacks
+from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]
 
@@ -25,7 +25,7 @@ def first_step(run: Path) -> dict[str, float]:
 
 def test_words_begin_as_often_as_they_are(small: Small, corpus: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    tell = PretrainingCallbacks(note=notes.append)
+    tell = TrainingCallbacks(note=notes.append)
     given = {"model": "tiny", "max_steps": 1, "learning_rate": 1e-30, "dropout": 0.0}
     small(tmp_path / "corpus", **given, callbacks=tell)
     small(tmp_path / "random", **given, initial_weights="random")
@@ -62,9 +62,9 @@ def test_a_stopped_run_goes_on_from_its_own_weights(small: Small, tmp_path: Path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        small(tmp_path / "run", **given, callbacks=PretrainingCallbacks(step=stop))
+        small(tmp_path / "run", **given, callbacks=TrainingCallbacks(step=stop))
     notes: list[str] = []
-    small(tmp_path / "run", **given, resume=True, callbacks=PretrainingCallbacks(note=notes.append))
+    small(tmp_path / "run", **given, resume=True, callbacks=TrainingCallbacks(note=notes.append))
 
     whole, resumed = (read_tensors(tmp_path / name) for name in ("whole", "run"))
     for name, tensor in whole.items():
@@ -76,6 +76,6 @@ def test_a_stopped_run_goes_on_from_its_own_weights(small: Small, tmp_path: Path
 
 def test_weights_that_are_gone_on_with_are_left_as_they_are(small: Small, tmp_path: Path) -> None:
     notes: list[str] = []
-    small(tmp_path / "run", max_steps=1, callbacks=PretrainingCallbacks(note=notes.append))
+    small(tmp_path / "run", max_steps=1, callbacks=TrainingCallbacks(note=notes.append))
     assert not any("start from the corpus" in note for note in notes)
     assert json.loads((tmp_path / "run" / "arguments.json").read_text())["initial_weights"] is None

@@ -17,10 +17,10 @@ from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.places import Position
 from tidybert.pretraining.stream import InstanceStream
+from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]
 
@@ -109,7 +109,7 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
         tmp_path / "padded",
         **arguments,
         compile=True,
-        callbacks=PretrainingCallbacks(note=notes.append),
+        callbacks=TrainingCallbacks(note=notes.append),
     )
 
     logged = {

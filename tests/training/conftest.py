@@ -1,4 +1,4 @@
-"""A tiny classifier over random ids, and a Trainer of it, for tests of the loop alone."""
+"""A tiny classifier over random ids, and a loop that trains it, for tests of the loop alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,9 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.modeling import BertForSequenceClassification
-from tidybert.training.trainer import Trainer, TrainingCallbacks
+from tidybert.training.fine_tuning import FineTuning
+from tidybert.training.loop import TrainingLoop
+from tidybert.training.reports import TrainingCallbacks
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -64,12 +66,12 @@ def make_model(tiny_config: Callable[..., BertConfig]) -> Callable[..., nn.Modul
 @pytest.fixture(scope="session")
 def make_trainer(
     make_model: Callable[..., nn.Module], make_features: Callable[..., list[Features]]
-) -> Callable[..., Trainer]:
-    """Makes a Trainer; keywords are its own, ``dropout``, or training arguments."""
+) -> Callable[..., TrainingLoop]:
+    """Makes a loop of fine-tuning; keywords are its own, ``dropout``, or training arguments."""
 
-    def make(**given: Any) -> Trainer:
-        own = ("evaluate", "metric", "run", "course")
-        options = {name: given.pop(name) for name in own if name in given}
+    def make(**given: Any) -> TrainingLoop:
+        options = {name: given.pop(name) for name in ("evaluate", "metric") if name in given}
+        of_run = {name: given.pop(name) for name in ("run", "identity") if name in given}
         called = {"report": "step", "report_metrics": "metrics", "note": "note"}
         callbacks = {called[name]: given.pop(name) for name in called if name in given}
         model = given.pop("model", None) or make_model(given.pop("dropout", 0.1))
@@ -78,14 +80,9 @@ def make_trainer(
         arguments = TrainingArguments(
             **{"train_batch_size": 4, "num_train_epochs": 2, "learning_rate": 1e-3, **given}
         )
-        return Trainer(
-            model,
-            features,
-            loss,
-            arguments,
-            callbacks=TrainingCallbacks(**callbacks),
-            **options,
-        )
+        told = TrainingCallbacks(**callbacks)
+        tuning = FineTuning(model, features, loss, arguments, note=told.tell, **options)
+        return TrainingLoop(tuning, callbacks=told, **of_run)
 
     return make
 

@@ -14,16 +14,16 @@ from torch import nn
 from tidybert.data.batching import collate
 from tidybert.training import frozen_states as module
 from tidybert.training.frozen_states import FrozenStates
-from tidybert.training.trainer import Trainer
+from tidybert.training.loop import TrainingLoop
 
-MakeTrainer = Callable[..., Trainer]
+MakeTrainer = Callable[..., TrainingLoop]
 
 
-def states_of(trainer: Trainer) -> FrozenStates:
+def states_of(trainer: TrainingLoop) -> FrozenStates:
     """The trainer's states, its model without dropout, as frozen layers are in a step."""
-    trainer.model.eval()
-    assert trainer.frozen_states is not None
-    return trainer.frozen_states
+    trainer.objective.model.eval()
+    assert trainer.objective.frozen_states is not None
+    return trainer.objective.frozen_states
 
 
 def weights_of(model: nn.Module) -> torch.Tensor:
@@ -34,8 +34,8 @@ def test_kept_states_are_those_of_the_encoder(
     make_trainer: MakeTrainer, make_features: Callable[..., Any]
 ) -> None:
     trainer = make_trainer(freeze_layers=1)
-    model: Any = trainer.model.eval()
-    features = trainer.features
+    model: Any = trainer.objective.model.eval()
+    features = trainer.objective.features
     numbers = np.array([7, 0, 3])
     batch = collate([features[number] for number in numbers])
 
@@ -58,17 +58,19 @@ def test_training_is_the_same_as_with_states_computed_anew(
     kept.train()
     monkeypatch.setattr(module.FrozenStates, "fit", lambda *_: False)
     anew = make_trainer(freeze_layers=freeze_layers)
-    assert anew.frozen_states is None
+    assert anew.objective.frozen_states is None
     anew.train()
 
-    torch.testing.assert_close(weights_of(kept.model), weights_of(anew.model), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        weights_of(kept.objective.model), weights_of(anew.objective.model), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_without_room_for_the_states_they_are_computed_anew(
     make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_file: int, _offset: int, size: int) -> None:
-        assert size == 4 * 16 * sum(len(one.input_ids) for one in kept.features)
+        assert size == 4 * 16 * sum(len(one.input_ids) for one in kept.objective.features)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     kept = make_trainer(freeze_layers=1)
@@ -78,10 +80,12 @@ def test_without_room_for_the_states_they_are_computed_anew(
     anew = make_trainer(freeze_layers=1, note=notes.append)
     anew.train()
 
-    assert anew.frozen_states is None
+    assert anew.objective.frozen_states is None
     assert len(notes) == 1
     assert "No space left on device" in notes[0]
-    torch.testing.assert_close(weights_of(kept.model), weights_of(anew.model), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        weights_of(kept.objective.model), weights_of(anew.objective.model), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_the_states_have_the_same_bits_in_any_order(make_trainer: MakeTrainer) -> None:
@@ -115,5 +119,5 @@ def test_frozen_layers_run_once_for_each_example(
 
 
 def test_nothing_is_kept_without_frozen_layers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    assert make_trainer().frozen_states is None
-    assert make_trainer(freeze_embeddings=True).frozen_states is None
+    assert make_trainer().objective.frozen_states is None
+    assert make_trainer(freeze_embeddings=True).objective.frozen_states is None

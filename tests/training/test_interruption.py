@@ -9,8 +9,9 @@ import pytest
 from torch import nn
 
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
+from tidybert.training.loop import TrainingLoop
+from tidybert.training.reports import StepReport
 from tidybert.training.run_checkpoints import step_directories
-from tidybert.training.trainer import StepReport, Trainer
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -27,7 +28,7 @@ def signal_after(step: int, number: signal.Signals) -> Callable[[StepReport], No
 def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     number: signal.Signals,
     status: int,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     same_weights: Callable[[nn.Module, nn.Module], bool],
     tmp_path: Path,
 ) -> None:
@@ -44,11 +45,11 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     resumed = make_trainer(run=tmp_path)
     resumed.resume()
     assert resumed.train().resumed_from == 5
-    assert same_weights(resumed.model, whole.model)
+    assert same_weights(resumed.objective.model, whole.objective.model)
 
 
 def test_without_a_run_it_says_where_it_stopped_and_can_be_told_to_go_on(
-    make_trainer: Callable[..., Trainer], same_weights: Callable[[nn.Module, nn.Module], bool]
+    make_trainer: Callable[..., TrainingLoop], same_weights: Callable[[nn.Module, nn.Module], bool]
 ) -> None:
     trainer, whole = make_trainer(report=signal_after(2, signal.SIGINT)), make_trainer()
     with pytest.raises(TrainingInterrupted, match=r"^stopped after step 2 of 14$"):
@@ -57,10 +58,12 @@ def test_without_a_run_it_says_where_it_stopped_and_can_be_told_to_go_on(
     trainer.train()
     whole.train()
 
-    assert same_weights(trainer.model, whole.model)
+    assert same_weights(trainer.objective.model, whole.objective.model)
 
 
-def test_after_the_last_step_a_signal_changes_nothing(make_trainer: Callable[..., Trainer]) -> None:
+def test_after_the_last_step_a_signal_changes_nothing(
+    make_trainer: Callable[..., TrainingLoop],
+) -> None:
     assert make_trainer(report=signal_after(14, signal.SIGTERM)).train().num_steps == 14
 
 
@@ -81,7 +84,7 @@ def test_the_second_signal_is_answered_and_the_third_one_stops_at_once() -> None
 
 
 def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
-    make_trainer: Callable[..., Trainer], tmp_path: Path
+    make_trainer: Callable[..., TrainingLoop], tmp_path: Path
 ) -> None:
     said: list[str] = []
 
@@ -103,7 +106,7 @@ def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
     )
 
 
-def test_nohup_keeps_a_run_going(make_trainer: Callable[..., Trainer]) -> None:
+def test_nohup_keeps_a_run_going(make_trainer: Callable[..., TrainingLoop]) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert make_trainer(report=signal_after(2, signal.SIGHUP)).train().num_steps == 14
@@ -123,7 +126,7 @@ def test_a_second_signal_that_may_be_the_first_once_more_changes_nothing() -> No
 
 
 def test_outside_the_main_thread_signals_are_left_alone(
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
 ) -> None:
     results: list[int] = []
     thread = threading.Thread(

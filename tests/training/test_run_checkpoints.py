@@ -1,6 +1,7 @@
 """Checkpoints: a run cut short goes on to the same bits, whatever the cut left behind."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from torch import nn
 
 from tidybert.errors import TrainingError, in_python
 from tidybert.training import run_checkpoints as module
-from tidybert.training.course import Course
+from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.loop import TrainingLoop
+from tidybert.training.reports import StepReport
 from tidybert.training.run_checkpoints import step_directories
-from tidybert.training.trainer import StepReport, Trainer
+from tidybert.training.run_identity import RunIdentity
 
-Make = Callable[..., Trainer]
+Make = Callable[..., TrainingLoop]
 Same = Callable[[nn.Module, nn.Module], bool]
 
 
@@ -30,9 +33,17 @@ def cut_after(step: int) -> Callable[[StepReport], None]:
     return report
 
 
-def evaluated(make_trainer: Make, scores: dict[int, float], **given: Any) -> Trainer:
+def signal_after(step: int) -> Callable[[StepReport], None]:
+    def report(done: StepReport) -> None:
+        if done.step == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    return report
+
+
+def evaluated(make_trainer: Make, scores: dict[int, float], **given: Any) -> TrainingLoop:
     """A trainer whose model scores as ``scores`` says of its step, 0 where that says nothing."""
-    made: list[Trainer] = []
+    made: list[TrainingLoop] = []
 
     def evaluate(_model: nn.Module) -> dict[str, float]:
         return {"score": scores.get(made[0].state.step, 0.0)}
@@ -49,7 +60,7 @@ def logged(run: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def passed_over(trainer: Trainer) -> list[str]:
+def passed_over(trainer: TrainingLoop) -> list[str]:
     """Resume; return the notes on checkpoints that cannot be read."""
     notes: list[str] = []
     trainer.record.note = notes.append
@@ -95,7 +106,7 @@ def test_a_run_cut_short_ends_with_the_same_bits(
     assert passed_over(resumed) == []
     result = resumed.train()
 
-    assert same_weights(resumed.model, whole.model)
+    assert same_weights(resumed.objective.model, whole.objective.model)
     assert (result.resumed_from, result.best_step) == (resumed_from, best)
     assert (expected.best_step, expected.metrics) == (best, result.metrics)
     assert logged(runs[1]) == logged(runs[0])
@@ -125,7 +136,7 @@ def test_a_finished_loop_resumes_to_its_best(
     result = again.train()
 
     assert (result.num_examples, result.best_step) == (0, 3)
-    assert same_weights(again.model, first.model)
+    assert same_weights(again.objective.model, first.objective.model)
 
 
 def truncate(step: Path) -> None:
@@ -175,7 +186,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert "step-6 cannot be read and is passed over" in note
     assert resumed.train().resumed_from == 4
 
-    assert same_weights(resumed.model, whole.model)
+    assert same_weights(resumed.objective.model, whole.objective.model)
     assert names(tmp_path) == ["step-12", "step-14"]
 
 
@@ -185,12 +196,12 @@ def test_a_damaged_checkpoint_does_not_push_out_a_good_one(
     with pytest.raises(Cut):
         make_trainer(run=tmp_path, report=cut_after(7), save_steps=2, save_total_limit=2).train()
     truncate(tmp_path / "checkpoints" / "step-6")
-    resumed = make_trainer(run=tmp_path, save_steps=2, save_total_limit=1)
+    stop = signal_after(5)
+    resumed = make_trainer(run=tmp_path, save_steps=2, save_total_limit=1, report=stop)
     resumed.resume()
-    resumed._launch()
-    resumed._read()
 
-    resumed._save()  # as a signal asks it to, at a step of its own
+    with pytest.raises(TrainingInterrupted):
+        resumed.train()
 
     assert names(tmp_path) == ["step-5"]
 
@@ -208,7 +219,7 @@ def test_where_no_checkpoint_can_be_read_the_run_begins_anew(
     assert len(passed_over(resumed)) == 1
     assert resumed.train().resumed_from == 0
 
-    assert same_weights(resumed.model, whole.model)
+    assert same_weights(resumed.objective.model, whole.objective.model)
 
 
 def test_a_full_disk_does_not_cost_the_last_checkpoint(
@@ -235,21 +246,21 @@ def test_a_full_disk_does_not_cost_the_last_checkpoint(
     whole.train()
     resumed.resume()
     resumed.train()
-    assert same_weights(resumed.model, whole.model)
+    assert same_weights(resumed.objective.model, whole.objective.model)
 
 
 def test_another_course_is_refused(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer(run=tmp_path, course=Course({"seed": 1}, {})).train()
+    make_trainer(run=tmp_path, identity=RunIdentity({"seed": 1}, {})).train()
 
     with pytest.raises(TrainingError, match=r"step-14 was .*\n  seed: 1 before, 2 now"):
-        make_trainer(run=tmp_path, course=Course({"seed": 2}, {})).resume()
+        make_trainer(run=tmp_path, identity=RunIdentity({"seed": 2}, {})).resume()
 
 
 def test_what_changes_on_the_way_is_told_and_kept(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer(run=tmp_path, course=Course({"precision": "auto"}, {})).train()
+    make_trainer(run=tmp_path, identity=RunIdentity({"precision": "auto"}, {})).train()
     told = []
     for precision in ("float32", "bfloat16", "bfloat16"):
-        course = Course({"precision": precision}, {}, free=("precision",))
+        course = RunIdentity({"precision": precision}, {}, free=("precision",))
         found, lines = module.read_checkpoint(tmp_path, course, {"seconds": 0.0})
         assert found is not None
         module.write_checkpoint(tmp_path, found, 1)
@@ -331,9 +342,9 @@ def test_a_state_of_another_form_is_passed_over_though_its_checksum_is_right(
 
 def test_the_tensors_of_another_model_are_refused(make_trainer: Make, tmp_path: Path) -> None:
     trainer = make_trainer(run=tmp_path)
-    weights = {**trainer.model.state_dict()}
+    weights = {**trainer.objective.model.state_dict()}
     first, *_ = weights
-    state = module.TrainingState(trainer.record.course.to_dict())
+    state = module.TrainingState(trainer.record.identity.to_dict())
     moments = {f"{first}/exp_avg": weights[first][..., :1]}
     for found in (
         module.Checkpoint(state, {**weights, first: weights[first][:1]}, {}),
@@ -342,5 +353,5 @@ def test_the_tensors_of_another_model_are_refused(make_trainer: Make, tmp_path: 
         module.Checkpoint(state, weights, moments),
     ):
         with pytest.raises(TrainingError, match="not those of this model"):
-            module.check_fits(trainer.model, found)
-    module.check_fits(trainer.model, module.Checkpoint(state, weights, {}))
+            module.check_fits(trainer.objective.model, found)
+    module.check_fits(trainer.objective.model, module.Checkpoint(state, weights, {}))

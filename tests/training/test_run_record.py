@@ -4,7 +4,8 @@ import json
 import resource
 from pathlib import Path
 
-from tidybert.training.run_record import MetricsLog, Notes
+from tidybert.training.metrics_log import MetricsLog
+from tidybert.training.reports import Notes
 
 
 def steps_in(path: Path) -> list[int]:

@@ -16,8 +16,10 @@ from tidybert.data.batching import Batch, collate, epoch_order
 from tidybert.data.features import Features
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.training import precision as precision_module
+from tidybert.training.fine_tuning import FineTuning
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import is_mixed
-from tidybert.training.trainer import StepReport, Trainer
+from tidybert.training.reports import StepReport
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -86,7 +88,7 @@ def test_it_does_what_a_plain_loop_does(
     given: dict[str, Any],
     dtype: torch.dtype,
     tolerance: float,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     make_model: Callable[..., nn.Module],
     make_features: Callable[..., list[Features]],
 ) -> None:
@@ -99,7 +101,7 @@ def test_it_does_what_a_plain_loop_does(
 
     trainer = make_trainer(model=ours, features=features, report=reports.append, **given)
     trainer.train()
-    norms = plain_loop(theirs, features, trainer.arguments, trainer.num_steps)
+    norms = plain_loop(theirs, features, trainer.objective.arguments, trainer.settings.num_steps)
 
     assert largest_difference(ours, begin) > 1e-4
     assert largest_difference(ours, theirs) < tolerance
@@ -107,7 +109,7 @@ def test_it_does_what_a_plain_loop_does(
 
 
 def test_the_loss_is_torchs_weighted_mean(
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     make_model: Callable[..., nn.Module],
     make_features: Callable[..., list[Features]],
 ) -> None:
@@ -127,13 +129,13 @@ def test_the_loss_is_torchs_weighted_mean(
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(
-    make_trainer: Callable[..., Trainer], same_weights: Callable[..., bool]
+    make_trainer: Callable[..., TrainingLoop], same_weights: Callable[..., bool]
 ) -> None:
     def trained(seed: int) -> nn.Module:
         torch.manual_seed(np.random.default_rng().integers(1000))  # what came before is no matter
         trainer = make_trainer(seed=seed)
         trainer.train()
-        return trainer.model
+        return trainer.objective.model
 
     first = trained(1)
 
@@ -142,7 +144,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(
 
 
 def test_several_threads_do_what_one_does(
-    make_trainer: Callable[..., Trainer], set_threads: Callable[[int], None]
+    make_trainer: Callable[..., TrainingLoop], set_threads: Callable[[int], None]
 ) -> None:
     """But for rounding, where nothing is left to chance."""
 
@@ -153,7 +155,7 @@ def test_several_threads_do_what_one_does(
             dropout=0.0, train_batch_size=26, report=lambda done: losses.append(done.loss)
         )
         trainer.train()
-        return trainer.model, losses
+        return trainer.objective.model, losses
 
     (alone, losses), (together, found) = trained(1), trained(2)
 
@@ -164,14 +166,14 @@ def test_several_threads_do_what_one_does(
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_several_threads_give_the_same_bits_each_time(
     precision: str,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     same_weights: Callable[..., bool],
     set_threads: Callable[[int], None],
 ) -> None:
     def trained() -> nn.Module:
         trainer = make_trainer(train_batch_size=26, num_train_epochs=4, precision=precision)
         trainer.train()
-        return trainer.model
+        return trainer.objective.model
 
     set_threads(2)
     first = trained()
@@ -180,7 +182,7 @@ def test_several_threads_give_the_same_bits_each_time(
 
 
 def test_a_loss_that_draws_from_torchs_generator_is_not_shared_out_and_it_is_said(
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     loss: Callable[[nn.Module, Batch], Tensor],
     set_threads: Callable[[int], None],
 ) -> None:
@@ -196,7 +198,7 @@ def test_a_loss_that_draws_from_torchs_generator_is_not_shared_out_and_it_is_sai
             note=notes.append,
         )
         trainer.train()
-        return trainer.model, notes
+        return trainer.objective.model, notes
 
     (alone, none), (together, notes) = trained(1), trained(2)
 
@@ -223,14 +225,14 @@ def test_how_many_steps_there_are(
     count: int,
     given: dict[str, Any],
     expected: int,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     make_features: Callable[..., list[Features]],
 ) -> None:
-    assert make_trainer(features=make_features(count), **given).num_steps == expected
+    assert make_trainer(features=make_features(count), **given).settings.num_steps == expected
 
 
 def test_each_epoch_sees_each_example_once(
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     make_features: Callable[..., list[Features]],
     loss: Callable[[nn.Module, Batch], Tensor],
 ) -> None:
@@ -264,7 +266,7 @@ class IdentityList(list[Features]):
 
 
 def test_dropout_is_on_in_training_and_off_afterwards(
-    make_trainer: Callable[..., Trainer], loss: Callable[[nn.Module, Batch], Tensor]
+    make_trainer: Callable[..., TrainingLoop], loss: Callable[[nn.Module, Batch], Tensor]
 ) -> None:
     modes: list[bool] = []
 
@@ -282,7 +284,7 @@ def test_dropout_is_on_in_training_and_off_afterwards(
     trainer.train()
 
     assert modes == [True, False, True, False]
-    assert not trainer.model.training
+    assert not trainer.objective.model.training
 
 
 @pytest.mark.parametrize(("what", "late"), [("loss", 0), ("gradient", 0), ("loss", 1)])
@@ -290,7 +292,7 @@ def test_what_is_not_finite_stops_before_the_update(
     what: str,
     late: int,
     monkeypatch: pytest.MonkeyPatch,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     same_weights: Callable[..., bool],
     loss: Callable[[nn.Module, Batch], Tensor],
 ) -> None:
@@ -308,7 +310,7 @@ def test_what_is_not_finite_stops_before_the_update(
         return value * math.nan if what == "loss" else value + zero.sqrt()
 
     # As on CUDA, where step 5 is launched before the figures of step 4 are read.
-    monkeypatch.setattr("tidybert.training.trainer.steps_late", lambda _device: late)
+    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: late)
     trainer = make_trainer(loss=breaking, warmup_proportion=0.0)
     with pytest.raises(DivergedError, match="at step 4 of 14") as error:
         trainer.train()
@@ -316,13 +318,13 @@ def test_what_is_not_finite_stops_before_the_update(
     indices = sorted(epoch_order(26, 42, 0)[12:16].tolist())
     assert f"numbers {indices} of the training data" in str(error.value)
     assert "nothing was updated" in str(error.value)
-    assert all(each.grad is None for each in trainer.model.parameters())
+    assert all(each.grad is None for each in trainer.objective.model.parameters())
     monkeypatch.undo()
     # The plan stays that of 14 steps; the run is cut after the three that went well.
     good = make_trainer(warmup_proportion=0.0, report=stop_after(steps_before))
     with pytest.raises(StopHere):
         good.train()
-    assert same_weights(trainer.model, good.model)
+    assert same_weights(trainer.objective.model, good.objective.model)
 
 
 class StopHere(Exception):
@@ -363,7 +365,7 @@ def has_weights(model: nn.Module, weights: dict[str, Tensor]) -> bool:
     ],
 )
 def test_too_little_memory_says_what_to_try(
-    batch_size: int, tokens: int, advice: str, make_trainer: Callable[..., Trainer]
+    batch_size: int, tokens: int, advice: str, make_trainer: Callable[..., TrainingLoop]
 ) -> None:
     def loss(_model: nn.Module, _batch: Batch) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -379,7 +381,7 @@ def test_too_little_memory_says_what_to_try(
 
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_the_best_weights_are_kept_though_later_ones_are_worse(
-    on_disk: bool, make_trainer: Callable[..., Trainer], tmp_path: Path
+    on_disk: bool, make_trainer: Callable[..., TrainingLoop], tmp_path: Path
 ) -> None:
     script = Scripted([0.1, 0.9, 0.9, 0.2])
     trainer = make_trainer(
@@ -393,17 +395,17 @@ def test_the_best_weights_are_kept_though_later_ones_are_worse(
 
     assert (result.num_steps, result.best_step, result.metrics) == (14, 8, {"score": 0.9})
     assert not result.stopped_early
-    assert has_weights(trainer.model, script.seen[1])
-    assert not has_weights(trainer.model, script.seen[3])
+    assert has_weights(trainer.objective.model, script.seen[1])
+    assert not has_weights(trainer.objective.model, script.seen[3])
     if on_disk:
         last = make_trainer(run=tmp_path)
         last.resume()
         assert last.state.step == 14
         with last.whole_model():
-            assert has_weights(last.model, script.seen[3])
+            assert has_weights(last.objective.model, script.seen[3])
 
 
-def test_without_dev_the_last_weights_are_kept(make_trainer: Callable[..., Trainer]) -> None:
+def test_without_dev_the_last_weights_are_kept(make_trainer: Callable[..., TrainingLoop]) -> None:
     result = make_trainer(max_steps=3).train()
 
     assert (result.num_steps, result.best_step, result.metrics) == (3, 3, {})
@@ -423,7 +425,7 @@ def test_it_stops_when_patience_ends(
     patience: int,
     steps: int,
     best: int,
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
 ) -> None:
     script = Scripted(scores)
     trainer = make_trainer(
@@ -434,7 +436,7 @@ def test_it_stops_when_patience_ends(
 
     assert (result.num_steps, result.best_step) == (steps, best)
     assert result.stopped_early == (steps < 14)
-    assert has_weights(trainer.model, script.seen[best - 1])
+    assert has_weights(trainer.objective.model, script.seen[best - 1])
 
 
 @pytest.mark.parametrize(
@@ -448,7 +450,7 @@ def test_it_stops_when_patience_ends(
 def test_frozen_parts_stay_bit_for_bit_and_run_without_dropout(
     given: dict[str, Any],
     frozen: tuple[str, ...],
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     make_model: Callable[..., nn.Module],
     loss: Callable[[nn.Module, Batch], Tensor],
 ) -> None:
@@ -464,7 +466,7 @@ def test_frozen_parts_stay_bit_for_bit_and_run_without_dropout(
     trainer.train()
 
     begin = make_model().state_dict()
-    for name, weight in trainer.model.state_dict().items():
+    for name, weight in trainer.objective.model.state_dict().items():
         assert torch.equal(weight, begin[name]) == name.startswith(frozen), name
 
 
@@ -472,7 +474,9 @@ def test_frozen_parts_stay_bit_for_bit_and_run_without_dropout(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("freeze_layers", [0, 1, 2])
 def test_cuda_trains_the_weights_that_a_cpu_trains(
-    freeze_layers: int, make_trainer: Callable[..., Trainer], make_model: Callable[..., nn.Module]
+    freeze_layers: int,
+    make_trainer: Callable[..., TrainingLoop],
+    make_model: Callable[..., nn.Module],
 ) -> None:
     """Without dropout and in float32: losses, clipping, AdamW, and the states of frozen layers."""
     trained = []
@@ -486,20 +490,22 @@ def test_cuda_trains_the_weights_that_a_cpu_trains(
     assert largest_difference(trained[1], make_model(dropout=0.0)) > 1e-4
 
 
-def test_more_layers_than_there_are_cannot_be_frozen(make_trainer: Callable[..., Trainer]) -> None:
+def test_more_layers_than_there_are_cannot_be_frozen(
+    make_trainer: Callable[..., TrainingLoop],
+) -> None:
     with pytest.raises(UsageError, match="freeze_layers is 3, but the model has 2 layers"):
         make_trainer(freeze_layers=3)
 
 
 def test_without_examples_there_is_nothing_to_train_on(
-    make_trainer: Callable[..., Trainer], make_model: Callable[..., nn.Module]
+    make_trainer: Callable[..., TrainingLoop], make_model: Callable[..., nn.Module]
 ) -> None:
     with pytest.raises(TrainingError, match="no examples"):
-        Trainer(make_model(), [], lambda *_: torch.zeros(()), TrainingArguments())
+        FineTuning(make_model(), [], lambda *_: torch.zeros(()), TrainingArguments())
 
 
 def test_steps_and_evaluations_are_logged(
-    make_trainer: Callable[..., Trainer], tmp_path: Path
+    make_trainer: Callable[..., TrainingLoop], tmp_path: Path
 ) -> None:
     told: list[tuple[int, dict[str, float]]] = []
 
@@ -522,7 +528,7 @@ def test_steps_and_evaluations_are_logged(
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mixed_precision_learns_alike_with_weights_in_float32(
-    threads: int, make_trainer: Callable[..., Trainer], set_threads: Callable[[int], None]
+    threads: int, make_trainer: Callable[..., TrainingLoop], set_threads: Callable[[int], None]
 ) -> None:
     set_threads(threads)
     losses: dict[str, list[float]] = {"float32": [], "bfloat16": []}
@@ -533,9 +539,9 @@ def test_mixed_precision_learns_alike_with_weights_in_float32(
             num_train_epochs=4,
             report=lambda done, found=found: found.append(done.loss),
         )
-        assert trainer.is_mixed == (precision == "bfloat16")
+        assert trainer.objective.is_mixed == (precision == "bfloat16")
         trainer.train()
-        assert {each.dtype for each in trainer.model.parameters()} == {torch.float32}
+        assert {each.dtype for each in trainer.objective.model.parameters()} == {torch.float32}
 
     assert losses["bfloat16"] != losses["float32"]
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
@@ -543,7 +549,7 @@ def test_mixed_precision_learns_alike_with_weights_in_float32(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_bfloat16_that_loses_its_trial_is_noted_in_training(
-    precision: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    precision: str, make_trainer: Callable[..., TrainingLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision_module, "_trial", lambda: 1.6)
     notes: list[str] = []

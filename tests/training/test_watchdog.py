@@ -9,7 +9,7 @@ import pytest
 
 from tidybert.data.batching import Batch
 from tidybert.training import watchdog
-from tidybert.training.trainer import Trainer
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.watchdog import SlowStep, Watchdog
 
 
@@ -44,7 +44,7 @@ def test_steps_that_are_always_long_are_usual(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_run_notes_and_logs_a_slow_step_with_its_place(
-    make_trainer: Callable[..., Trainer],
+    make_trainer: Callable[..., TrainingLoop],
     loss: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tidybert.corpus.documents import CorpusReport, Document
     from tidybert.finetuning.finetuning_run import Callbacks
-    from tidybert.training.trainer import StepReport
+    from tidybert.training.reports import StepReport
 
 LINE_SECONDS: Final = 30.0
 BAR_SECONDS: Final = 0.2

@@ -11,9 +11,8 @@ from tidybert.cli.output import clock, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from tidybert.finetuning.trials_file import Trial, Trials
-    from tidybert.pretraining.loop import PretrainingResult
     from tidybert.tasks.task import AnyTask
-    from tidybert.training.trainer import TrainingResult
+    from tidybert.training.reports import TrainingResult
 
 
 def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
@@ -43,7 +42,7 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
         print_line(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
 
 
-def trained_figures(result: "TrainingResult | PretrainingResult", run: Path) -> dict[str, Any]:
+def trained_figures(result: "TrainingResult", run: Path) -> dict[str, Any]:
     """How a training went, for --json."""
     return {
         **result.metrics,
@@ -55,7 +54,7 @@ def trained_figures(result: "TrainingResult | PretrainingResult", run: Path) -> 
 
 
 def note_trained(
-    result: "TrainingResult | PretrainingResult",
+    result: "TrainingResult",
     count: int,
     unit: str,
     *,

@@ -36,7 +36,7 @@ from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.python_spelling import as_in_python
-from tidybert.training.trainer import TrainingResult
+from tidybert.training.reports import TrainingResult
 from tidybert.training.training_arguments import (
     HeadPooling,
     HeadStart,

@@ -19,9 +19,9 @@ from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.output_lock import contents
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.reports import TrainingResult
 from tidybert.training.run_directory import check_run, clear_run
 from tidybert.training.run_origin import RunOrigin
-from tidybert.training.trainer import TrainingResult
 
 _ESTIMATORS = {
     "classify": "BertClassifier",

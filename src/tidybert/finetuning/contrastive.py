@@ -21,7 +21,9 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.modeling.architectures import encoder_of
 from tidybert.tasks.task import AnyTask
-from tidybert.training.trainer import StepReport, Trainer, TrainingCallbacks
+from tidybert.training.fine_tuning import FineTuning
+from tidybert.training.loop import TrainingLoop
+from tidybert.training.reports import StepReport, TrainingCallbacks
 
 GROUP: Final = 16
 """Texts of a group."""
@@ -34,29 +36,25 @@ _FEWEST_GROUPS: Final = 80
 _MOST_GROUPS: Final = 320
 
 
-def train_by_contrast(task: AnyTask, trainer: Trainer) -> None:
+def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
     """Train the encoder of a classification on groups of its training texts, and note how it went.
 
     The rate and the rest are the trainer's arguments, and so the seed decides the groups.  A pooler
     begins as one that passes [CLS] through.
     """
     begin = time.perf_counter()
-    arguments = trainer.arguments
+    model, arguments = trainer.objective.model, trainer.objective.arguments
     steps: list[StepReport] = []
     with trainer.whole_model():
-        pooler = encoder_of(trainer.model).pooler
+        pooler = encoder_of(model).pooler
         if pooler is not None:
             pooler.pass_through()
-        groups = draw_groups(trainer.features, arguments.seed)
-        Trainer(
-            trainer.model,
-            groups,
-            _Contrast(task),
-            replace(
-                arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
-            ),
-            callbacks=TrainingCallbacks(step=steps.append),
-        ).train()
+        groups = draw_groups(trainer.objective.features, arguments.seed)
+        arguments = replace(
+            arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
+        )
+        objective = FineTuning(model, groups, _Contrast(task), arguments)
+        TrainingLoop(objective, callbacks=TrainingCallbacks(step=steps.append)).train()
     trainer.callbacks.tell(
         f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
         f"{GROUP}: loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last; "

@@ -27,9 +27,9 @@ from tidybert.storage.opening import present
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.reports import TrainingResult
 from tidybert.training.run_directory import clear_run, owned_run
 from tidybert.training.run_origin import RunOrigin
-from tidybert.training.trainer import TrainingResult
 
 if TYPE_CHECKING:
     from tidybert.finetuning.trials_file import Trials

@@ -29,10 +29,12 @@ from tidybert.storage.model_files import RECORD
 from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
-from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
+from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.frozen_states import freeze
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
+from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import (
     clear_run,
@@ -40,8 +42,8 @@ from tidybert.training.run_directory import (
     trained_bytes,
     write_arguments,
 )
+from tidybert.training.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
 from tidybert.training.run_origin import RunOrigin, environment
-from tidybert.training.trainer import Trainer, TrainingCallbacks, TrainingResult
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -103,18 +105,18 @@ def train(
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
-    trainer = _trainer(task, network, data, measure, arguments, run, callbacks)
+    loop = _loop(task, network, data, measure, arguments, run, callbacks)
     given = {**job.recorded(), **asdict(arguments)}
-    record = _record(data, examples.origin, trainer, device)
+    record = _record(data, examples.origin, loop.objective.settings.num_steps, device)
     if run is not None:
         if job.resume:
-            trainer.resume()
+            loop.resume()
         elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
-    if not has_head and arguments.head_start != "random" and trainer.state.step == 0:
-        start_with_probe(task, trainer, None if origin is None else probe)
-    result, interrupted = _trained(trainer)
+    if not has_head and arguments.head_start != "random" and loop.state.step == 0:
+        start_with_probe(task, loop, None if origin is None else probe)
+    result, interrupted = _trained(loop)
     answers = _calibrated(task, network, measure) if has_dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
@@ -135,13 +137,13 @@ def train(
     if interrupted is not None:
         raise interrupted.keeping(finished)
     if run is not None:
-        record["seconds"] = round(trainer.state.progress["seconds"], 3)
+        record["seconds"] = round(loop.state.progress["seconds"], 3)
         _finish(run, finished, {**given, RECORD: record}, data, answers)
         (remove_best if job.keep_checkpoints else remove_checkpoints)(run)
     return finished
 
 
-def _trainer(
+def _loop(
     task: AnyTask,
     network: nn.Module,
     data: TrainingData[Any],
@@ -149,18 +151,18 @@ def _trainer(
     arguments: TrainingArguments,
     run: Path | None,
     callbacks: Callbacks,
-) -> Trainer:
-    return Trainer(
+) -> TrainingLoop[FineTuning]:
+    identity = _identity(task, network, data, arguments)
+    objective = FineTuning(
         network,
         data.train_features,
         task.loss,
         arguments,
         evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
         metric=task.metric,
-        run=run,
-        course=_course(task, network, data, arguments),
-        callbacks=callbacks,
+        note=callbacks.tell,
     )
+    return TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
 
 
 def _finish(
@@ -204,10 +206,12 @@ def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> Ber
     return config.with_pooling("cls")
 
 
-def _trained(trainer: Trainer) -> tuple[TrainingResult, TrainingInterrupted | None]:
+def _trained(
+    loop: TrainingLoop[FineTuning],
+) -> tuple[TrainingResult, TrainingInterrupted | None]:
     """Train, and return the result; also what ended it early with a result worth keeping."""
     try:
-        return trainer.train(), None
+        return loop.train(), None
     except TrainingInterrupted as error:
         if not isinstance(error.kept, TrainingResult):
             raise
@@ -236,14 +240,14 @@ def _weigh(data: TrainingData[Any], weights: Sequence[float] | None) -> None:
 
 
 def _record(
-    data: TrainingData[Any], made_from: RunOrigin, trainer: Trainer, device: torch.device
+    data: TrainingData[Any], made_from: RunOrigin, num_steps: int, device: torch.device
 ) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
         "files": dict(made_from.files),
         "num_train": len(data.train),
         "num_dev": len(data.held_out),
-        "num_steps": trainer.num_steps,
+        "num_steps": num_steps,
         **environment(device),
     }
 
@@ -310,9 +314,9 @@ def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | 
     return collapsed
 
 
-def _course(
+def _identity(
     task: AnyTask, model: nn.Module, data: TrainingData[Any], arguments: TrainingArguments
-) -> Course:
+) -> RunIdentity:
     def pieces() -> Iterator[bytes]:
         for _, _, features in data.parts():
             yield f"{len(features)} examples".encode()
@@ -321,7 +325,7 @@ def _course(
                 rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
                 yield repr(rest).encode()
 
-    return Course(
+    return RunIdentity(
         settings={
             "task": task.name,
             "label_names": task.label_names,

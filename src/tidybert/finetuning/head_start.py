@@ -22,9 +22,10 @@ from tidybert.finetuning.contrastive import train_by_contrast
 from tidybert.inference.forward import run_batches
 from tidybert.modeling.architectures import encoder_of
 from tidybert.tasks.task import AnyTask
+from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.frozen_states import FrozenStates
 from tidybert.training.linear_probe import LinearProbe, fit_probe
-from tidybert.training.trainer import Trainer
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.training_arguments import TrainingArguments
 
 MOST_FEATURES: Final = 32_768
@@ -63,7 +64,9 @@ def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArgu
     return replace(arguments, head_start=arguments.head_start or default)
 
 
-def start_with_probe(task: AnyTask, trainer: Trainer, memory: ProbeMemory | None) -> None:
+def start_with_probe(
+    task: AnyTask, trainer: TrainingLoop[FineTuning], memory: ProbeMemory | None
+) -> None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
     Contrastive training comes before it where the arguments ask for it.
@@ -71,19 +74,19 @@ def start_with_probe(task: AnyTask, trainer: Trainer, memory: ProbeMemory | None
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
     Where the probe is not better than chance, head and pooler stay as they are.
     """
-    if trainer.arguments.head_start == "contrastive":
+    if trainer.objective.arguments.head_start == "contrastive":
         train_by_contrast(task, trainer)
         memory = None
     begin = time.perf_counter()
-    trainer.model.eval()
+    trainer.objective.model.eval()
     with trainer.whole_model():
-        note = _start(task, trainer, memory or ProbeMemory())
+        note = _start(task, trainer.objective, memory or ProbeMemory())
     trainer.callbacks.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
 
 
-def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
+def _start(task: AnyTask, objective: FineTuning, memory: ProbeMemory) -> str:
     """Set the weights, and return what happened."""
-    model, features = trainer.model, trainer.features
+    model, features = objective.model, objective.features
     assert task.head is not None
     head = model.get_submodule(task.head)
     pooler = encoder_of(model).pooler
@@ -92,7 +95,7 @@ def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
         pooler.pass_through()
     chosen = _sample(task, features)
     if memory.probe is None:
-        states = _states(task, model, features, chosen, trainer.frozen_states)
+        states = _states(task, model, features, chosen, objective.frozen_states)
         memory.probe = fit_probe(
             states,
             [features[number] for number in chosen],
@@ -107,7 +110,7 @@ def _start(task: AnyTask, trainer: Trainer, memory: ProbeMemory) -> str:
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
         return f"the new head begins at random, because a probe of the encoder is no help: {losses}"
-    share = task.probe_share if trainer.num_steps else 1.0
+    share = task.probe_share if objective.settings.num_steps else 1.0
     with torch.no_grad():
         head.get_parameter("weight").copy_(share * probe.weight)
         head.get_parameter("bias").copy_(share * probe.bias)

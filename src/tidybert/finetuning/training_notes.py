@@ -7,11 +7,11 @@ from typing import Any, Final
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.system.progress_bar import progress_bar
 from tidybert.training.python_spelling import tell
-from tidybert.training.trainer import StepReport
+from tidybert.training.reports import StepReport
 
 _STEPS_PER_LINE: Final = 10
 
-History = list[dict[str, float]]
+History = list[dict[str, float | None]]
 """A row for each step: step, epoch, loss, learning_rate and, after an evaluation, its scores."""
 
 

@@ -14,11 +14,11 @@ from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusReport, read_documents
 from tidybert.corpus.manifest import is_corpus
 from tidybert.errors import UsageError, param
-from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
 from tidybert.tokenization.learning.word_counts import WordCounts
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
+from tidybert.training.reports import TrainingCallbacks
 
 HELD_OUT: Final = 0.005
 MOST_WORDS: Final = 10_000
@@ -26,7 +26,7 @@ MOST_WORDS: Final = 10_000
 
 
 @contextmanager
-def text_corpus(job: PretrainingJob, callbacks: PretrainingCallbacks) -> Iterator[Path]:
+def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[Path]:
     """The directory of a language model's corpus, which goes with the block if it is made here.
 
     Without a ``vocab`` the vocabulary has the text's words.  Raises UsageError for options of text

@@ -1,12 +1,11 @@
-"""The tokens of a micro-batch, and advice where they need too much memory.
+"""The tokens of a micro-batch.
 
 ``auto`` finds the largest by trying: forward and backward of a batch, twice as large while it fits,
 half as large while it does not.  Each process tries alone, before the model is shared, so that none
 waits for one without memory; then all take the smallest answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -14,10 +13,10 @@ from torch import nn
 
 from tidybert.errors import TrainingError, UsageError, is_out_of_memory, param
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.masked_rows import MaskedRows, longest_batch
+from tidybert.pretraining.masked_rows import longest_batch
 from tidybert.pretraining.objectives import PretrainingModel, loss_parts
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments, least_micro_batch
+from tidybert.pretraining.pretraining_arguments import least_micro_batch
 from tidybert.training.distributed import Processes
 from tidybert.training.precision import autocast, is_mixed
 
@@ -127,24 +126,3 @@ def _largest(fits: Callable[[int], bool], start: int, least: int, most: int) -> 
         if fits(tokens):
             return tokens
     return 0
-
-
-@contextmanager
-def memory_advice(batches: Sequence[MaskedRows], arguments: PretrainingArguments) -> Iterator[None]:
-    """Raise TrainingError with what to try where the batches need too much memory."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        tokens = max(batch.rows.num_tokens for batch in batches)
-        longest = max(batch.rows.max_seqlen for batch in batches)
-        smaller = max(tokens // 2, least_micro_batch(arguments, longest))
-        flags = [param("micro_batch", smaller)] if smaller < tokens else []
-        if not arguments.checkpoint_activations:
-            flags.append(param("checkpoint_activations"))
-        advice = f"{', or '.join(flags)}: only rounding and dropout change"
-        raise TrainingError(
-            f"the device's memory is too small for {tokens:,} tokens at once; try "
-            f"{advice if flags else 'a smaller model'}"
-        ) from error

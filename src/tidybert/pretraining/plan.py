@@ -16,8 +16,8 @@ from tidybert.pretraining.pretraining_arguments import (
 )
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
-from tidybert.training.course import INTERVALS, Course, weights_sha256
 from tidybert.training.distributed import Processes
+from tidybert.training.run_identity import INTERVALS, RunIdentity, weights_sha256
 
 # With other values the steps so far would have been the same, but for rounding and dropout.
 _MAY_CHANGE: Final = (
@@ -87,9 +87,9 @@ class PretrainingPlan:
         masking = {} if self.masking is None else asdict(self.masking)
         return {**self.instances.recorded(), **masking, **asdict(self.arguments)}
 
-    def course(self, model: nn.Module) -> Course:
-        """All that decides the run's course, for a model with its first weights."""
-        return Course(
+    def identity(self, model: nn.Module) -> RunIdentity:
+        """What a resumed run must share with this one, for a model with its first weights."""
+        return RunIdentity(
             settings=self.to_dict(),
             contents={
                 "corpus": self.corpus.manifest.contents_sha256(),

@@ -8,12 +8,12 @@ from typing import Any
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig
-from tidybert.pretraining.loop import PretrainingResult
 from tidybert.storage.model_files import RECORD
+from tidybert.training.reports import TrainingResult
 
 
 def write_pretraining_card(
-    run: Path, arguments: Mapping[str, Any], result: PretrainingResult, config: BertConfig
+    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
 ) -> bool:
     """Write README.md, unless the RUN has one of the user's; returns whether it did.
 

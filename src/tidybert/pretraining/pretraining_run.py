@@ -1,12 +1,13 @@
 """A pre-training run: config, then build, then train, then save.
 
-The loop is in loop.py, the loss in objectives.py, and a step's batches come from stream.py.
+pretraining_objective.py says what a step is, and its batches come from stream.py.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +24,13 @@ from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
 from tidybert.pretraining.instance_options import NextTokenOptions
 from tidybert.pretraining.language_model_run import text_corpus
-from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
@@ -38,7 +39,9 @@ from tidybert.storage.model_files import RECORD
 from tidybert.training.background_writer import snapshot
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
+from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
+from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import (
     clear_run,
@@ -55,9 +58,9 @@ _NOTE_SECONDS: Final = 3.0
 
 def run_pretraining(
     job: PretrainingJob,
-    callbacks: PretrainingCallbacks | None = None,
+    callbacks: TrainingCallbacks | None = None,
     processes: Processes | None = None,
-) -> PretrainingResult:
+) -> TrainingResult:
     """Train a size from random weights, or go on from a MODEL, and save the RUN.
 
     ``processes``: this one's place among those that torchrun started.
@@ -65,11 +68,11 @@ def run_pretraining(
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
-    callbacks = callbacks or PretrainingCallbacks()
+    callbacks = callbacks or TrainingCallbacks()
     processes = processes or Processes()
     if not processes.is_first:
         # All processes would say the same.
-        callbacks = PretrainingCallbacks()
+        callbacks = TrainingCallbacks()
     with ExitStack() as stack:
         if processes.is_first:
             stack.enter_context(owned_run(job.out, job.resume, job.force))
@@ -85,9 +88,9 @@ def run_pretraining(
 def _pretrain(
     job: PretrainingJob,
     corpus: TokenCorpus,
-    callbacks: PretrainingCallbacks,
+    callbacks: TrainingCallbacks,
     processes: Processes,
-) -> PretrainingResult:
+) -> TrainingResult:
     model, run = job.model, job.out
     chosen = choose_device(processes.own_device(job.device))
     arguments = job.arguments.for_device(chosen.type)
@@ -108,10 +111,10 @@ def _pretrain(
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams[0], chosen)
-    trainer = _trainer(network, run, plan, stream, held_out, callbacks, used)
+    loop = _loop(network, run, plan, stream, held_out, callbacks, used)
     if job.resume:
-        trainer.resume()
-    if unchanged is not None and not trainer.state.step:
+        loop.resume()
+    if unchanged is not None and not loop.state.step:
         if processes.is_first:
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
@@ -119,12 +122,14 @@ def _pretrain(
     given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
     if not is_size(model):
         given["initial_weights"] = None
-    record = {**_record(plan, trainer, chosen), "measured_on": held_out.part}
+    record = {**_record(plan, loop.state.changes, chosen), "measured_on": held_out.part}
     if processes.is_first:
         if job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
-    result = trainer.train()
+    result = loop.train()
+    so_far = loop.state.progress
+    result = replace(result, seconds=so_far["seconds"], num_tokens=so_far["num_tokens"])
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
@@ -138,27 +143,27 @@ def _pretrain(
     return result
 
 
-def _trainer(
+def _loop(
     network: PretrainingModel,
     run: Path,
     plan: PretrainingPlan,
     stream: PhasedStream,
     held_out: HeldOut,
-    callbacks: PretrainingCallbacks,
+    callbacks: TrainingCallbacks,
     used: Utilization | None,
-) -> Pretrainer:
-    return Pretrainer(
+) -> TrainingLoop[PretrainingObjective]:
+    identity = plan.identity(network)
+    objective = PretrainingObjective(
         network,
         stream.take,
         plan.arguments,
         evaluate=held_out.measure,
-        run=run,
         first_position=stream.first_position,
-        course=plan.course(network),
         processes=plan.processes,
-        callbacks=callbacks,
         mfu=used.of_step if used else None,
+        note=callbacks.tell,
     )
+    return TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
 
 
 def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:
@@ -190,19 +195,19 @@ def _verify(plan: PretrainingPlan) -> None:
 
 
 def _describe(
-    run: Path, arguments: Mapping[str, Any], result: PretrainingResult, config: BertConfig
+    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
 ) -> None:
     """Write what a RUN tells of itself."""
     write_arguments(run, arguments)
     write_pretraining_card(run, arguments, result, config)
 
 
-def _record(plan: PretrainingPlan, trainer: Pretrainer, device: torch.device) -> dict[str, Any]:
+def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
-        "num_steps": trainer.num_steps,
+        "num_steps": plan.arguments.setting("max_steps"),
         "processes": plan.processes.size,
-        "changed_on_the_way": trainer.state.changes,
+        "changed_on_the_way": changes,
         **environment(device),
     }
 
@@ -240,7 +245,7 @@ def _save(
     plan: PretrainingPlan,
     network: PretrainingModel,
     config: BertConfig,
-    result: PretrainingResult,
+    result: TrainingResult,
 ) -> None:
     """Gather the weights of all processes; the first one writes the MODEL."""
     weights = snapshot(network.state_dict(), plan.processes.is_first)

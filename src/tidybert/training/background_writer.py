@@ -1,7 +1,7 @@
 """A thread that writes checkpoints while steps go on."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from torch import Tensor
@@ -45,7 +45,7 @@ class BackgroundWriter:
             self._pool.shutdown()
 
 
-def snapshot(tensors: dict[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
+def snapshot(tensors: Mapping[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
     """Whole copies on the CPU, which later steps do not change; none where they are not wanted.
 
     All processes must call this together where tensors are sharded.

@@ -28,7 +28,7 @@ from tidybert.storage.model_files import (
     checkpoints_by_step,
 )
 from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.training.course import Course, change_line
+from tidybert.training.run_identity import RunIdentity, change_line
 from tidybert.training.sharding import placed_like
 
 _MOST: Final = 10**15
@@ -38,10 +38,10 @@ _MOST: Final = 10**15
 class TrainingState:
     """Where a run is.
 
-    course: what a resumed run must share, see ``Course.to_dict``.  changes: for each resume with
-    other settings, the step and the settings with their values before and after.  best_metrics:
-    those of ``best_step`` on dev, None before the first evaluation.  progress: values that do not
-    follow from the step, such as counts and the place in a stream of instances.
+    course: what a resumed run must share, see RunIdentity.  changes: for each resume with other
+    settings, the step and the settings with their values before and after.  best_metrics: those of
+    ``best_step`` on dev, None before the first evaluation.  progress: values that do not follow
+    from the step, such as counts and the place in a stream of instances.
     """
 
     course: dict[str, Any]
@@ -100,7 +100,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def read_checkpoint(
-    run: Path, course: Course, progress: Mapping[str, Any]
+    run: Path, course: RunIdentity, progress: Mapping[str, Any]
 ) -> tuple[Checkpoint | None, list[str]]:
     """The last valid checkpoint, or None; and lines for the reader.
 
@@ -173,7 +173,7 @@ def _is_like(value: Any, example: Any) -> bool:
     return type(value) is type(example) and (not isinstance(value, int) or 0 <= value < _MOST)
 
 
-def _went_over(state: TrainingState, course: Course, directory: Path) -> list[str]:
+def _went_over(state: TrainingState, course: RunIdentity, directory: Path) -> list[str]:
     """Give the state a new course; a line for each setting that changes.  Raises TrainingError."""
     changed = course.changes(state.course, state.step, directory)
     if changed:

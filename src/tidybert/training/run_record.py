@@ -3,26 +3,22 @@
 The first of several processes writes; all of them hold the same state.
 """
 
-import json
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from tidybert.errors import DiskError, TrainingError, in_python, param
-from tidybert.storage.atomic_files import append_text, atomic_write_text
-from tidybert.storage.json_objects import plain_json, read_json_lines
+from tidybert.errors import param
 from tidybert.storage.model_files import METRICS_FILE
-from tidybert.storage.opening import present
 from tidybert.system.signals import signal_name
-from tidybert.training.course import Course
+from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
+from tidybert.training.metrics_log import MetricsLog
 from tidybert.training.run_checkpoints import (
     Checkpoint,
     TrainingState,
@@ -31,96 +27,8 @@ from tidybert.training.run_checkpoints import (
     write_best,
     write_checkpoint,
 )
+from tidybert.training.run_identity import RunIdentity
 from tidybert.training.watchdog import SlowStep, Watchdog
-
-Write = Callable[[Callable[[], object]], object]
-"""Calls a function that writes a file: at once, or in a thread of its own."""
-
-
-@dataclass(frozen=True)
-class Notes:
-    """Base of a run's callbacks.
-
-    note: called with each line of text for the reader.
-    spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
-    tensorboard: called with a name, a value and a step for each figure that is logged.
-    """
-
-    note: Callable[[str], None] = lambda _line: None
-    spell: Callable[[str], str] = in_python
-    tensorboard: Callable[[str, float, int], None] | None = None
-
-    def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
-        """Give figures to ``tensorboard``, under names such as train/loss."""
-        if self.tensorboard is not None:
-            for name, value in figures.items():
-                self.tensorboard(f"{kind}/{name}", value, step)
-
-    def tell(self, line: str) -> None:
-        """Give a line to ``note``; work goes on where it cannot be written."""
-        with suppress(OSError):
-            self.note(self.spell(line))
-
-
-class MetricsLog:
-    """metrics.jsonl and its like: one JSON object a line; written nowhere without a RUN.
-
-    A line that cannot be written ends no training: ``tell`` gets a warning, and the line waits in
-    memory for the next one.
-
-    Args:
-        run: the folder of the file, or None.
-        tell: called with lines of text.
-    """
-
-    def __init__(
-        self,
-        run: Path | None,
-        file: str = METRICS_FILE,
-        tell: Callable[[str], None] = lambda _line: None,
-    ) -> None:
-        self.path = None if run is None else run / file
-        self.tell = tell
-        self._waiting: list[str] = []
-        self._lock = threading.Lock()
-
-    def rewind(self, step: int) -> None:
-        """Drop the lines after ``step``, which a resumed run writes again."""
-        if self.path is None or not present(self.path, error=TrainingError):
-            return
-        kept, unreadable = [], 0
-        for line, entry in read_json_lines(self.path, error=TrainingError):
-            done = None if entry is None else entry.get("step")
-            if not isinstance(done, int | float):
-                unreadable += 1
-            elif done <= step:
-                kept.append(line + "\n")
-        # A kill can leave half a line at the end.
-        if unreadable > 1:
-            self.tell(f"warning: {self.path}: {unreadable} lines cannot be read and are dropped")
-        atomic_write_text(self.path, "".join(kept))
-
-    def write(self, values: dict[str, Any]) -> None:
-        """Append one line, after those that wait."""
-        if self.path is None:
-            return
-        with self._lock:
-            self._waiting.append(json.dumps(plain_json(values), allow_nan=False) + "\n")
-            try:
-                append_text(self.path, "".join(self._waiting))
-            except DiskError as error:
-                if len(self._waiting) == 1:
-                    self.tell(
-                        f"warning: {error.message}. The training goes on; the lines wait in memory "
-                        "until there is room, and are lost if it ends before"
-                    )
-                return
-            if len(self._waiting) > 1:
-                self.tell(
-                    f"{self.path} can be written again, and has all {len(self._waiting)} "
-                    "lines that waited"
-                )
-            self._waiting.clear()
 
 
 class RunRecord:
@@ -129,37 +37,41 @@ class RunRecord:
     Args:
         run: the RUN; None keeps the best weights in memory, and nothing else.
         num_steps: the steps of the whole run.
-        course: what a resumed run must share with this one.
+        identity: what a resumed run must share with this one.
         progress: of the state that it begins with; ``resume`` replaces it.
         save_total_limit: checkpoints to keep.
         note: called with lines of text.
         processes: those that share the run.
-        write: see Write.
+        writes_beside: a thread writes copies of the weights while steps go on.
     """
 
     def __init__(
         self,
         run: Path | None,
         num_steps: int,
-        course: Course,
+        identity: RunIdentity,
         save_total_limit: int,
         *,
         progress: Mapping[str, Any] = {},
         note: Callable[[str], None] = lambda _line: None,
         processes: Processes | None = None,
-        write: Write = lambda write: write(),
+        writes_beside: bool = False,
     ) -> None:
         self.run = run
         self.num_steps = num_steps
-        self.course = course
-        self.state = TrainingState(course.to_dict(), progress=dict(progress))
+        self.identity = identity
+        self.state = TrainingState(identity.to_dict(), progress=dict(progress))
         self.save_total_limit = save_total_limit
         self.note = note
         self.processes = processes or Processes()
-        self.write = write
-        self.log = MetricsLog(run if self.processes.is_first else None, tell=note)
+        self.log = self.log_file(METRICS_FILE)
+        self._writer = BackgroundWriter() if writes_beside else None
         self._saved_step = 0
         self._best: dict[str, Tensor] | None = None
+
+    def log_file(self, name: str) -> MetricsLog:
+        """A log of the run, which the first process writes."""
+        return MetricsLog(self.run if self.processes.is_first else None, name, self.note)
 
     @property
     def is_over(self) -> bool:
@@ -177,10 +89,10 @@ class RunRecord:
     def resume(self, load: Callable[[Checkpoint], None]) -> None:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
-        Raises TrainingError for a checkpoint of another course.
+        Raises TrainingError for a checkpoint of another run.
         """
         assert self.run is not None
-        found, lines = read_checkpoint(self.run, self.course, self.state.progress)
+        found, lines = read_checkpoint(self.run, self.identity, self.state.progress)
         if found is not None:
             load(found)
             self.state = found.state
@@ -195,13 +107,25 @@ class RunRecord:
         )
 
     def save(self, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
-        """Write a checkpoint, unless there is no RUN.  Raises TrainingError."""
-        if self.run is None or not self.processes.is_first:
-            return
-        state = replace(self.state, progress=dict(self.state.progress))
-        checkpoint = Checkpoint(state, weights, moments)
-        self.write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
-        self._saved_step = state.step
+        """Write a checkpoint; every process calls this.  Raises TrainingError."""
+        assert self.run is not None
+        weights, moments = self._copies(weights), self._copies(moments)
+        if self.processes.is_first:
+            state = replace(self.state, progress=dict(self.state.progress))
+            checkpoint = Checkpoint(state, weights, moments)
+            self._write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
+        self._saved_step = self.state.step
+
+    def _copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The tensors, or whole copies for the first process where later steps change them."""
+        return snapshot(tensors, self.processes.is_first) if self._writer else tensors
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write a file now, or in the thread."""
+        if self._writer:
+            self._writer.start(write)
+        else:
+            write()
 
     def log_evaluation(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Write the metrics that are numbers to metrics.jsonl, and return them."""
@@ -211,13 +135,14 @@ class RunRecord:
         return figures
 
     def keep_best(self, metrics: dict[str, Any], weights: Mapping[str, Tensor]) -> None:
-        """This step is the best so far: keep its metrics and weights."""
+        """This step is the best so far: keep its metrics and weights; every process calls this."""
         self.state.best_metrics, self.state.best_step = metrics, self.state.step
         self.state.evaluations_since_best = 0
+        weights = self._copies(weights)
         if self.run is None:
             self._best = {name: each.clone() for name, each in weights.items()}
         elif self.processes.is_first:
-            self.write(partial(write_best, self.run, weights))
+            self._write(partial(write_best, self.run, weights))
 
     def best_weights(self) -> dict[str, Tensor] | None:
         """The weights of the best step; None where these are the last ones."""
@@ -225,9 +150,22 @@ class RunRecord:
             return None
         return self._best if self.run is None else read_best(self.run)
 
-    def stop_requests(self) -> AbstractContextManager[StopRequest]:
-        """Within the block a signal asks for a stop after the step at hand, and notes so."""
-        return stop_requests(self._say_signal, forwarded=self.processes.is_group)
+    @contextmanager
+    def at_work(self) -> Iterator[tuple[StopRequest, Watchdog]]:
+        """The block of all steps; what waits to be written is written at its end.
+
+        A signal within it asks for a stop after the step at hand, and notes so.  A slow step of the
+        watchdog is noted and logged.
+        """
+        try:
+            with (
+                stop_requests(self._say_signal, forwarded=self.processes.is_group) as request,
+                Watchdog(self._say_slow) as watchdog,
+            ):
+                yield request, watchdog
+        finally:
+            if self._writer:
+                self._writer.close()
 
     def _say_signal(self, number: int, count: int) -> None:
         if count == 1:
@@ -244,10 +182,6 @@ class RunRecord:
         )
         self.note(f"{signal_name(number)} again: a third signal ends at once and loses {lost}")
 
-    def watchdog(self) -> Watchdog:
-        """Within its block a slow step is noted and logged."""
-        return Watchdog(self._say_slow)
-
     def _say_slow(self, slow: SlowStep) -> None:
         self.note(
             f"warning: step {slow.step} of {self.num_steps} has taken {slow.seconds:.0f} s so far, "
@@ -258,6 +192,8 @@ class RunRecord:
 
     def interrupted(self, signal_number: int) -> TrainingInterrupted:
         """The error that ends a run after a signal, once its checkpoint is written."""
+        if self._writer:
+            self._writer.wait()
         message = f"stopped after step {self.state.step} of {self.num_steps}"
         if self.run is not None:
             message += f"; the same command with {param('resume')} goes on from there in {self.run}"

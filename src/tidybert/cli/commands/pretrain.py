@@ -21,7 +21,7 @@ from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
-    from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport, PretrainingResult
+    from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
 
 _LINE_SECONDS: Final = 30.0
 _MEANINGS: Final = {
@@ -113,7 +113,7 @@ def train_and_show(job: PretrainingJob, given: "ShownFlags", then: str) -> None:
         show_result(result, job.out, then, as_json=given.json)
 
 
-def show_result(result: "PretrainingResult", out: Path, then: str, *, as_json: bool) -> None:
+def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool) -> None:
     """Draw the curves, print the metrics, and say how the training went; ``then`` is a command."""
     from tidybert.cli.results import note_trained, trained_figures
     from tidybert.training.run_origin import measured_text
@@ -141,16 +141,16 @@ def show_result(result: "PretrainingResult", out: Path, then: str, *, as_json: b
 
 
 @contextmanager
-def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCallbacks]":
+def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[TrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
-    from tidybert.pretraining.loop import PretrainingCallbacks
+    from tidybert.training.reports import TrainingCallbacks
     from tidybert.training.run_origin import measured_text
 
     if busy := load_note():
         note(busy)
     steps, tokens, seconds, last = 0, 0, 0.0, 0.0
 
-    def step(done: "PretrainingReport") -> None:
+    def step(done: "StepReport") -> None:
         nonlocal steps, tokens, seconds, last
         steps, tokens, seconds = steps + 1, tokens + done.num_tokens, seconds + done.seconds
         if not done.updated:
@@ -166,7 +166,8 @@ def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[Pretra
         parts = ", ".join(
             f"{name} {each:.3f} ({done.accuracies[name]:.1%})" for name, each in done.losses.items()
         )
-        reached = "" if done.mfu is None else f" ({done.mfu:.0%} of the peak)"
+        mfu = done.figures["mfu"]
+        reached = "" if mfu is None else f" ({mfu:.0%} of the peak)"
         note(
             f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
             f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {clock(left)} left"
@@ -177,7 +178,7 @@ def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[Pretra
         note(f"step {step:,}, {measured_text(run)}: {shown}")
         _draw_curves(run)
 
-    yield PretrainingCallbacks(
+    yield TrainingCallbacks(
         note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
     )
 

@@ -1,4 +1,4 @@
-"""The course of a run: what a resumed run must share with it, and what may change on the way.
+"""The identity of a run: what a resumed run must share with it, and what may change on the way.
 
 A checkpoint records the settings by name, and hashes of the data and of the first weights.  So a
 resumed run can say which of them differ.
@@ -32,7 +32,7 @@ def no_reason(_name: str, _before: Any, _step: int) -> str:
 
 
 @dataclass(frozen=True)
-class Course:
+class RunIdentity:
     """Everything that a run's steps follow from.
 
     settings: by the names of the flags, as JSON holds them.

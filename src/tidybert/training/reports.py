@@ -1,0 +1,92 @@
+"""What a training tells: each step, each evaluation, lines of text, and how it ended."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidybert.errors import in_python
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a step's figures say.
+
+    losses, accuracies: means by the name of a loss, where an objective has several.
+    figures: others by their names, for the log; None is not known, and not logged.
+    """
+
+    loss: float
+    losses: Mapping[str, float] = field(default_factory=dict)
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport(Measured):
+    """The result of one step.
+
+    step: its number, from 1.  updated: whether the loss and the gradient were finite.
+    epoch, num_examples, num_tokens: as in Work.
+    """
+
+    step: int
+    num_steps: int
+    epoch: float | None
+    learning_rate: float
+    gradient_norm: float
+    num_examples: int
+    num_tokens: int
+    seconds: float
+    updated: bool
+
+
+@dataclass
+class TrainingResult:
+    """How a run ended: ``metrics`` are those of the best step, whose weights the model holds.
+
+    seconds, num_examples, num_tokens: of this process's part of the run.
+    """
+
+    num_steps: int
+    best_step: int
+    metrics: dict[str, Any]
+    seconds: float
+    num_examples: int
+    num_tokens: int
+    num_bad_steps: int = 0
+    stopped_early: bool = False
+    resumed_from: int = 0
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Base of a run's callbacks.
+
+    note: called with each line of text for the reader.
+    spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
+    tensorboard: called with a name, a value and a step for each figure that is logged.
+    """
+
+    note: Callable[[str], None] = lambda _line: None
+    spell: Callable[[str], str] = in_python
+    tensorboard: Callable[[str, float, int], None] | None = None
+
+    def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
+        """Give figures to ``tensorboard``, under names such as train/loss."""
+        if self.tensorboard is not None:
+            for name, value in figures.items():
+                self.tensorboard(f"{kind}/{name}", value, step)
+
+    def tell(self, line: str) -> None:
+        """Give a line to ``note``; work goes on where it cannot be written."""
+        with suppress(OSError):
+            self.note(self.spell(line))
+
+
+@dataclass(frozen=True)
+class TrainingCallbacks(Notes):
+    """Functions that get lines of text, each step, and each evaluation's step and metrics."""
+
+    step: Callable[[StepReport], None] = lambda _done: None
+    metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None
