@@ -57,7 +57,7 @@ def test_numbers_on_an_axis(value: float, shown: str) -> None:
 
 
 def test_a_literal_picture() -> None:
-    frame = Frame((0, 2), (0, 1), 100, 60, left=10, right=10, top=10, bottom=10)
+    frame = Frame((0, 2), (0, 1), 100, 60, left=5, right=15, top=5, bottom=15)
     drawn = frame.picture(
         *("one", "A title", "<what> is seen"),
         frame.line([(0, 0), (1, 0.5), (2, 1)]),
@@ -68,9 +68,9 @@ def test_a_literal_picture() -> None:
         '<svg class="picture" viewBox="0 0 100 60" width="100" height="60" role="img" '
         'aria-labelledby="one-title one-description"><title id="one-title">A title</title>'
         '<desc id="one-description">&lt;what&gt; is seen</desc>'
-        '<polyline points="10.0,50.0 50.0,30.0 90.0,10.0" class="line"/>'
-        '<circle cx="50" cy="30" r="3.5" class="dot"><title>a &amp; b</title></circle>'
-        '<rect class="bar" x="50" y="40" width="40" height="10"><title>low</title></rect></svg>'
+        '<polyline points="5.0,45.0 45.0,25.0 85.0,5.0" class="line"/>'
+        '<circle cx="45" cy="25" r="3.5" class="dot"><title>a &amp; b</title></circle>'
+        '<rect class="bar" x="45" y="35" width="40" height="10"><title>low</title></rect></svg>'
     )
 
 
