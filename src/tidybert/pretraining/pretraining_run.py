@@ -4,13 +4,13 @@ pretraining_objective.py says what a step is, and its batches come from stream.p
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -132,24 +132,36 @@ def pretrain(
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
     given = {**_given(model, data, plan), "device": device, **(recorded or {})}
-    record = {**_record(plan, trainer.state.changes, chosen), "measured_on": held_out.part}
+    record: dict[str, Any] = {
+        "num_steps": objective.settings.num_steps,
+        "processes": processes.size,
+        "changed_on_the_way": trainer.state.changes,
+        **environment(chosen),
+        "measured_on": held_out.part,
+    }
     if processes.is_first:
         if force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     result = trainer.train()
+    # Of all processes that the run has had, one after another.
     so_far = trainer.state.progress
-    result = replace(result, seconds=so_far["seconds"], num_tokens=so_far["num_tokens"])
+    result.seconds, result.num_tokens = so_far["seconds"], so_far["num_tokens"]
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
         callbacks.tell(f"{share:.1%} of the peak of {where}")
+    # Gathered from the shards of all processes.
+    weights = snapshot(network.state_dict(), processes.is_first)
+    # All have read the best weights, which are removed below.
+    processes.wait()
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
-        _describe(run, {**given, RECORD: record}, result, config)
-    _save(run, plan, network, config, result)
-    if not keep_checkpoints and processes.is_first:
-        remove_checkpoints(run)
+        given[RECORD] = record
+        write_arguments(run, given)
+        write_pretraining_card(run, given, result, config)
+        _save(run, plan, weights, config, result)
+        (remove_best if keep_checkpoints else remove_checkpoints)(run)
     return result
 
 
@@ -187,24 +199,6 @@ def _verify(plan: PretrainingPlan) -> None:
     processes.wait()
 
 
-def _describe(
-    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
-) -> None:
-    """Write what a RUN tells of itself."""
-    write_arguments(run, arguments)
-    write_pretraining_card(run, arguments, result, config)
-
-
-def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device) -> dict[str, Any]:
-    """What arguments.json says of a run that begins, beside its arguments."""
-    return {
-        "num_steps": plan.arguments.setting("max_steps"),
-        "processes": plan.processes.size,
-        "changed_on_the_way": changes,
-        **environment(device),
-    }
-
-
 def _require_room(run: Path, network: PretrainingModel, plan: PretrainingPlan) -> None:
     """Raise DiskError unless the disk has room for what the first process writes at least."""
     arguments = plan.arguments
@@ -236,16 +230,11 @@ def _utilization(
 def _save(
     run: Path,
     plan: PretrainingPlan,
-    network: PretrainingModel,
+    weights: Mapping[str, Tensor],
     config: BertConfig,
     result: TrainingResult,
 ) -> None:
-    """Gather the weights of all processes; the first one writes the MODEL."""
-    weights = snapshot(network.state_dict(), plan.processes.is_first)
-    # All have read the best weights, which are removed below.
-    plan.processes.wait()
-    if not plan.processes.is_first:
-        return
+    objective = plan.instances.objective
     save_model_directory(
         run,
         model_state=weights,
@@ -254,10 +243,9 @@ def _save(
         metadata=ModelMetadata(
             task=plan.task,
             max_seq_length=plan.instances.max_seq_length,
-            settings={"objective": plan.instances.objective},
+            settings={"objective": objective},
             metrics=result.metrics,
         ),
         # Sharding gives the network's own class another name.
-        architecture=build_pretraining_model(plan.instances.objective).__name__,
+        architecture=build_pretraining_model(objective).__name__,
     )
-    remove_best(run)
