@@ -178,9 +178,7 @@ def test_patience_counts_evaluations_since_the_best(patience: int | None, steps:
 def test_it_stops_at_the_first_loss_that_is_not_finite(late: int, tmp_path: Path) -> None:
     good = TrainingLoop(LineFit(), callbacks=at_step(12, stop_here))
     loop = TrainingLoop(LineFit(bad=[13]), run=tmp_path)
-    with pytest.raises(
-        DivergedError, match=r"at step 13 of 40 the loss is nan .* step 13\. Try"
-    ):
+    with pytest.raises(DivergedError, match=r"at step 13 of 40 the loss is nan .* step 13\. Try"):
         loop.train()
 
     assert loop.state.step == 12
