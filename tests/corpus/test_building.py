@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.sentences import split_sentences
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
+from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer
 
 Documents = list[list[str]]
@@ -48,7 +50,7 @@ def sources(
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few documents, each synced: the ways of a large corpus on a small one."""
-    monkeypatch.setattr(module, "BLOCK_CHARACTERS", 600)
+    monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_CHARACTERS", 600)
     monkeypatch.setattr(module, "SYNC_SECONDS", -1.0)
 
 
@@ -204,10 +206,10 @@ def test_bytes_do_not_depend_on_stops(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tidybert.corpus import building as corpus
+from tidybert.corpus import building as corpus, new_documents
 from tidybert.tokenization import BertTokenizer
 
-corpus.BLOCK_CHARACTERS, corpus.SYNC_SECONDS = 600, -1.0
+new_documents.BLOCK_CHARACTERS, corpus.SYNC_SECONDS = 600, -1.0
 blocks = 0
 
 def kill(built):
@@ -227,15 +229,24 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_a_build_that_was_killed_goes_on(
+def in_folder(folder: Path) -> list[Path]:
+    """The processes that work in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            found += [path] * (path.readlink() == folder)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_a_build_that_was_killed_leaves_no_process_and_goes_on(
     tmp_path: Path, tokenizer: BertTokenizer, sources: Path, bytes_of: BytesOf
 ) -> None:
     build_corpus([sources], tokenizer, tmp_path / "whole")
     tokenizer.save(tmp_path / "vocab")
     (tmp_path / "killed.py").write_text(KILLED)
     out = tmp_path / "out"
-    for workers, blocks in (("1", "9"), ("0", "12")):
+    for workers, blocks in (("2", "9"), ("0", "12")):
         done = subprocess.run(
             [sys.executable, "killed.py", sources, "vocab", out, blocks, workers],
             cwd=tmp_path,
@@ -244,36 +255,14 @@ def test_a_build_that_was_killed_goes_on(
         assert done.returncode == -signal.SIGKILL
         progress = json.loads((out / "progress.json").read_text())
         assert progress["num_digests"] > 5
+        deadline = time.monotonic() + 10
+        while in_folder(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not in_folder(tmp_path)
 
     build_corpus([sources], tokenizer, out)
 
     assert bytes_of(out) == bytes_of(tmp_path / "whole")
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_no_process_stays_behind_a_killed_build(
-    tmp_path: Path, tokenizer: BertTokenizer, sources: Path
-) -> None:
-    tokenizer.save(tmp_path / "vocab")
-    name = f"killed_{os.getpid()}.py"
-    (tmp_path / name).write_text(KILLED)
-    subprocess.run(
-        [sys.executable, name, sources, "vocab", "out", "3", "2"], cwd=tmp_path, check=False
-    )
-
-    def is_left() -> bool:
-        for path in Path("/proc").glob("[0-9]*/cwd"):
-            try:
-                if path.readlink() == tmp_path:
-                    return True
-            except OSError:
-                continue
-        return False
-
-    deadline = time.monotonic() + 10
-    while is_left() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_left()
 
 
 def test_a_finished_corpus_is_left_alone(
@@ -283,25 +272,16 @@ def test_a_finished_corpus_is_left_alone(
     before = bytes_of(tmp_path / "out")
 
     assert build_corpus([sources], tokenizer, tmp_path / "out") == first
-    assert bytes_of(tmp_path / "out") == before
     with pytest.raises(UsageError, match=r"is a finished corpus of other .*\(held_out\)"):
         build_corpus([sources], tokenizer, tmp_path / "out", held_out=0.2)
-
-
-def test_a_source_edited_to_the_same_size_is_another_source(
-    tmp_path: Path, tokenizer: BertTokenizer
-) -> None:
-    source = tmp_path / "a.txt"
-    source.write_text("Ba can.\n")
-    build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
-    times = source.stat()
-    source.write_text("Da fan.\n")
+    # A file edited to the same size at the same time is another one.
+    source = sources / "b.txt"
+    times, text = source.stat(), source.read_text()
+    source.write_text(text.swapcase())
     os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-    with pytest.raises(UsageError, match=r"other files or settings \(files: .*a\.txt\)"):
-        build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
-    source.write_text("Ba can.\n")
-    build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0)
+    with pytest.raises(UsageError, match=r"other files or settings \(files: .*b\.txt\)"):
+        build_corpus([sources], tokenizer, tmp_path / "out")
+    assert bytes_of(tmp_path / "out") == before
 
 
 def test_a_file_may_have_a_name_that_is_not_utf_8(tmp_path: Path, tokenizer: BertTokenizer) -> None:
@@ -312,18 +292,6 @@ def test_a_file_may_have_a_name_that_is_not_utf_8(tmp_path: Path, tokenizer: Ber
 
     assert manifest.sources[0]["file"].endswith(r"caf\xe9.txt")
     assert build_corpus([source], tokenizer, tmp_path / "out", held_out=0.0) == manifest
-
-
-def test_a_changed_progress_is_not_gone_on_with(
-    tmp_path: Path, tokenizer: BertTokenizer, sources: Path
-) -> None:
-    with pytest.raises(Stopped):
-        build_corpus([sources], tokenizer, tmp_path / "out", progress=stop_after(0))
-    path = tmp_path / "out" / "progress.json"
-    path.write_text(path.read_text().replace('"in_file": 0', '"in_file": 1'))
-
-    with pytest.raises(DataError, match=r"progress.json: damaged \(it is not what was written\)"):
-        build_corpus([sources], tokenizer, tmp_path / "out")
 
 
 # --- progress and reports
@@ -386,33 +354,58 @@ def test_bad_lines_stop_a_build_and_can_be_passed_over_from_there(
 # --- faults
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_share_that_cannot_be_held_out(
-    tmp_path: Path, tokenizer: BertTokenizer, share: float
-) -> None:
-    with pytest.raises(UsageError, match=r"held_out .*: expected a share from 0 to below 1"):
-        build_corpus([tmp_path], tokenizer, tmp_path / "out", held_out=share)
-
-
-def test_a_directory_with_other_things_in_it(
-    tmp_path: Path, tokenizer: BertTokenizer, sources: Path
-) -> None:
+def test_what_cannot_be_built(tmp_path: Path, tokenizer: BertTokenizer, sources: Path) -> None:
+    for share in (-0.1, 1.0):
+        with pytest.raises(UsageError, match=r"held_out .*: expected a share from 0 to below 1"):
+            build_corpus([sources], tokenizer, tmp_path / "out", held_out=share)
     with pytest.raises(UsageError, match="is not empty, and no corpus was begun there"):
         build_corpus([sources], tokenizer, sources)
     assert len(list(sources.iterdir())) == 3
 
 
-def test_a_build_goes_on_with_the_same_settings_only(
-    tmp_path: Path, tokenizer: BertTokenizer, sources: Path
-) -> None:
+@pytest.fixture
+def stopped(tmp_path: Path, tokenizer: BertTokenizer, sources: Path) -> Path:
+    """A build that has only begun."""
     with pytest.raises(Stopped):
         build_corpus([sources], tokenizer, tmp_path / "out", progress=stop_after(0))
+    return tmp_path / "out"
+
+
+def test_a_build_goes_on_with_the_same_settings_only(
+    stopped: Path, tokenizer: BertTokenizer, sources: Path
+) -> None:
     other = BertTokenizer([*tokenizer.vocabulary.tokens, "more"])
     with pytest.raises(UsageError, match=r"begun with other settings \(vocabulary, held_out\)"):
-        build_corpus([sources], other, tmp_path / "out", held_out=0.5)
+        build_corpus([sources], other, stopped, held_out=0.5)
     (sources / "b.txt").write_text("Ba.\n")
     with pytest.raises(UsageError, match=r"begun with other settings \(files: .*b\.txt\)"):
-        build_corpus([sources], tokenizer, tmp_path / "out")
-    (tmp_path / "out" / "progress.json").write_text("{}")
-    with pytest.raises(DataError, match=r"progress.json: damaged .* build the corpus again"):
-        build_corpus([sources], tokenizer, tmp_path / "out")
+        build_corpus([sources], tokenizer, stopped)
+
+
+def with_files(files: Any) -> Callable[[str], str]:
+    """Other files in progress.json, with the checksum that fits."""
+
+    def change(text: str) -> str:
+        content = json.loads(text)
+        del content["checksum"]
+        content["settings"]["files"] = files
+        return json.dumps({**content, "checksum": json_checksum(content)})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace('"in_file": 0', '"in_file": 1'), "it is not what was written"),
+        (lambda _text: "{}", "it is not what was written"),
+        *((with_files(files), "") for files in ([[]], [""], None, [3])),
+    ],
+)
+def test_a_damaged_progress_is_not_gone_on_with(
+    change: Callable[[str], str], said: str, stopped: Path, tokenizer: BertTokenizer, sources: Path
+) -> None:
+    path = stopped / "progress.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(DataError, match=rf"progress.json: damaged \(.*{said}.* build the corpus"):
+        build_corpus([sources], tokenizer, stopped)

@@ -16,7 +16,7 @@ from tidybert.corpus import documents as corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.errors import DataError, LimitError, UsageError, in_python
-from tidybert.files import unpacking
+from tidybert.files import text_lines
 
 TEXT = "Rome\nRome is old.\n\n\n  Paris \r\nParis is large.\n \nBerlin"
 DOCUMENTS = [["Rome", "Rome is old."], ["Paris", "Paris is large."], ["Berlin"]]
@@ -275,7 +275,7 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
 def test_what_unpacks_to_too_much_is_not_read(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "UNPACKED_RATIO_FROM", 2**16)
+    monkeypatch.setattr(text_lines, "UNPACKED_RATIO_FROM", 2**16)
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(PACKERS[suffix](b"a\n" * 2**21))
 

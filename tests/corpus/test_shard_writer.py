@@ -76,30 +76,6 @@ def test_a_shard_ends_with_the_document_that_fills_it(tmp_path: Path) -> None:
     assert [shard.num_documents for shard in shards] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("stop", range(6))
-def test_a_writer_goes_on_from_its_last_state(
-    tmp_path: Path, bytes_of: Callable[[Path], dict[str, str]], stop: int
-) -> None:
-    blocks = [block_of([[3, 1], [6], [2, 2, 2]], 12 * number) for number in range(6)]
-    write(tmp_path / "whole", blocks, 20)
-    directory = tmp_path / "stopped"
-    directory.mkdir()
-    with PartWriter(directory, "train", DTYPE, 20) as writer:
-        for block in blocks[:stop]:
-            writer.add(block)
-        state = writer.sync()
-        # What comes after a sync is lost: whole shards, and a part of one.
-        for block in blocks[stop:]:
-            writer.add(block)
-
-    with PartWriter(directory, "train", DTYPE, 20, state) as writer:
-        for block in blocks[stop:]:
-            writer.add(block)
-        writer.finish()
-
-    assert bytes_of(directory) == bytes_of(tmp_path / "whole")
-
-
 def test_a_part_without_documents_has_no_files(tmp_path: Path) -> None:
     with PartWriter(tmp_path, "held-out", DTYPE) as writer:
         writer.add(block_of([]))

@@ -4,16 +4,16 @@ import json
 import os
 import pickle
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.corpus.manifest import is_corpus, read_manifest
+from tidybert.corpus.manifest import is_corpus, read_manifest, verify_files
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError
 
@@ -117,37 +117,23 @@ def test_a_corpus_travels_to_another_process(directory: Path) -> None:
     assert read_back(pickle.loads(sent)) == [[[20]]]
 
 
-def test_opening_takes_milliseconds_at_any_size(tmp_path: Path, write_corpus: WriteCorpus) -> None:
-    directory = write_corpus(tmp_path / "corpus", [[[5]]])
-    content = json.loads((directory / "corpus.json").read_text())
-    (shard,) = content["parts"]["train"]
-    shards = []
-    for number in range(40):
-        name = f"train-{number:05}"
-        sizes = {"tokens": 2**28, "sentences": 2**24, "documents": 2**20}
-        for suffix, size in sizes.items():
-            with (directory / f"{name}.{suffix}").open("wb") as file:
-                # No block of the disk is taken.
-                file.truncate(size)
-        counts = {
-            "num_documents": 2**18 - 1,
-            "num_sentences": 2**22 - 1,
-            "num_tokens": 2**27,
-        }
-        shards.append({**shard, **counts, "name": name})
-    content["parts"]["train"] = shards
-    content["sources"][0]["train"] = 40 * (2**18 - 1)
-    (directory / "corpus.json").write_text(json.dumps(content))
+def test_opening_reads_corpus_json_alone_and_maps_a_shard_when_it_is_used(
+    tmp_path: Path, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_corpus(tmp_path / "corpus", [[[5]], [[6]], [[7]]], max_shard_tokens=1)
+    mapped: list[str] = []
+    memmap = np.memmap
 
-    seconds = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        corpus = TokenCorpus(directory)
-        corpus.tokens(np.array([5_000_000_000]), np.array([5_000_000_100]))
-        seconds.append(time.perf_counter() - begun)
+    def watch(path: Path, *given: Any) -> Any:
+        mapped.append(path.name)
+        return memmap(path, *given)
 
-    assert corpus.num_tokens == 40 * 2**27
-    assert min(seconds) < 0.1
+    monkeypatch.setattr(np, "memmap", watch)
+    corpus = TokenCorpus(directory)
+    assert mapped == []
+    for _ in range(2):
+        assert corpus.tokens(np.array([1]), np.array([2]))[0].tolist() == [6]
+    assert mapped == ["train-00001.tokens"]
 
 
 # --- faults
@@ -177,7 +163,7 @@ def test_a_foreign_or_damaged_manifest(directory: Path, text: str, message: str)
 
 
 @pytest.mark.parametrize("suffix", ["tokens", "sentences", "documents"])
-def test_a_file_of_another_size_or_none(directory: Path, suffix: str) -> None:
+def test_a_file_of_another_size(directory: Path, suffix: str) -> None:
     path = directory / f"train-00000.{suffix}"
     content = path.read_bytes()
     path.write_bytes(content[:-2])
@@ -186,9 +172,6 @@ def test_a_file_of_another_size_or_none(directory: Path, suffix: str) -> None:
     assert str(raised.value).startswith(
         f"{path}: {len(content) - 2} bytes where corpus.json says {len(content)}; it is cut short"
     )
-    path.unlink()
-    with pytest.raises(DataError, match=r"no such file, and corpus\.json names it"):
-        TokenCorpus(directory)
 
 
 @pytest.mark.parametrize(
@@ -266,18 +249,28 @@ def test_a_tokenizer_of_other_settings_is_not_that_of_the_corpus(directory: Path
         TokenCorpus(directory).tokenizer()
 
 
-@pytest.mark.parametrize("suffix", ["tokens", "sentences", "documents"])
-def test_a_changed_byte_is_found_on_request(directory: Path, suffix: str) -> None:
-    path = directory / f"train-00000.{suffix}"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
+def test_files_are_compared_with_their_hashes_on_request(directory: Path) -> None:
     corpus = TokenCorpus(directory)
-    with pytest.raises(DataError, match="damaged or was exchanged") as raised:
+    files = corpus.hashed_files()
+    told: list[tuple[int, int]] = []
+    verify_files(files, lambda done, total: told.append((done, total)))
+    assert [done for done, _ in told] == np.cumsum([file.num_bytes for file in files]).tolist()
+    assert {total for _, total in told} == {told[-1][0]}
+
+    # The first of them in order is named.
+    for file in reversed(files):
+        content = bytearray(file.path.read_bytes())
+        content[-1] ^= 1
+        file.path.write_bytes(content)
+        with pytest.raises(DataError, match=r"its sha256 .* damaged or was exchanged") as raised:
+            corpus.verify()
+        assert str(raised.value).startswith(str(file.path))
+    files[0].path.unlink()
+    with pytest.raises(DataError, match=r"train-00000\.tokens: cannot be read: no such file"):
         corpus.verify()
-    assert str(raised.value).startswith(str(path))
-    TokenCorpus(directory, "held-out").verify()
+    TokenCorpus(directory, "held-out")
+    with pytest.raises(DataError, match=r"no such file, and corpus\.json names it"):
+        TokenCorpus(directory)
 
 
 def test_another_vocabulary_is_no_silent_exchange(

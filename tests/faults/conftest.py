@@ -222,18 +222,8 @@ def trial(
     """Gives the trial of a command by its name."""
     text, train, dev = (str(inputs / name) for name in ("text.txt", "train.csv", "dev.csv"))
     model, run = str(tiny_model), str(tiny_run)
-    short = [
-        "--max-steps",
-        "4",
-        "--save-steps",
-        "2",
-        "--eval-steps",
-        "2",
-        "--logging-steps",
-        "1",
-        "--save-total-limit",
-        "1",
-    ]
+    steps = "--max-steps 4 --save-steps 2 --eval-steps 2 --logging-steps 1 --save-total-limit 1"
+    short = steps.split()
     lines: dict[str, tuple[str, list[str]]] = {
         "finetune": ("run", ["finetune", "classify", model, "--train", train, "--dev", dev, *short,
                              "--train-batch-size", "8", "--max-seq-length", "16"]),

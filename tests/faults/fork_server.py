@@ -30,7 +30,7 @@ from typing import Any
 
 import tidybert.cli.main
 from tidybert.__main__ import main
-from tidybert.errors import TidyBertError
+from tidybert.errors import TidyBertError, UsageError
 from tidybert.estimators import BertClassifier
 
 # All that the commands load, so that no forked process has to.
@@ -38,7 +38,7 @@ for _name in (
     "torch._dynamo",
     "torch.distributed.tensor",
     "tidybert.corpus.building",
-    "tidybert.finetuning",
+    "tidybert.finetuning.entrance",
     "tidybert.inference.predictor",
     "tidybert.inference.vector_files",
     "tidybert.pretraining.pretraining_run",
@@ -123,7 +123,7 @@ def save(source: str, target: str) -> None:
         BertClassifier.load(source).save(target)
     except TidyBertError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
 
 
 def start(argv: list[str], root: str, log: str, kind: str, at: int) -> int:

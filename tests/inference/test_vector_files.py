@@ -13,9 +13,11 @@ import torch
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.inference import part_file, vector_files
+from tidybert.inference import vector_files
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.vector_files import Layout, Written, chunk_size, format_of, write_vectors
+from tidybert.inference.vector_files import chunk_size, write_vectors
+from tidybert.inference.vector_formats import Layout, format_of
+from tidybert.storage.part_file import Written
 
 SUFFIXES = ("npy", "parquet", "jsonl")
 NUM_TEXTS = 22
@@ -34,7 +36,7 @@ def examples(toy_examples: Callable[..., list[TextExample]]) -> list[TextExample
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_files, "LARGEST_CHUNK", 4)
-    monkeypatch.setattr(part_file, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("tidybert.storage.part_file.SECONDS_BETWEEN_SAVES", 0.0)
 
 
 def write(

@@ -4,10 +4,9 @@ import errno
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,11 @@ from tidybert.storage.atomic_files import (
     atomic_write_text,
     file_sha256,
     files_together,
-    open_grown,
-    open_new,
-    require_room,
 )
+from tidybert.storage.disk_errors import require_room
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
+from tidybert.storage.own_files import move_files
 
 
 class Interruption(BaseException):
@@ -44,10 +43,25 @@ def tree(directory: Path) -> dict[str, bytes]:
     }
 
 
+def interrupted(write: Callable[[], object]) -> None:
+    with pytest.raises(Interruption):
+        write()
+
+
 def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
     atomic_write_bytes(tmp_path / "a", b"old")
     atomic_write_text(tmp_path / "a", "grün\r\n\n")
-    assert tree(tmp_path) == {"a": "grün\r\n\n".encode()}
+    assert tree(tmp_path) == {"a": "grün\r\n\n".encode(), "plain": b""}
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+    def write() -> None:
+        with atomic_file(tmp_path / "a") as partial:
+            partial.write_text("ne")
+            raise Interruption
+
+    interrupted(write)
+    assert tree(tmp_path) == {"a": "grün\r\n\n".encode(), "plain": b""}
 
 
 def test_json_holds_a_path_that_is_not_utf8(tmp_path: Path) -> None:
@@ -64,46 +78,42 @@ def test_files_move_together_among_others(tmp_path: Path, monkeypatch: pytest.Mo
         moved.append(self.name)
         return replace(self, target)
 
+    def write(content: str, error: type[BaseException] | None = None) -> None:
+        with files_together(tmp_path, first="hashes", last="weights") as partial:
+            for name in ("weights", "hashes", "a", "b"):
+                (partial / name).write_text(content)
+            if error:
+                raise error
+
     monkeypatch.setattr(Path, "replace", watch)
-    with files_together(tmp_path, first="hashes", last="weights") as partial:
-        for name in ("weights", "hashes", "a", "b"):
-            (partial / name).write_text("new")
+    write("new")
+    interrupted(lambda: write("newer", Interruption))
 
     assert moved == ["hashes", "a", "b", "weights"]
     new = dict.fromkeys(("a", "b", "hashes", "weights"), b"new")
     assert tree(tmp_path) == {**new, "other": b"stays"}
 
 
-def test_files_of_an_interrupted_write_do_not_move(tmp_path: Path) -> None:
-    (tmp_path / "weights").write_text("old")
-
-    def write() -> None:
-        with files_together(tmp_path, first="hashes", last="weights") as partial:
-            (partial / "weights").write_text("new")
-            raise Interruption
-
-    with pytest.raises(Interruption):
-        write()
-    assert tree(tmp_path) == {"weights": b"old"}
+def test_files_of_a_new_directory_appear_together(tmp_path: Path) -> None:
+    with files_together(tmp_path / "new", first="hashes", last="weights") as partial:
+        for name in ("hashes", "weights"):
+            (partial / name).write_text("new")
+        assert not (tmp_path / "new").exists()
+    assert tree(tmp_path) == {"new/hashes": b"new", "new/weights": b"new"}
 
 
-def test_a_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_bytes(b"")
-    atomic_write_bytes(tmp_path / "atomic", b"")
-    assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_an_interrupted_file_is_as_it_was(tmp_path: Path) -> None:
-    atomic_write_text(tmp_path / "a", "old")
-
-    def write() -> None:
-        with atomic_file(tmp_path / "a") as partial:
-            partial.write_text("ne")
-            raise Interruption
-
-    with pytest.raises(Interruption):
-        write()
-    assert tree(tmp_path) == {"a": b"old"}
+def test_moving_files_goes_on_where_a_kill_ended_it(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder, names in ((source, "bz"), (target, "ay")):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(folder.name)
+    move_files(source, target, first="a", last="z")
+    assert tree(tmp_path) == {
+        **{f"target/{name}": b"target" for name in "ay"},
+        **{f"target/{name}": b"source" for name in "bz"},
+    }
+    assert not source.exists()
 
 
 def test_a_file_of_the_users_with_a_name_like_ours_stays(tmp_path: Path) -> None:
@@ -123,21 +133,24 @@ def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "victim")
     for name in ("victim", "link"):
         with pytest.raises(DiskError, match="cannot be written: File exists"):
-            open_new(tmp_path / name)
-    for write in (lambda path: append_text(path, "x"), lambda path: open_grown(path, 0)):
+            GrowingFile(tmp_path / name)
+    for write in (lambda path: append_text(path, "x"), lambda path: GrowingFile(path, 0)):
         with pytest.raises(DiskError, match="a link is in its place"):
             write(tmp_path / "link")
     assert (tmp_path / "victim").read_text() == "untouched"
 
 
 def test_a_grown_file_goes_on_after_its_whole_bytes(tmp_path: Path) -> None:
-    with open_new(tmp_path / "a") as file:
+    with closing(GrowingFile(tmp_path / "a")) as file:
         file.write(b"wholehal")
-    with open_grown(tmp_path / "a", 5) as file:
+    with closing(GrowingFile(tmp_path / "a", 5)) as file:
         file.write(b"!")
-    assert (tmp_path / "a").read_bytes() == b"whole!"
-    with pytest.raises(DiskError, match="7 were written, 6 are there"):
-        open_grown(tmp_path / "a", 7)
+        file.replace_head(b"W")
+        file.write(b"?")
+        assert file.sync() == file.size == 7
+        assert (tmp_path / "a").read_bytes() == b"Whole!?"
+    with pytest.raises(DiskError, match="8 were written, 7 are there"):
+        GrowingFile(tmp_path / "a", 8)
 
 
 def full_after(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,74 +205,52 @@ def test_room_is_asked_for_before_the_work(tmp_path: Path) -> None:
         require_room(tmp_path, 10**18, "the model needs")
 
 
-def test_a_directory_appears_whole_and_makes_its_parents(tmp_path: Path) -> None:
+def test_a_directory_appears_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
     target = tmp_path / "runs" / "step-1"
-    with atomic_directory(target) as partial:
-        (partial / "deep").mkdir()
-        (partial / "deep" / "a").write_text("1")
-        assert not target.exists()
-    assert tree(tmp_path) == {"runs/step-1/deep/a": b"1"}
-
-
-def test_a_directory_is_replaced_as_a_whole(tmp_path: Path) -> None:
     for name in ("old", "new"):
-        with atomic_directory(tmp_path / "step-1") as partial:
-            (partial / name).write_text(name)
-    assert tree(tmp_path) == {"step-1/new": b"new"}
-    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+        with atomic_directory(target) as partial:
+            (partial / "deep").mkdir()
+            (partial / "deep" / name).write_text(name)
+            assert target.exists() == (name == "new")
+    assert tree(tmp_path) == {"runs/step-1/deep/new": b"new"}
+    assert list(target.parent.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_directory_survives_a_failing_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("is_kill", [False, True])
+@pytest.mark.parametrize(
+    ("failing", "is_after", "expected"),
+    [(1, False, "old"), (1, True, "old"), (2, False, "old"), (2, True, "new")],
+)
+def test_a_directory_survives_a_fault_at_a_rename(
+    failing: int, is_after: bool, expected: str, is_kill: bool, tmp_path: Path
 ) -> None:
-    with atomic_directory(tmp_path / "step-1") as partial:
-        (partial / "a").write_text("old")
-    rename, calls = Path.rename, 0
-
-    def fail(self: Path, target: Path) -> Path:
-        nonlocal calls
-        calls += 1
-        if calls == failing:
-            raise Interruption
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(Interruption), atomic_directory(tmp_path / "step-1") as partial:
-        (partial / "a").write_text("new")
-    assert tree(tmp_path) == {"step-1/a": b"old"}
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from tidybert.storage.atomic_files import atomic_directory
-target = Path(sys.argv[1])
-for i in range(10**6):
+    target = tmp_path / "step-1"
     with atomic_directory(target) as partial:
-        for name in "abcd":
-            (partial / name).write_text(str(i))
-    print(i, flush=True)
-"""
+        (partial / "a").write_text("old")
+    child = os.fork()
+    if not child:
+        rename, calls = Path.rename, count(1)
 
+        def fail(self: Path, target: Path) -> Path:
+            is_now = next(calls) == failing
+            renamed = rename(self, target) if is_after or not is_now else self
+            if is_now and is_kill:
+                os._exit(0)
+            if is_now:
+                raise Interruption
+            return renamed
 
-@pytest.mark.skipif(os.name != "posix", reason="kills with SIGKILL")
-def test_a_process_killed_while_writing_leaves_one_version(tmp_path: Path) -> None:
-    target = tmp_path / "step"
-    for wait in (0.0, 0.003, 0.007, 0.012):
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE
-        ) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(wait)
-            writer.send_signal(signal.SIGKILL)
+        Path.rename = fail  # type: ignore[method-assign]
+        with suppress(Interruption), atomic_directory(target) as partial:
+            (partial / "a").write_text("new")
+        os._exit(0)
+    os.waitpid(child, 0)
+    if is_kill:
         with output_lock(target):
             pass
-        assert [path.name for path in tmp_path.iterdir()] == ["step"]
-        files = tree(target)
-        assert sorted(files) == ["a", "b", "c", "d"]
-        assert len(set(files.values())) == 1
+    assert tree(tmp_path) == {"step-1/a": expected.encode()}
+    assert list(tmp_path.iterdir()) == [target]
 
 
 @given(st.binary(max_size=1000))

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import DiskError, InUseError
-from tidybert.storage import output_lock as module
+from tidybert.storage import lock_file as file_module
+from tidybert.storage import lock_owner as owner_module
 from tidybert.storage.atomic_files import atomic_directory, atomic_file, atomic_write_text
-from tidybert.storage.output_lock import contents, covering_lock, is_lock, journal_of, output_lock
+from tidybert.storage.leftovers import REPLACED, journal_of
+from tidybert.storage.output_lock import contents, output_lock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
@@ -37,7 +39,7 @@ def other_process(target: Path, *, partials: bool = False) -> Iterator[int]:
                 target.mkdir()
                 lock.temporary(target / "step").mkdir()
                 (target / "old").mkdir()
-                (target / "old").rename(lock.temporary(target / "old", module.REPLACED))
+                (target / "old").rename(lock.temporary(target / "old", REPLACED))
                 lock.new_part(target / "vectors").write_text("part")
             os.write(told, b"x")
             signal.pause()
@@ -115,7 +117,7 @@ def test_blocks_within_one_process_share_the_lock(tmp_path: Path) -> None:
             assert same is within is lock
         run.mkdir()
         atomic_write_text(run / "a", "whole")
-        assert covering_lock(run / "a") is lock
+        assert {path.name for path in run.iterdir()} == {"a"}
         child = os.fork()
         if not child:
             try:
@@ -166,12 +168,12 @@ def test_another_machine_decides_by_itself(tmp_path: Path, monkeypatch: pytest.M
     target = tmp_path / "run"
     with other_process(target):
         pass
-    monkeypatch.setattr(module, "_boot", lambda: "another kernel")
+    monkeypatch.setattr(owner_module, "_boot", lambda: "another kernel")
     # The same machine after a restart: the owner is dead.
     with output_lock(target):
         kept = lock_file(target).read_text()
-    lock_file(target).write_text(kept.replace(module.platform.node(), "elsewhere"))
-    monkeypatch.setattr(module, "_boot", lambda: "a third")
+    lock_file(target).write_text(kept.replace(owner_module.platform.node(), "elsewhere"))
+    monkeypatch.setattr(owner_module, "_boot", lambda: "a third")
     with pytest.raises(
         InUseError, match=r"on elsewhere since .* ended, remove .*run\.tidybert-lock"
     ):
@@ -181,7 +183,7 @@ def test_another_machine_decides_by_itself(tmp_path: Path, monkeypatch: pytest.M
 def test_without_the_kernels_locks_the_process_number_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_take", lambda _descriptor: None)
+    monkeypatch.setattr(file_module, "_flock", lambda _descriptor: None)
     target = tmp_path / "run"
     with (
         other_process(target) as pid,
@@ -247,7 +249,7 @@ def test_a_lock_does_not_count_as_content(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with output_lock(tmp_path / "run"):
         assert [path.name for path in contents(tmp_path)] == ["a", "b"]
-        assert is_lock(lock_file(tmp_path / "run"))
+        assert lock_file(tmp_path / "run").is_file()
 
 
 def test_a_full_disk_leaves_no_half_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,14 +269,3 @@ def test_a_full_disk_leaves_no_half_lock(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
     with output_lock(target):
         assert not target.exists()
-
-
-def test_the_journal_of_a_part_needs_no_lock_of_its_own(tmp_path: Path) -> None:
-    """A kill while it was written would leave one that nobody removes."""
-    with output_lock(tmp_path / "answers.jsonl") as lock:
-        journal = journal_of(lock.new_part(tmp_path / "answers.jsonl"))
-        assert covering_lock(journal) is lock
-        before = {path.name for path in tmp_path.iterdir()}
-        with atomic_file(journal) as partial:
-            partial.write_text("{}")
-            assert {path.name for path in tmp_path.iterdir()} - before == {partial.name}

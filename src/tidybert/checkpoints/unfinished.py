@@ -14,6 +14,7 @@ from tidybert.storage.model_files import (
     CONFIG_FILE,
     RECORD,
     TRIALS_FOLDER,
+    checkpoints_by_step,
 )
 
 
@@ -67,13 +68,12 @@ def find_unfinished(run: Path) -> Unfinished | None:
         arguments = read_json_object(run / ARGUMENTS_FILE)
     except ConfigError:
         arguments = {}
-    names = [path.name.removeprefix("step-") for path in (run / CHECKPOINTS_FOLDER).glob("step-*")]
     record = arguments.get(RECORD)
     total = record.get("num_steps") if isinstance(record, dict) else None
     return Unfinished(
         run,
         arguments,
-        max((int(name) for name in names if name.isdecimal()), default=0),
-        total if isinstance(total, int) else None,
-        (run / TRIALS_FOLDER).exists(),
+        step=max(checkpoints_by_step(run), default=0),
+        num_steps=total if isinstance(total, int) else None,
+        has_trials=(run / TRIALS_FOLDER).exists(),
     )

@@ -4,6 +4,7 @@
 """
 
 import json
+import logging
 import math
 import sys
 import textwrap
@@ -28,10 +29,20 @@ def choose_notes(*, quiet: bool, verbose: bool) -> None:
     """How much this process says on stderr from now on: errors alone, notes, or decisions too."""
     global _is_quiet
     _is_quiet = quiet
-    if verbose or "tidybert.cli.decisions" in sys.modules:
-        from tidybert.cli.decisions import show_decisions
+    logger = logging.getLogger("tidybert")
+    if verbose:
+        logger.setLevel(logging.INFO)
+        logger.handlers = [_Decisions()]
+    elif any(isinstance(each, _Decisions) for each in logger.handlers):
+        logger.setLevel(logging.NOTSET)
+        logger.handlers = []
 
-        show_decisions(verbose)
+
+class _Decisions(logging.Handler):
+    """Notes for --verbose, which modules give their loggers: ``_LOGGER.info("device: cpu, …")``."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
 
 
 def is_quiet() -> bool:
@@ -211,7 +222,7 @@ def print_answers(
 @contextmanager
 def resumable(out: Path, resume: bool) -> Iterator[None]:
     """While ``out`` is written in parts: say what a stop leaves, and how to go on."""
-    from tidybert.inference.part_file import has_part
+    from tidybert.storage.part_file import has_part
 
     if resume and not has_part(out):
         note(f"no part of {out} to resume from: starting at the first text")

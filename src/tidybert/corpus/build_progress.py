@@ -6,67 +6,25 @@ digests.bin has the hashes of the documents seen.  A finished corpus has neither
 
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, Final
 
-import numpy as np
-
-from tidybert.corpus.document_hashes import DIGEST_BYTES, Digests
-from tidybert.corpus.documents import CorpusReport
+from tidybert.corpus.new_documents import Reading
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.read_report import KEPT_PROBLEMS
-from tidybert.storage.atomic_files import (
-    atomic_write_text,
-    make_directory,
-    open_grown,
-    open_new,
-    remove_tree,
-)
-from tidybert.storage.disk_errors import writing
+from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.output_lock import contents
+from tidybert.storage.own_files import make_directory, remove_tree
 
-# The counts of a CorpusReport that corpus.json keeps.
-COUNTED: Final = (
-    "num_empty_documents",
-    "num_cut_documents",
-    "num_lossy_paragraphs",
-    "num_problems",
-)
 PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
 _NAMED_FILES: Final = 3
-
-
-@dataclass
-class Reading:
-    """How far the files have been read.
-
-    finished: documents of each file that was read to its end.
-    in_file: documents so far of the file being read.
-    num_duplicates: how many of all these documents had come before.
-    counts: other findings in the finished files, by the names of a CorpusReport.
-    """
-
-    finished: list[int] = field(default_factory=list)
-    in_file: int = 0
-    num_duplicates: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
-
-    def end_file(self, report: CorpusReport, total: CorpusReport) -> None:
-        """Note the end of a file, and add its ``report`` to the report of all files."""
-        self.finished.append(report.num_documents)
-        self.in_file = 0
-        for name in COUNTED:
-            self.counts[name] += getattr(report, name)
-        for name in ("num_files", "num_documents", *COUNTED):
-            setattr(total, name, getattr(total, name) + getattr(report, name))
-        total.problems += report.problems[: KEPT_PROBLEMS - len(total.problems)]
-        total.empty_files += report.empty_files
+# Hashing works outside Python's lock.
+_HASHING_THREADS: Final = 2
 
 
 @dataclass
@@ -131,6 +89,17 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     return progress
 
 
+def described_files(files: Sequence[Path]) -> list[list[Any]]:
+    """Each file's name, bytes and sha256: an edited file is another file, whatever its size."""
+    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+        digests = list(pool.map(file_sha256, files))
+    return [
+        # corpus.json is UTF-8, which the name of a file need not be.
+        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.stat().st_size, digest]
+        for file, digest in zip(files, digests, strict=True)
+    ]
+
+
 def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The names of the settings that differ, and for the files which ones: "files: a.txt"."""
     other = [name for name in now if name != "files" and before.get(name) != now[name]]
@@ -140,47 +109,6 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
         more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
         other.append(f"files: {', '.join(map(str, names[:_NAMED_FILES]))}{more}")
     return other
-
-
-class DigestLog:
-    """digests.bin: the hashes of the documents written so far, in order.
-
-    Opening it truncates it to ``num_digests`` of them.
-    """
-
-    def __init__(self, directory: Path, num_digests: int) -> None:
-        self._path = directory / DIGESTS_FILE
-        is_there = os.path.lexists(self._path)
-        self._file: BinaryIO = (
-            open_grown(self._path, num_digests * DIGEST_BYTES)
-            if is_there or num_digests
-            else open_new(self._path)
-        )
-        self.num_digests = num_digests
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # What did not fit on the disk is still in the buffer; ``sync`` has raised that error.
-        with suppress(OSError):
-            self._file.close()
-
-    def read(self) -> Digests:
-        """All hashes; only before the first ``add``."""
-        return np.fromfile(self._path, f"S{DIGEST_BYTES}")
-
-    def add(self, digests: Digests) -> None:
-        with writing(self._path):
-            self._file.write(digests.tobytes())
-        self.num_digests += len(digests)
-
-    def sync(self) -> int:
-        """Wait until all are on the disk; returns their number."""
-        with writing(self._path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        return self.num_digests
 
 
 def remove_progress(directory: Path) -> None:

@@ -12,27 +12,29 @@ every corpus.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tidybert.corpus.build_progress import (
-    DigestLog,
+    DIGESTS_FILE,
     Progress,
-    Reading,
     begin,
+    described_files,
     other_settings,
     remove_progress,
 )
-from tidybert.corpus.document_hashes import Digests, SeenDigests, check_held_out, digests_of, shares
-from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
+from tidybert.corpus.document_hashes import (
+    DIGEST_BYTES,
+    SeenDigests,
+    check_held_out,
+    shares,
+)
+from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.manifest import (
     MANIFEST_FILE,
     PARTS,
@@ -41,20 +43,17 @@ from tidybert.corpus.manifest import (
     is_corpus,
     read_manifest,
 )
+from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
-from tidybert.storage.atomic_files import atomic_write_text, file_sha256
+from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
 from tidybert.tokenization import BertTokenizer
 
-BLOCK_CHARACTERS: Final = 1 << 20
-# A block of short documents takes more memory for its objects than for its characters.
-BLOCK_DOCUMENTS: Final = 5000
 SYNC_SECONDS: Final = 10.0
-# Hashing works outside Python's lock.
-_HASHING_THREADS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,6 @@ class Built:
     num_bytes: int
     num_documents: int
     num_tokens: int
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Where a block comes from.
-
-    digests, files: (D,) the hashes of its documents, and the numbers of their files.
-    reading: how far the files had been read at its end.
-    """
-
-    digests: Digests
-    files: npt.NDArray[np.int64]
-    reading: Reading
-    bytes_read: int
-    num_bytes: int
 
 
 def build_corpus(
@@ -112,14 +96,15 @@ def build_corpus(
     directory = Path(directory)
     files = corpus_files(paths)
     options = options or CorpusOptions()
-    settings = {
-        "files": _described_files(files),
+    settings: dict[str, Any] = {
+        "files": described_files(files),
         "vocabulary": described(tokenizer),
         "column": options.column,
         "encoding": options.encoding,
         "held_out": held_out,
         "max_shard_tokens": max_shard_tokens,
     }
+    report = CorpusReport() if report is None else report
     with output_lock(directory), ExitStack() as stack:
         if is_corpus(directory):
             manifest = read_manifest(directory)
@@ -130,30 +115,32 @@ def build_corpus(
                     f"({', '.join(other)}); name a new directory"
                 )
             return manifest
-        build = _Build(directory, files, tokenizer, options, begin(directory, settings), stack)
-        return build.run(num_workers, CorpusReport() if report is None else report, progress)
+        state = begin(directory, settings)
+        tokenizer.save(directory)
+        output = _Output(directory, state, stack)
+        reading, total_bytes = state.reading, sum(size for _, size, _ in settings["files"])
+        synced = time.monotonic()
+        blocks = new_blocks(files, options, reading, output.seen(), report)
+        for block, origin in tokenize_in_order(blocks, tokenizer, num_workers):
+            output.write(block, origin)
+            progress(output.built(origin, total_bytes))
+            if time.monotonic() - synced > SYNC_SECONDS:
+                output.sync(origin.reading)
+                synced = time.monotonic()
+        if not sum(reading.finished):
+            raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
+        return output.finish(reading)
 
 
-class _Build:
-    """One run of a build: reads on, writes on, and syncs its progress now and then."""
+class _Output:
+    """The files of a corpus that is built: they grow, and ``sync`` notes how far they are."""
 
-    def __init__(
-        self,
-        directory: Path,
-        files: Sequence[Path],
-        tokenizer: BertTokenizer,
-        options: CorpusOptions,
-        state: Progress,
-        stack: ExitStack,
-    ) -> None:
-        self._directory = directory
-        self._files = files
-        self._tokenizer = tokenizer
-        self._options = options
-        self._state = state
-        self._reading = state.reading
-        self._log = stack.enter_context(DigestLog(directory, state.num_digests))
-        self._seen = SeenDigests(self._log.read())
+    def __init__(self, directory: Path, state: Progress, stack: ExitStack) -> None:
+        self._directory, self._state = directory, state
+        path, size = directory / DIGESTS_FILE, state.num_digests * DIGEST_BYTES
+        is_there = size > 0 or os.path.lexists(path)
+        self._digests = GrowingFile(path, size if is_there else None)
+        stack.callback(self._digests.close)
         dtype = np.dtype(state.settings["vocabulary"]["dtype"])
         max_tokens = state.settings["max_shard_tokens"]
         self._writers: dict[str, PartWriter] = {}
@@ -161,110 +148,51 @@ class _Build:
             writer = PartWriter(directory, part, dtype, max_tokens, state.parts.get(part))
             self._writers[part] = stack.enter_context(writer)
 
-    def run(
-        self, num_workers: int, report: CorpusReport, progress: Callable[[Built], None]
-    ) -> Manifest:
-        self._tokenizer.save(self._directory)
-        total_bytes = sum(size for _, size, _ in self._state.settings["files"])
-        synced = time.monotonic()
-        blocks = self._blocks(report)
-        for block, origin in tokenize_in_order(blocks, self._tokenizer, num_workers):
-            self._write(block, origin)
-            progress(
-                Built(
-                    bytes_read=origin.bytes_read,
-                    total_bytes=total_bytes,
-                    num_bytes=origin.num_bytes,
-                    num_documents=self._log.num_digests,
-                    num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
-                )
-            )
-            if time.monotonic() - synced > SYNC_SECONDS:
-                self._sync(origin.reading)
-                synced = time.monotonic()
-        return self._finish(report)
+    def seen(self) -> SeenDigests:
+        """The hashes of the documents in the files; before the first ``write`` only."""
+        return SeenDigests(np.fromfile(self._digests.path, f"S{DIGEST_BYTES}"))
 
-    def _blocks(self, report: CorpusReport) -> Iterator[tuple[list[Document], _Origin]]:
-        """The documents that are new, in blocks."""
-        bytes_before, num_bytes = 0, 0
-        documents: list[Document] = []
-        files: list[int] = []
-        num_characters = 0
+    def built(self, origin: Origin, total_bytes: int) -> Built:
+        return Built(
+            bytes_read=origin.bytes_read,
+            total_bytes=total_bytes,
+            num_bytes=origin.num_bytes,
+            num_documents=self._digests.size // DIGEST_BYTES,
+            num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
+        )
 
-        def block(bytes_read: int) -> tuple[list[Document], _Origin]:
-            nonlocal documents, files, num_characters, num_bytes
-            digests, size = digests_of(documents)
-            num_bytes += size
-            is_new = self._seen.add(digests)
-            self._reading.num_duplicates += len(documents) - int(is_new.sum())
-            new = [documents[number] for number in np.flatnonzero(is_new)]
-            reading, files_of_new = deepcopy(self._reading), np.array(files)[is_new]
-            origin = _Origin(digests[is_new], files_of_new, reading, bytes_read, num_bytes)
-            documents, files, num_characters = [], [], 0
-            return new, origin
-
-        for number, file in enumerate(self._files):
-            if number >= len(self._reading.finished):
-                of_file = CorpusReport()
-                for document in self._documents(file, of_file):
-                    documents.append(document)
-                    files.append(number)
-                    num_characters += sum(map(len, document))
-                    if num_characters >= BLOCK_CHARACTERS or len(documents) >= BLOCK_DOCUMENTS:
-                        yield block(bytes_before + of_file.bytes_read())
-                self._reading.end_file(of_file, report)
-            bytes_before += file.stat().st_size
-        if documents:
-            yield block(bytes_before)
-
-    def _documents(self, file: Path, of_file: CorpusReport) -> Iterator[Document]:
-        """The documents of a file that no earlier run has written."""
-        written = self._reading.in_file
-        try:
-            documents = read_documents([file], self._options, report=of_file)
-            for number, document in enumerate(documents, start=1):
-                self._reading.in_file = number
-                if number > written:
-                    yield document
-        except DataError:
-            # A file without documents is an error only if all files are.
-            if not of_file.empty_files:
-                raise
-
-    def _write(self, block: Block, origin: _Origin) -> None:
+    def write(self, block: Block, origin: Origin) -> None:
+        """Write the documents of a block, each to its part."""
+        state = self._state
         is_empty = block.document_sentences == 0
-        self._state.num_without_tokens += int(is_empty.sum())
-        is_held_out = shares(origin.digests) < self._state.settings["held_out"]
+        state.num_without_tokens += int(is_empty.sum())
+        is_held_out = shares(origin.digests) < state.settings["held_out"]
         for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
             is_in &= ~is_empty
             self._writers[part].add(block.chosen(is_in))
-            written = self._state.written.setdefault(part, [0] * len(self._files))
+            written = state.written.setdefault(part, [0] * len(state.settings["files"]))
             for file in origin.files[is_in].tolist():
                 written[file] += 1
-        self._log.add(origin.digests)
+        self._digests.write(origin.digests.tobytes())
 
-    def _sync(self, reading: Reading) -> None:
+    def sync(self, reading: Reading) -> None:
+        """Have a later run go on from here, where ``reading`` is."""
         state = self._state
         state.reading = reading
-        state.num_digests = self._log.sync()
+        state.num_digests = self._digests.sync() // DIGEST_BYTES
         state.parts = {part: writer.sync() for part, writer in self._writers.items()}
         state.write(self._directory)
 
-    def _finish(self, report: CorpusReport) -> Manifest:
-        reading = self._reading
-        if not sum(reading.finished):
-            raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
-        settings = self._state.settings
+    def finish(self, reading: Reading) -> Manifest:
+        """End the shards and write corpus.json; what only a build needs goes."""
+        settings, written = self._state.settings, self._state.written
+        counts = zip(reading.finished, written["train"], written["held-out"], strict=True)
         manifest = Manifest(
             settings=settings,
             sources=[
                 {"file": file, "bytes": size, "documents": read, "train": train, "held-out": apart}
-                for (file, size, _), read, train, apart in zip(
-                    settings["files"],
-                    reading.finished,
-                    self._state.written["train"],
-                    self._state.written["held-out"],
-                    strict=True,
+                for (file, size, _), (read, train, apart) in zip(
+                    settings["files"], counts, strict=True
                 )
             ],
             counts={
@@ -279,14 +207,3 @@ class _Build:
         atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
         remove_progress(self._directory)
         return manifest
-
-
-def _described_files(files: Sequence[Path]) -> list[list[Any]]:
-    """Each file's name, bytes and sha256: an edited file is another file, whatever its size."""
-    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
-        digests = list(pool.map(file_sha256, files))
-    return [
-        # corpus.json is UTF-8, which the name of a file need not be.
-        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.stat().st_size, digest]
-        for file, digest in zip(files, digests, strict=True)
-    ]

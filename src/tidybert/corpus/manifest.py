@@ -1,23 +1,27 @@
-"""corpus.json: what a corpus was built from and how; its shards with their counts and hashes."""
+"""corpus.json: what a corpus was built from and how, and whether its files are as it says."""
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, get_args
 
 from tidybert.errors import DataError
+from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.json_objects import parse_json
 from tidybert.storage.limits import MANIFEST_BYTES
-from tidybert.storage.opening import present, read_text
+from tidybert.storage.opening import os_reason, present, read_text
 from tidybert.tokenization import BertTokenizer
 
 FORMAT: Final = "tidybert-corpus"
 FORMAT_VERSION: Final = 1
 MANIFEST_FILE: Final = "corpus.json"
 SUFFIXES: Final = ("tokens", "sentences", "documents")
+# Hashing works outside Python's lock.  Two threads keep a disk busy while one of them computes.
+_HASHING_THREADS: Final = 2
 # Bounds of sentences and documents have 32 bits.
 _MOST: Final = 2**32 - 1
 
@@ -163,3 +167,46 @@ def read_manifest(directory: str | Path) -> Manifest:
         return Manifest.from_dict(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); copy the corpus again") from error
+
+
+@dataclass(frozen=True)
+class HashedFile:
+    """A file with its bytes and its sha256 in hexadecimal, as they should be."""
+
+    path: Path
+    num_bytes: int
+    sha256: str
+
+
+def verify_files(
+    files: Sequence[HashedFile], progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
+    """Read every file and compare its sha256.
+
+    progress: called after each file with the bytes read so far and those of all files.
+
+    Raises DataError for the first file in order that differs or cannot be read.
+    """
+    total, done = sum(file.num_bytes for file in files), 0
+    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+        checks = [pool.submit(check_sha256, file.path, file.sha256) for file in files]
+        try:
+            for file, check in zip(files, checks, strict=True):
+                check.result()
+                done += file.num_bytes
+                progress(done, total)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def check_sha256(path: Path, digest: str) -> None:
+    """Raise DataError for a file of other content, or that cannot be read."""
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {os_reason(error, path)}") from error
+    if found != digest:
+        raise DataError(
+            f"{path}: its sha256 is {found[:12]}…, and corpus.json says {digest[:12]}…; it is "
+            "damaged or was exchanged: copy the corpus again"
+        )

@@ -4,19 +4,18 @@ Files only grow.  ``sync`` returns a state that is on the disk; a writer with th
 everything later.
 """
 
-import os
 import re
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.corpus.manifest import SUFFIXES, Part, Shard
-from tidybert.storage.atomic_files import file_sha256, open_grown, open_new, remove_tree
-from tidybert.storage.disk_errors import writing
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.growing_file import GrowingFile
+from tidybert.storage.own_files import remove_tree
 
 MAX_SHARD_TOKENS: Final = 2**27
 
@@ -55,40 +54,31 @@ class PartWriter:
         max_shard_tokens: int = MAX_SHARD_TOKENS,
         state: dict[str, Any] | None = None,
     ) -> None:
-        self._directory = directory
-        self._part = part
-        self._dtype = dtype
+        self._directory, self._part, self._dtype = directory, part, dtype
         self._max_shard_tokens = max_shard_tokens
         state = state or {"shards": [], "open": None}
         self.shards = [Shard(**shard) for shard in state["shards"]]
-        self._open: Shard | None = None
-        self._files: dict[str, BinaryIO] = {}
-        kept = {f"{shard.name}.{suffix}" for shard in self.shards for suffix in SUFFIXES}
-        if state["open"]:
-            self._open = Shard(**state["open"])
-            kept |= {f"{self._open.name}.{suffix}" for suffix in SUFFIXES}
+        self._open = Shard(**state["open"]) if state["open"] else None
+        self._files: dict[str, GrowingFile] = {}
+        kept = {self._path(shard, suffix) for shard in self._all() for suffix in SUFFIXES}
         ours = re.compile(rf"{part}-[0-9]{{5}}\.({'|'.join(SUFFIXES)})")
         for path in directory.iterdir():
-            if ours.fullmatch(path.name) and path.name not in kept:
+            if ours.fullmatch(path.name) and path not in kept:
                 remove_tree(path)
         if self._open:
             for suffix, size in self._open.sizes(dtype.itemsize).items():
-                path = directory / f"{self._open.name}.{suffix}"
-                self._files[suffix] = open_grown(path, size)
+                self._files[suffix] = GrowingFile(self._path(self._open, suffix), size)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            # What did not fit on the disk is still in the buffer; ``sync`` has raised that error.
-            with suppress(OSError):
-                file.close()
+        self._close()
 
     @property
     def num_tokens(self) -> int:
         """The tokens of all shards so far."""
-        return sum(shard.num_tokens for shard in [*self.shards, self._open] if shard)
+        return sum(shard.num_tokens for shard in self._all())
 
     def add(self, block: Block) -> None:
         """Append documents, in order, none of them empty."""
@@ -100,19 +90,18 @@ class PartWriter:
             room = self._max_shard_tokens - shard.num_tokens
             end = min(int(np.searchsorted(lengths, token + room)) + 1, len(lengths))
             last_token, last_sentence = int(lengths[end - 1]), int(sentences[end - 1])
-            ids = block.ids[token:last_token]
-            sentence_lengths = block.sentence_lengths[sentence:last_sentence]
-            self._append(
-                shard, Block(ids, sentence_lengths, block.document_sentences[document:end])
+            some = Block(
+                block.ids[token:last_token],
+                block.sentence_lengths[sentence:last_sentence],
+                block.document_sentences[document:end],
             )
+            self._append(shard, some)
             token, sentence, document = last_token, last_sentence, end
 
     def sync(self) -> dict[str, Any]:
         """Wait until everything is on the disk, and return the state for another writer."""
         for file in self._files.values():
-            with writing(file.name):
-                file.flush()
-                os.fsync(file.fileno())
+            file.sync()
         return {
             "shards": [asdict(shard) for shard in self.shards],
             "open": self._open and asdict(self._open),
@@ -121,42 +110,43 @@ class PartWriter:
     def finish(self) -> list[Shard]:
         """End the last shard; returns all."""
         if self._open:
-            self._end()
+            self._end(self._open)
         return self.shards
 
+    def _all(self) -> list[Shard]:
+        return [*self.shards, self._open] if self._open else self.shards
+
+    def _path(self, shard: Shard, suffix: str) -> Path:
+        return self._directory / f"{shard.name}.{suffix}"
+
     def _begin(self) -> Shard:
-        name = f"{self._part}-{len(self.shards):05}"
+        shard = self._open = Shard(f"{self._part}-{len(self.shards):05}", 0, 0, 0, {})
         for suffix in SUFFIXES:
-            self._files[suffix] = open_new(self._directory / f"{name}.{suffix}")
-        self._open = Shard(name, 0, 0, 0, {})
+            self._files[suffix] = GrowingFile(self._path(shard, suffix))
         for suffix in ("sentences", "documents"):
-            self._write(suffix, np.zeros(1, "<u4"))
-        return self._open
+            self._files[suffix].write(bytes(4))
+        return shard
 
     def _append(self, shard: Shard, block: Block) -> None:
         sentences = shard.num_tokens + np.cumsum(block.sentence_lengths)
         documents = shard.num_sentences + np.cumsum(block.document_sentences)
         assert sentences[-1] < 2**32, "a document of billions of tokens"
-        self._write("tokens", block.ids.astype(self._dtype, copy=False))
-        self._write("sentences", sentences.astype("<u4"))
-        self._write("documents", documents.astype("<u4"))
+        self._files["tokens"].write(block.ids.astype(self._dtype, copy=False).tobytes())
+        self._files["sentences"].write(sentences.astype("<u4").tobytes())
+        self._files["documents"].write(documents.astype("<u4").tobytes())
         num_documents = shard.num_documents + len(documents)
         self._open = Shard(shard.name, num_documents, int(documents[-1]), int(sentences[-1]), {})
         if self._open.num_tokens >= self._max_shard_tokens:
-            self._end()
+            self._end(self._open)
 
-    def _write(self, suffix: str, values: npt.NDArray[Any]) -> None:
-        file = self._files[suffix]
-        with writing(file.name):
-            file.write(values.tobytes())
-
-    def _end(self) -> None:
-        assert self._open is not None
+    def _end(self, shard: Shard) -> None:
         self.sync()
+        self._close()
+        digests = {suffix: file_sha256(self._path(shard, suffix)) for suffix in SUFFIXES}
+        self.shards.append(replace(shard, sha256=digests))
+        self._open = None
+
+    def _close(self) -> None:
         for file in self._files.values():
             file.close()
         self._files = {}
-        name = self._open.name
-        digests = {suffix: file_sha256(self._directory / f"{name}.{suffix}") for suffix in SUFFIXES}
-        self.shards.append(Shard(**{**asdict(self._open), "sha256": digests}))
-        self._open = None

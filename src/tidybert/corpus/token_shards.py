@@ -19,8 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.corpus.manifest import MANIFEST_FILE, Part, Shard, described, read_manifest
-from tidybert.corpus.verification import HashedFile, check_sha256, verify_files
+from tidybert.corpus.manifest import (
+    MANIFEST_FILE,
+    HashedFile,
+    Part,
+    Shard,
+    check_sha256,
+    described,
+    read_manifest,
+    verify_files,
+)
 from tidybert.errors import DataError
 from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
 from tidybert.storage.opening import open_regular
@@ -73,33 +81,19 @@ class TokenCorpus:
         A document of n sentences has n + 1 bounds, the first token of each and the document's end.
         """
         shards = self.first_document.searchsorted(documents, "right") - 1
-        first, counts = np.empty_like(documents), np.empty_like(documents)
-        for shard in np.unique(shards):
-            of_shard = shards == shard
-            places = documents[of_shard] - self.first_document[shard]
-            sentences = self._array(int(shard), "documents")
-            first[of_shard] = sentences[places]
-            counts[of_shard] = sentences[places + 1] + np.int64(1) - sentences[places]
-        counts = counts.astype(np.int64)
-        rows = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows += np.repeat(first, counts)
-        bounds = np.empty(len(rows), np.int64)
-        shard_of_row = np.repeat(shards, counts)
-        for shard in np.unique(shards):
-            of_shard = shard_of_row == shard
-            bounds[of_shard] = self._array(int(shard), "sentences")[rows[of_shard]]
-        return bounds + self.first_token[shard_of_row], counts
+        places = documents - self.first_document[shards]
+        first = self._picked("documents", shards, places)
+        counts = self._picked("documents", shards, places + 1) - first + 1
+        rows = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
+        shards = np.repeat(shards, counts)
+        return self._picked("sentences", shards, rows) + self.first_token[shards], counts
 
     def document_ends(self, documents: Array) -> Array:
         """(D,): the token after the last one of each document."""
         shards = self.first_document.searchsorted(documents, "right") - 1
-        ends = np.empty_like(documents)
-        for shard in np.unique(shards):
-            of_shard = shards == shard
-            places = documents[of_shard] - self.first_document[shard]
-            sentences = self._array(int(shard), "documents")[places + 1]
-            ends[of_shard] = self._array(int(shard), "sentences")[sentences]
-        return ends + self.first_token[shards]
+        places = documents - self.first_document[shards] + 1
+        sentences = self._picked("documents", shards, places)
+        return self._picked("sentences", shards, sentences) + self.first_token[shards]
 
     def source_of(self, document: int) -> str:
         """The file that a document was read from."""
@@ -157,6 +151,14 @@ class TokenCorpus:
 
     def _path(self, shard: Shard, suffix: str) -> Path:
         return self.directory / f"{shard.name}.{suffix}"
+
+    def _picked(self, suffix: str, shards: Array, places: Array) -> Array:
+        """(N,): the numbers at places (N,) of one kind of file, each of the shard at its place."""
+        picked = np.empty(len(places), np.int64)
+        for shard in np.unique(shards):
+            of_shard = shards == shard
+            picked[of_shard] = self._array(int(shard), suffix)[places[of_shard]]
+        return picked
 
     def _array(self, shard: int, suffix: str) -> npt.NDArray[Any]:
         found = self._mapped.get((shard, suffix))

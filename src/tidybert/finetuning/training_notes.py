@@ -11,7 +11,7 @@ from tidybert.training.reports import StepReport
 
 _STEPS_PER_LINE: Final = 10
 
-History = list[dict[str, float]]
+History = list[dict[str, float | None]]
 """A row for each step: step, epoch, loss, learning_rate and, after an evaluation, its scores."""
 
 

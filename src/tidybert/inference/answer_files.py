@@ -1,22 +1,21 @@
 """Answers as text: one JSON line an example, or one JSON object of all; and into a file."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tidybert.inference.forward import LARGEST_CHUNK
-from tidybert.inference.part_file import Written, part_file
 from tidybert.inference.predictor import Predictor
-from tidybert.storage.atomic_files import open_grown, rename_synced
-from tidybert.storage.disk_errors import writing
+from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.json_objects import plain_json
+from tidybert.storage.part_file import Form, Piece, Written, grow_file
 from tidybert.system.terminal_text import printable_json
 
 
 @dataclass(frozen=True)
-class AnswerForm:
+class AnswerForm(Form):
     """How answers are written: ``entry`` of each one, with texts around and between them."""
 
     name: str
@@ -25,11 +24,12 @@ class AnswerForm:
     between: str = ""
     tail: str = ""
 
-    def make(self, part: Path, target: Path) -> None:
-        """Make ``target`` from ``part``, which has all but the tail."""
-        with open_grown(part, part.stat().st_size) as file, writing(target):
-            file.write(self.tail.encode())
-        rename_synced(part, target)
+    def begin(self) -> bytes:
+        return self.head.encode()
+
+    def make(self, file: GrowingFile, target: Path) -> None:
+        file.write(self.tail.encode())
+        file.become(target)
 
 
 def _json(answer: Mapping[str, Any]) -> str:
@@ -76,9 +76,8 @@ def write_answers(
     """Write the answers to all examples to ``target``, whole or not at all.
 
     Calls ``advance`` with the number of examples done.  With ``resume``, goes on where a stopped
-    run with the same examples and settings left off, and ends with the same bytes.
-
-    Raises as ``part_file``, and DataError for other examples than those of the stopped run.
+    run with the same examples and settings left off, and ends with the same bytes.  Raises as
+    ``grow_file``.
     """
     settings = {
         "model": predictor.fingerprint,
@@ -87,19 +86,14 @@ def write_answers(
         "precision": predictor.precision,
         "form": form.name,
     }
-    left = iter(examples)
-    with part_file(target, settings, form.head.encode(), resume=resume) as part:
-        part.skip_done(left)
-        num_resumed = part.progress["texts"]
-        num_truncated = part.progress.get("truncated", 0)
-        advance(num_resumed)
+
+    def pieces(left: Iterator[Any], num_done: int) -> Iterator[Piece[Any]]:
+        before = form.between if num_done else ""
         # The chunks of an uninterrupted run: 1, 2, 4, …, LARGEST_CHUNK, LARGEST_CHUNK, …
-        first = min(num_resumed + 1, LARGEST_CHUNK)
+        first = min(num_done + 1, LARGEST_CHUNK)
         for chunk, answers in predictor.predict_chunks(left, first=first):
-            num_truncated += sum(each["truncated"] for each in answers)
             text = form.between.join(map(form.entry, answers))
-            before = form.between if part.progress["texts"] else ""
-            part.append(f"{before}{text}".encode(), chunk, truncated=num_truncated)
-            advance(part.progress["texts"])
-        part.finish(form.make)
-    return Written(part.progress["texts"], num_truncated, num_resumed)
+            yield f"{before}{text}".encode(), chunk, sum(each["truncated"] for each in answers)
+            before = form.between
+
+    return grow_file(target, settings, examples, pieces, form, resume=resume, advance=advance)

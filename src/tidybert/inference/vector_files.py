@@ -1,15 +1,10 @@
-"""Texts to a file of vectors: NumPy's .npy, Parquet or JSON lines, in constant memory.
+"""Texts to a file of vectors, in constant memory.
 
-A format turns chunks of texts into bytes, appends these to a part, and makes its file from it.  The
-size of a chunk depends on the settings alone.  So a stopped run can be resumed, and ends with the
-same bytes as an uninterrupted one.
+The size of a chunk depends only on the settings.  So a stopped run can be resumed, and ends with
+the same bytes as an uninterrupted one.
 """
 
-import io
-import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,200 +14,13 @@ import numpy.typing as npt
 from tidybert.data.features import example_features
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.embedding import Embedder, vectors_of_each
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
-from tidybert.inference.part_file import Written, part_file
-from tidybert.storage.atomic_files import atomic_file, open_grown, rename_synced
-from tidybert.storage.disk_errors import writing
-from tidybert.system.terminal_text import printable_json
-from tidybert.tokenization.encoding import Encoding
+from tidybert.inference.vector_formats import Chunk, Layout, VectorFormat
+from tidybert.storage.part_file import Piece, Written, grow_file
 
 # Texts of many long vectors come in smaller chunks: this is 256 MiB of float32.
 _CHUNK_VALUES: Final = 2**26
-DTYPES: Final = ("float32", "float16")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Texts and their vectors: (n, d), or with encodings (T, d) for all their tokens."""
-
-    examples: Sequence[TextExample]
-    num_tokens: Sequence[int]
-    truncated: Sequence[bool]
-    vectors: npt.NDArray[Any]
-    encodings: Sequence[Encoding] | None
-
-    def of_each(self) -> Iterator[npt.NDArray[Any]]:
-        """Each text's (d,), or (tokens, d)."""
-        if self.encodings is None:
-            return iter(self.vectors)
-        return vectors_of_each(self.vectors, self.encodings)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What a file holds: vectors of d values, one a text or one a token, of a dtype."""
-
-    dimension: int
-    per_token: bool
-    dtype: str
-
-
-class VectorFormat(ABC):
-    """One kind of file: the bytes of its chunks, and the file that they become.
-
-    Raises UsageError for a layout that it cannot hold.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-
-    def head(self) -> bytes:
-        """The bytes before the first chunk."""
-        return b""
-
-    @abstractmethod
-    def encode(self, chunk: Chunk) -> bytes:
-        """The bytes of a chunk."""
-
-    def make(self, part: Path, target: Path) -> None:
-        """Make ``target`` from ``part``, the file of all these bytes."""
-        rename_synced(part, target)
-
-
-class NpyVectors(VectorFormat):
-    """One array (n, d), which ``numpy.load(…, mmap_mode="r")`` opens without reading it."""
-
-    def __init__(self, layout: Layout) -> None:
-        if layout.per_token:
-            raise UsageError(
-                f"{param('pooling', 'token')} gives a vector for each token, which .npy cannot "
-                f"hold: name an {param('out')} that ends in .parquet or .jsonl"
-            )
-        super().__init__(layout)
-
-    def head(self) -> bytes:
-        return self._header(0)
-
-    def encode(self, chunk: Chunk) -> bytes:
-        return chunk.vectors.tobytes()
-
-    def make(self, part: Path, target: Path) -> None:
-        # NumPy leaves room in the header for any number of rows, so its length is constant.
-        size = part.stat().st_size - len(self.head())
-        vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
-        with open_grown(part, part.stat().st_size) as file, writing(target):
-            file.seek(0)
-            file.write(self._header(size // vector))
-        rename_synced(part, target)
-
-    def _header(self, num_rows: int) -> bytes:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(np.dtype(self.layout.dtype)),
-            "fortran_order": False,
-            "shape": (num_rows, self.layout.dimension),
-        }
-        stream = io.BytesIO()
-        np.lib.format.write_array_header_1_0(stream, header)
-        return stream.getvalue()
-
-
-class JsonLines(VectorFormat):
-    """One object a text, its vector last; each number has enough digits to restore its bits."""
-
-    def encode(self, chunk: Chunk) -> bytes:
-        lines = []
-        for number, vector in enumerate(chunk.of_each()):
-            fields: dict[str, Any] = {
-                "row": chunk.examples[number].row,
-                "num_tokens": chunk.num_tokens[number],
-                "truncated": chunk.truncated[number],
-            }
-            if chunk.encodings is not None:
-                fields |= _token_fields(chunk.encodings[number])
-                name, text = "vectors", f"[{', '.join(map(_numbers, vector))}]"
-            else:
-                name, text = "vector", _numbers(vector)
-            begin = printable_json(json.dumps(fields, ensure_ascii=False)).removesuffix("}")
-            lines.append(f'{begin}, "{name}": {text}}}\n')
-        return "".join(lines).encode()
-
-
-class ParquetVectors(VectorFormat):
-    """One row a text, one row group a chunk, vectors in lists of fixed size.
-
-    A Parquet file ends with an index and cannot grow after a kill.  So the part is an Arrow stream,
-    and ``make`` writes the file from it at the end.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        import pyarrow as pa
-
-        super().__init__(layout)
-        vector = pa.list_(pa.from_numpy_dtype(np.dtype(layout.dtype)), layout.dimension)
-        fields = [("row", pa.int64()), ("num_tokens", pa.int32()), ("truncated", pa.bool_())]
-        if layout.per_token:
-            fields += [
-                ("tokens", pa.list_(pa.string())),
-                ("offset_mapping", pa.list_(pa.list_(pa.int32(), 2))),
-                ("sequence_ids", pa.list_(pa.int8())),
-                ("vectors", pa.list_(vector)),
-            ]
-        else:
-            fields.append(("vector", vector))
-        self.schema = pa.schema(fields)
-
-    def head(self) -> bytes:
-        return bytes(self.schema.serialize())
-
-    def encode(self, chunk: Chunk) -> bytes:
-        import pyarrow as pa
-
-        columns = [[one.row for one in chunk.examples], chunk.num_tokens, chunk.truncated]
-        vectors = pa.FixedSizeListArray.from_arrays(
-            pa.array(chunk.vectors.reshape(-1)), self.layout.dimension
-        )
-        if chunk.encodings is not None:
-            tokens = [_token_fields(one) for one in chunk.encodings]
-            columns += [[one[name] for one in tokens] for name in tokens[0]]
-            ends = np.cumsum([0, *map(len, chunk.encodings)], dtype=np.int32)
-            vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
-        arrays = [
-            pa.array(values, field.type)
-            for values, field in zip(columns, self.schema, strict=False)
-        ]
-        batch = pa.record_batch([*arrays, vectors], schema=self.schema)
-        return bytes(batch.serialize())
-
-    def make(self, part: Path, target: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with (
-            part.open("rb") as stream,
-            pa.ipc.open_stream(stream) as batches,
-            atomic_file(target) as partial,
-            # A dictionary of numbers that hardly repeat would cost time and save nothing.
-            pq.ParquetWriter(partial, self.schema, use_dictionary=False) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-
-
-FORMATS: Final[dict[str, type[VectorFormat]]] = {
-    ".npy": NpyVectors,
-    ".parquet": ParquetVectors,
-    ".jsonl": JsonLines,
-}
-
-
-def format_of(target: Path, layout: Layout) -> VectorFormat:
-    """The format that the file's suffix names; UsageError for any other suffix."""
-    if target.suffix not in FORMATS:
-        raise UsageError(
-            f"{param('out', target)}: expected a name that ends in {', '.join(FORMATS)}"
-        )
-    return FORMATS[target.suffix](layout)
 
 
 def write_vectors(
@@ -227,9 +35,7 @@ def write_vectors(
     """Write the vectors of all texts to ``target``, whole or not at all.
 
     Calls ``advance`` with the number of texts done.  With ``resume``, goes on where a stopped run
-    with the same texts and settings left off.
-
-    Raises as ``part_file``, and DataError for other texts than those of the stopped run.
+    with the same texts and settings left off.  Raises as ``grow_file``.
     """
     layout = kind.layout
     size = chunk_size(embedder, layout)
@@ -245,18 +51,12 @@ def write_vectors(
         "precision": embedder.precision,
         "chunk_size": size,
     }
-    texts = iter(examples)
-    with part_file(target, settings, kind.head(), resume=resume) as part:
-        part.skip_done(texts)
-        num_resumed = part.progress["texts"]
-        num_truncated = part.progress.get("truncated", 0)
-        advance(num_resumed)
-        for chunk in embedded_chunks(embedder, texts, layout, first=size, largest=size):
-            num_truncated += sum(chunk.truncated)
-            part.append(kind.encode(chunk), chunk.examples, truncated=num_truncated)
-            advance(part.progress["texts"])
-        part.finish(kind.make)
-    return Written(part.progress["texts"], num_truncated, num_resumed)
+
+    def pieces(left: Iterator[TextExample], _num_done: int) -> Iterator[Piece[TextExample]]:
+        for chunk in embedded_chunks(embedder, left, layout, first=size, largest=size):
+            yield kind.encode(chunk), chunk.examples, sum(chunk.truncated)
+
+    return grow_file(target, settings, examples, pieces, kind, resume=resume, advance=advance)
 
 
 def chunk_size(embedder: Embedder, layout: Layout) -> int:
@@ -298,16 +98,3 @@ def _rounded(vectors: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
             f"vector holds: give {param('dtype', 'float32')}, or {param('normalize')}"
         )
     return rounded
-
-
-def _token_fields(encoding: Encoding) -> dict[str, Any]:
-    return {
-        "tokens": encoding.tokens,
-        "offset_mapping": encoding.offset_mapping,
-        "sequence_ids": encoding.sequence_ids,
-    }
-
-
-def _numbers(vector: npt.NDArray[Any]) -> str:
-    """A vector as a JSON array, each number as short as its dtype allows."""
-    return f"[{', '.join(map(str, vector))}]"

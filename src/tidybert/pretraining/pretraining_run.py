@@ -4,29 +4,32 @@ pretraining_objective.py says what a step is, and its batches come from stream.p
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
+from tidybert.corpus.manifest import verify_files
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.corpus.verification import verify_files
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.language_model_run import text_corpus
 from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
+from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
@@ -40,45 +43,27 @@ from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
-from tidybert.training.run_directory import clear_run, owning_run, write_arguments
+from tidybert.training.run_directory import (
+    clear_run,
+    owned_run,
+    require_room_for_run,
+    trained_bytes,
+    write_arguments,
+)
 from tidybert.training.run_origin import environment
-from tidybert.training.run_room import require_room_for_run, trained_bytes
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0
 
 
-@owning_run
-@repeating
-def pretrain(
-    model: str | Path,
-    data: str | Path,
-    run: Path,
-    arguments: PretrainingArguments,
-    *,
-    instances: InstanceOptions | None = None,
-    masking: MaskingOptions | None = None,
-    resume: bool = False,
-    verify: bool = True,
-    recorded: Mapping[str, Any] | None = None,
-    keep_checkpoints: bool = False,
-    force: bool = False,
-    device: str = "auto",
-    processes: Processes | None = None,
+def run_pretraining(
+    job: PretrainingJob,
     callbacks: TrainingCallbacks | None = None,
+    processes: Processes | None = None,
 ) -> TrainingResult:
     """Train a size from random weights, or go on from a MODEL, and save the RUN.
 
-    Args:
-        model: a size (``mini``), whose vocabulary is the corpus's, or a MODEL with that vocabulary.
-        data: a directory that ``tidybert build-corpus`` wrote.
-        run: the directory to write.
-        resume: go on from the last checkpoint in ``run``.
-        verify: compare all files of the corpus with their sha256 first.
-        recorded: arguments for arguments.json, beside the others or in their place.
-        keep_checkpoints: keep RUN/checkpoints when the run is finished.
-        force: replace a RUN that is at ``run``, once training can begin.
-        processes: this one's place among those that torchrun started.
+    ``processes``: this one's place among those that torchrun started.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
@@ -88,15 +73,29 @@ def pretrain(
     if not processes.is_first:
         # All processes would say the same.
         callbacks = TrainingCallbacks()
-    # The first process has the RUN for itself before the others go on.
-    processes.wait()
-    chosen = choose_device(processes.own_device(device))
-    arguments = arguments.for_device(chosen.type)
-    plan = PretrainingPlan(
-        TokenCorpus(data), arguments, instances or InstanceOptions(), masking or MaskingOptions(),
-        processes, callbacks.tell,
-    )  # fmt: skip
-    if verify:
+    with ExitStack() as stack:
+        if processes.is_first:
+            stack.enter_context(owned_run(job.out, job.resume, job.force))
+        stack.enter_context(repeating(job.arguments.deterministic, job.device))
+        # The first process has the RUN for itself before the others go on.
+        processes.wait()
+        data = job.data
+        if isinstance(job.instances, NextTokenOptions):
+            data = stack.enter_context(text_corpus(job, callbacks))
+        return _pretrain(job, TokenCorpus(data), callbacks, processes)
+
+
+def _pretrain(
+    job: PretrainingJob,
+    corpus: TokenCorpus,
+    callbacks: TrainingCallbacks,
+    processes: Processes,
+) -> TrainingResult:
+    model, run = job.model, job.out
+    chosen = choose_device(processes.own_device(job.device))
+    arguments = job.arguments.for_device(chosen.type)
+    plan = PretrainingPlan(corpus, arguments, job.instances, job.masking, processes, callbacks.tell)
+    if job.verify:
         _verify(plan)
     with weights_drawn_with(arguments.seed):
         network, config = build_model(model, plan)
@@ -112,57 +111,59 @@ def pretrain(
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams[0], chosen)
-    identity = plan.identity(network)
-    objective = PretrainingObjective(
-        network,
-        stream.take,
-        arguments,
-        evaluate=held_out.measure,
-        first_position=stream.first_position,
-        processes=processes,
-        mfu=used.of_step if used else None,
-        note=callbacks.tell,
-    )
-    trainer = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
-    if resume:
-        trainer.resume()
-    if unchanged is not None and not trainer.state.step:
+    loop = _loop(network, run, plan, stream, held_out, callbacks, used)
+    if job.resume:
+        loop.resume()
+    if unchanged is not None and not loop.state.step:
         if processes.is_first:
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
-    given = {**_given(model, data, plan), "device": device, **(recorded or {})}
-    record: dict[str, Any] = {
-        "num_steps": objective.settings.num_steps,
-        "processes": processes.size,
-        "changed_on_the_way": trainer.state.changes,
-        **environment(chosen),
-        "measured_on": held_out.part,
-    }
+    given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
+    if not is_size(model):
+        given["initial_weights"] = None
+    record = {**_record(plan, loop.state.changes, chosen), "measured_on": held_out.part}
     if processes.is_first:
-        if force:
+        if job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
-    result = trainer.train()
-    # Of all processes that the run has had, one after another.
-    so_far = trainer.state.progress
-    result.seconds, result.num_tokens = so_far["seconds"], so_far["num_tokens"]
+    result = loop.train()
+    so_far = loop.state.progress
+    result = replace(result, seconds=so_far["seconds"], num_tokens=so_far["num_tokens"])
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
         callbacks.tell(f"{share:.1%} of the peak of {where}")
-    # Gathered from the shards of all processes.
-    weights = snapshot(network.state_dict(), processes.is_first)
-    # All have read the best weights, which are removed below.
-    processes.wait()
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
-        given[RECORD] = record
-        write_arguments(run, given)
-        write_pretraining_card(run, given, result, config)
-        _save(run, plan, weights, config, result)
-        (remove_best if keep_checkpoints else remove_checkpoints)(run)
+        _describe(run, {**given, RECORD: record}, result, config)
+    _save(run, plan, network, config, result)
+    if not job.keep_checkpoints and processes.is_first:
+        remove_checkpoints(run)
     return result
+
+
+def _loop(
+    network: PretrainingModel,
+    run: Path,
+    plan: PretrainingPlan,
+    stream: PhasedStream,
+    held_out: HeldOut,
+    callbacks: TrainingCallbacks,
+    used: Utilization | None,
+) -> TrainingLoop[PretrainingObjective]:
+    identity = plan.identity(network)
+    objective = PretrainingObjective(
+        network,
+        stream.take,
+        plan.arguments,
+        evaluate=held_out.measure,
+        first_position=stream.first_position,
+        processes=plan.processes,
+        mfu=used.of_step if used else None,
+        note=callbacks.tell,
+    )
+    return TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
 
 
 def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:
@@ -170,12 +171,6 @@ def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArgu
         keep_half_residual(network)
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
-
-
-def _given(model: str | Path, data: str | Path, plan: PretrainingPlan) -> dict[str, Any]:
-    """The arguments by name, as arguments.json has them."""
-    given = {"task": plan.task, "model": str(model), "data": str(data), **plan.to_dict()}
-    return given if is_size(model) else {**given, "initial_weights": None}
 
 
 def _verify(plan: PretrainingPlan) -> None:
@@ -197,6 +192,24 @@ def _verify(plan: PretrainingPlan) -> None:
     share = slice(processes.local_rank % processes.local_size, None, processes.local_size)
     verify_files(files[share], progress)
     processes.wait()
+
+
+def _describe(
+    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
+) -> None:
+    """Write what a RUN tells of itself."""
+    write_arguments(run, arguments)
+    write_pretraining_card(run, arguments, result, config)
+
+
+def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device) -> dict[str, Any]:
+    """What arguments.json says of a run that begins, beside its arguments."""
+    return {
+        "num_steps": plan.arguments.setting("max_steps"),
+        "processes": plan.processes.size,
+        "changed_on_the_way": changes,
+        **environment(device),
+    }
 
 
 def _require_room(run: Path, network: PretrainingModel, plan: PretrainingPlan) -> None:
@@ -230,11 +243,16 @@ def _utilization(
 def _save(
     run: Path,
     plan: PretrainingPlan,
-    weights: Mapping[str, Tensor],
+    network: PretrainingModel,
     config: BertConfig,
     result: TrainingResult,
 ) -> None:
-    objective = plan.instances.objective
+    """Gather the weights of all processes; the first one writes the MODEL."""
+    weights = snapshot(network.state_dict(), plan.processes.is_first)
+    # All have read the best weights, which are removed below.
+    plan.processes.wait()
+    if not plan.processes.is_first:
+        return
     save_model_directory(
         run,
         model_state=weights,
@@ -243,9 +261,10 @@ def _save(
         metadata=ModelMetadata(
             task=plan.task,
             max_seq_length=plan.instances.max_seq_length,
-            settings={"objective": objective},
+            settings={"objective": plan.instances.objective},
             metrics=result.metrics,
         ),
         # Sharding gives the network's own class another name.
-        architecture=build_pretraining_model(objective).__name__,
+        architecture=build_pretraining_model(plan.instances.objective).__name__,
     )
+    remove_best(run)

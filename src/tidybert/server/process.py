@@ -21,7 +21,7 @@ from tidybert.server.engine import Engine
 from tidybert.server.json_log import log_as_json
 from tidybert.server.served_model import ServedModel
 from tidybert.server.settings import ServerSettings
-from tidybert.storage.atomic_files import remove_tree
+from tidybert.storage.own_files import remove_tree
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.

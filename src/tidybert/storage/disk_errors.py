@@ -55,6 +55,19 @@ def free_bytes(path: str | Path) -> int | None:
         return None
 
 
+def require_room(folder: str | Path, num_bytes: int, purpose: str) -> None:
+    """Raise DiskError unless ``folder``, which need not exist yet, has this much room.
+
+    ``purpose`` begins the message: "the checkpoints and the model need".
+    """
+    free = free_bytes(folder)
+    if free is not None and free < num_bytes:
+        raise DiskError(
+            f"{purpose} {amount(num_bytes)} in {folder}, where {amount(free)} are free: make "
+            "room, or name another place"
+        )
+
+
 def nearest_folder(path: str | Path) -> Path:
     """``path`` itself if it is a directory, or the nearest directory above it that exists."""
     path = Path(path).absolute()

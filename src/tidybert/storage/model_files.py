@@ -4,6 +4,8 @@ A MODEL is a Hugging Face BERT directory, with tidybert.json beside the files of
 RUN is a MODEL that also holds how it was trained.
 """
 
+import re
+from pathlib import Path
 from typing import Final
 
 # A MODEL, in Hugging Face's names.
@@ -15,6 +17,8 @@ INDEX_SUFFIX: Final = ".index.json"
 VOCABULARY_FILE: Final = "vocab.txt"
 TOKENIZER_FILE: Final = "tokenizer.json"
 TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
+TENSORFLOW_CONFIG_FILE: Final = "bert_config.json"
+"""Of the original code, beside NAME.index and its data files."""
 SENTENCE_FILE: Final = "sentence_bert_config.json"
 """Of sentence-transformers: the most tokens of a text, which config.json does not say."""
 METADATA_FILE: Final = "tidybert.json"
@@ -40,3 +44,10 @@ CHECKPOINTS_FOLDER: Final = "checkpoints"
 BEST_FOLDER: Final = "best"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 STATE_FILE: Final = "training_state.json"
+
+
+def checkpoints_by_step(run: Path) -> dict[int, Path]:
+    """The directories of a RUN's checkpoints by their steps, the last one last."""
+    found = (run / CHECKPOINTS_FOLDER).glob("step-*")
+    named = [path for path in found if re.fullmatch("step-[0-9]{1,15}", path.name)]
+    return dict(sorted((int(path.name.removeprefix("step-")), path) for path in named))

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tidybert.errors import ConfigError, VocabularyError
-from tidybert.storage.atomic_files import atomic_write_text, make_directory
+from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
 from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
 from tidybert.storage.opening import present
+from tidybert.storage.own_files import make_directory
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,

@@ -7,7 +7,6 @@ from the seed and the step, so a checkpoint keeps only the step.  Each directory
 synced and renamed.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,13 +17,7 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
-from tidybert.storage.atomic_files import (
-    atomic_directory,
-    atomic_write_json,
-    file_sha256,
-    make_directory,
-    remove_tree,
-)
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, file_sha256
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.model_files import (
     BEST_FOLDER,
@@ -32,11 +25,12 @@ from tidybert.storage.model_files import (
     OPTIMIZER_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
+    checkpoints_by_step,
 )
+from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.training.run_identity import RunIdentity, change_line
 from tidybert.training.sharding import placed_like
 
-_STEP: Final = re.compile(r"step-[0-9]{1,15}")
 _MOST: Final = 10**15
 
 
@@ -65,12 +59,7 @@ def checkpoints_directory(run: Path) -> Path:
 
 def step_directories(run: Path) -> list[Path]:
     """The checkpoints by step, the last one last."""
-    found = checkpoints_directory(run).glob("step-*")
-    return sorted((path for path in found if _STEP.fullmatch(path.name)), key=_step_of)
-
-
-def _step_of(directory: Path) -> int:
-    return int(directory.name.removeprefix("step-"))
+    return list(checkpoints_by_step(run).values())
 
 
 @dataclass(frozen=True)
@@ -97,18 +86,15 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             content["checksum"] = json_checksum(content)
             atomic_write_json(partial / STATE_FILE, content)
     except DiskError as error:
-        left = ", ".join(str(path) for path in step_directories(run)[-1:])
-        advice = (
-            f"make room, then {param('resume')} goes on from {left}"
-            if left
-            else "no earlier checkpoint exists"
-        )
+        *_, left = [None, *step_directories(run)]
+        advice = f"make room, then {param('resume')} goes on from {left}"
+        advice = advice if left else "no earlier checkpoint exists"
         raise TrainingError(f"{error.message}; {advice}") from error
-    earlier = [path for path in step_directories(run) if _step_of(path) < state.step]
-    kept = {target, *earlier[max(0, len(earlier) + 1 - keep) :]}
-    for path in step_directories(run):
+    found = checkpoints_by_step(run)
+    kept = [step for step in found if step <= state.step][-max(1, keep) :]
+    for step, path in found.items():
         # Later ones are damaged, and a resumed run must not prefer them to this one.
-        if path not in kept:
+        if step not in kept:
             remove_tree(path)
     return target
 
@@ -125,9 +111,9 @@ def read_checkpoint(
     Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
     lines: list[str] = []
-    for directory in reversed(step_directories(run)):
+    for step, directory in reversed(checkpoints_by_step(run).items()):
         try:
-            found = _read(directory, progress)
+            found = _read(directory, step, progress)
         except TidyBertError as error:
             lines.append(f"{directory} cannot be read and is passed over: {error.message}")
             continue
@@ -140,7 +126,7 @@ def read_checkpoint(
     return None, lines
 
 
-def _read(directory: Path, progress: Mapping[str, Any]) -> Checkpoint | None:
+def _read(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint | None:
     """A checkpoint; None if an earlier version wrote it.  TidyBertError for a damaged one."""
     path = directory / STATE_FILE
     content = read_json_object(path, error=TrainingError)
@@ -153,7 +139,7 @@ def _read(directory: Path, progress: Mapping[str, Any]) -> Checkpoint | None:
     if content.keys() != {each.name for each in fields(TrainingState)}:
         raise TrainingError(f"{STATE_FILE} does not have the entries of a training state")
     state = TrainingState(**content)
-    if not _is_state(state, _step_of(directory), progress):
+    if not _is_state(state, step, progress):
         raise TrainingError(f"{STATE_FILE} is not the state of this training")
     return Checkpoint(
         state, read_tensors(directory / WEIGHTS_FILE), read_tensors(directory / OPTIMIZER_FILE)

@@ -1,17 +1,18 @@
-"""A RUN as a directory: may it be written, is it finished; its arguments."""
+"""A RUN as a directory: may it be written, has the disk room for it, is it finished."""
 
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
+
+from torch import nn
 
 from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import DiskError, InUseError, UsageError, WeightsError, param
-from tidybert.storage.atomic_files import atomic_write_json, make_directory, remove_tree
+from tidybert.storage.atomic_files import atomic_write_json
+from tidybert.storage.disk_errors import require_room
 from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     BAD_STEPS_FILE,
@@ -31,7 +32,12 @@ from tidybert.storage.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
-from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.storage.own_files import make_directory, remove_tree
+from tidybert.training.run_checkpoints import (
+    checkpoints_directory,
+    remove_best,
+    remove_checkpoints,
+)
 
 # tidybert.json first: without it nobody takes the rest for a finished RUN.
 _FILES: Final = (
@@ -132,31 +138,39 @@ def owned_run(run: Path, resume: bool, force: bool = False) -> Iterator[None]:
         yield
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def owning_run(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, in a block of ``owned_run`` for its ``run``, ``resume`` and ``force``.
-
-    Without a ``run`` there is nothing to own.  The first of several ``processes`` owns it.
-    """
-    signature = inspect.signature(function)
-
-    @wraps(function)
-    def owning(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        run, processes = given.arguments["run"], given.arguments.get("processes")
-        if run is None or not (processes is None or processes.is_first):
-            return function(*args, **kwargs)
-        with owned_run(Path(run), given.arguments["resume"], given.arguments["force"]):
-            return function(*args, **kwargs)
-
-    return owning
-
-
 def write_arguments(run: Path, values: Mapping[str, Any]) -> None:
     """Write arguments.json, the same names as the flags; DiskError where it cannot be."""
     make_directory(run)
     atomic_write_json(run / ARGUMENTS_FILE, dict(values))
+
+
+def require_room_for_run(
+    run: Path,
+    model: nn.Module,
+    *,
+    moments: int,
+    save_total_limit: int,
+    num_saves: int,
+    keeps_best: bool,
+) -> None:
+    """Raise DiskError unless the disk has room for what a run writes at least.
+
+    That is at its fullest moment: the checkpoints, the new one before an old one goes; with
+    ``keeps_best`` the best weights; the model.  A checkpoint has the weights and ``moments`` bytes
+    of the optimizer.  Checkpoints that are there already, in a resumed run, make room for new ones.
+    """
+    weights = sum(each.nbytes for each in model.state_dict().values())
+    checkpoint, best = weights + moments, weights * keeps_best
+    kept = min(max(1, save_total_limit), num_saves)
+    writing_last = min(kept + 1, num_saves) * checkpoint + best
+    writing_model = kept * checkpoint + best + weights
+    there = sum(
+        each.stat().st_size for each in checkpoints_directory(run).rglob("*") if each.is_file()
+    )
+    need = max(writing_last, writing_model) - there
+    require_room(run, need, "the checkpoints and the model need")
+
+
+def trained_bytes(model: nn.Module) -> int:
+    """The bytes of the parameters that are trained: the size of one moment."""
+    return sum(each.nbytes for each in model.parameters() if each.requires_grad)

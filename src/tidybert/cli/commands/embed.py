@@ -1,0 +1,154 @@
+"""``tidybert embed``: frozen features, into a file or as JSON lines on stdout."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note_reading, note_texts_done, resumable
+from tidybert.cli.progress import shown_texts
+from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from tidybert.files.text_examples import TextExample
+    from tidybert.inference.embedding import Embedder
+    from tidybert.inference.vector_formats import Layout
+
+MOST_USED: Final = (
+    "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
+    "device",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedFlags(flags.AnswerFlags):
+    pooling: str = "mean"
+    """``mean`` or max over the token vectors with [CLS] and [SEP], cls for the vector of [CLS], or
+    token for all vectors."""
+    layers: str = "-1"
+    """Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last four, and all
+    every layer."""
+    combine: str = "concat"
+    """Make one vector of several layers by concat, sum or mean."""
+    normalize: bool = False
+    """``--normalize``: Scale each vector to length 1."""
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
+    says, else as many as the model allows."""
+    dtype: str = "float32"
+    """Write the numbers as float32 or float16."""
+    out: Path | None = None
+    """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
+    stdout."""
+    resume: bool = False
+    """``--resume``: Go on with a stopped run of the same --out."""
+
+
+@takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)
+def embed(
+    model: flags.ModelArgument,
+    file: flags.TextsArgument = "-",
+    *,
+    given: EmbedFlags,
+    read: ReadOptions,
+) -> None:
+    """Turn each text, or each token, into a vector by MODEL's encoder, without training it.
+
+    The paper's best features for tagging are --pooling token --layers last4.
+    """
+    from tidybert.storage.part_file import new_file
+
+    _check(given)
+    if given.out is None:
+        _embed(model, file, given, read)
+    else:
+        with new_file(given.out, given.resume):
+            _embed(model, file, given, read)
+
+
+def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
+    from tidybert.inference.arrivals import as_it_comes
+    from tidybert.inference.embedding import Embedder
+    from tidybert.inference.vector_files import write_vectors
+    from tidybert.inference.vector_formats import Layout, format_of
+
+    read_examples.formats.check(file, read.format)
+    embedder = Embedder(
+        model,
+        pooling="mean" if given.pooling == "token" else cast(Any, given.pooling),
+        layers=given.layers,
+        combine=cast(Any, given.combine),
+        normalize=given.normalize,
+        max_seq_length=given.max_seq_length,
+        device=given.device,
+        precision=cast(Any, given.precision),
+        allow_pickle=given.allow_pickle,
+    )
+    layout = Layout(embedder.dimension, given.pooling == "token", given.dtype)
+
+    def examples(report: ReadReport) -> "Iterator[TextExample]":
+        return read_examples(
+            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+        )
+
+    report = ReadReport()
+    out = given.out
+    begun = time.monotonic()
+    if out is None:
+        with as_it_comes(examples(report), file) as coming:
+            num_texts, num_truncated = _print(embedder, coming, layout)
+        num_resumed = 0
+    else:
+        kind = format_of(out, layout)
+        # A first reading finds bad rows before the work, and counts the texts for the time left.
+        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
+        texts = examples(report if total is None else ReadReport())
+        with resumable(out, given.resume), shown_texts("embedding", total) as advance:
+            written = write_vectors(
+                embedder, texts, out, kind, resume=given.resume, advance=advance
+            )
+        num_texts, num_truncated = written.num_texts, written.num_truncated
+        num_resumed = written.num_resumed
+    seconds = time.monotonic() - begun
+    cut = f"texts were cut to {embedder.max_seq_length} tokens"
+    note_reading(report, num_truncated, num_texts, cut)
+    more = f"; {layout.dimension} numbers a vector"
+    note_texts_done(out, num_texts, num_truncated, seconds, num_resumed, more)
+
+
+def _check(given: EmbedFlags) -> None:
+    from tidybert.inference.embedding import POOLINGS
+    from tidybert.inference.vector_formats import DTYPES
+
+    for flag, value, known in (
+        ("--pooling", given.pooling, (*POOLINGS, "token")),
+        ("--dtype", given.dtype, DTYPES),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
+    if given.resume and given.out is None:
+        raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
+
+
+def _print(
+    embedder: "Embedder", examples: "Iterator[TextExample]", layout: "Layout"
+) -> tuple[int, int]:
+    """Print JSON lines; returns the numbers of texts and of those that were cut."""
+    from tidybert.inference.vector_files import chunk_size, embedded_chunks
+    from tidybert.inference.vector_formats import JsonLines
+
+    lines, largest = JsonLines(layout), chunk_size(embedder, layout)
+    num_texts = num_truncated = 0
+    for chunk in embedded_chunks(embedder, examples, layout, first=1, largest=largest):
+        sys.stdout.buffer.write(lines.encode(chunk))
+        sys.stdout.flush()
+        num_texts += len(chunk.examples)
+        num_truncated += sum(chunk.truncated)
+    return num_texts, num_truncated
