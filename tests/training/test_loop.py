@@ -1,96 +1,288 @@
-"""The loop on a toy objective: a line through streamed points."""
+"""The loop with an objective of a few lines: a line fitted to points that a stream draws."""
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tidybert.errors import DivergedError
+from tidybert.errors import DivergedError, TrainingError
+from tidybert.training.distributed import Processes
+from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.objective import LoopSettings, Objective, Work
-from tidybert.training.run_identity import RunIdentity
+from tidybert.training.reports import Measured, StepReport, TrainingCallbacks
+
+SETTINGS = {"num_steps": 40, "eval_steps": 10, "save_steps": 10, "logging_steps": 1}
 
 
-class Line(Objective):
-    """y = 3 x - 1 from 16 points a step, which follow from the step's number."""
+class LineFit(Objective):
+    """Fits y = 2 x - 1 to three points a step, by two losses, with weights that are drawn.
 
-    def __init__(self, *, rate: float = 0.3, ends_at: int = -1, losses: Sequence[float] = ()):
+    scores: what evaluations give, by step; otherwise the distance from the line.  bad: steps whose
+    loss is not a number.
+    """
+
+    def __init__(self, scores: Mapping[int, float] = {}, bad: Sequence[int] = (), **settings: Any):
+        torch.manual_seed(0)
         model = nn.Linear(1, 1)
-        nn.init.zeros_(model.weight)
-        nn.init.zeros_(model.bias)
-        optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0, fused=True)
-        settings = LoopSettings(num_steps=60, eval_steps=20, save_steps=20, max_grad_norm=1e9)
-        super().__init__(model, optimizer, settings)
-        self.rate, self.ends_at, self.losses = rate, ends_at, list(losses)
+        super().__init__(
+            model,
+            torch.optim.AdamW(model.parameters(), fused=True),
+            LoopSettings(**{**SETTINGS, **settings}),
+            progress={"position": 0},
+        )
+        self.scores, self.bad, self.evaluated = scores, bad, 0
 
     def learning_rate(self, step: int) -> float:
-        return self.rate
+        return 0.2 * (1 - step / self.settings.num_steps)
 
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
-        if step == self.ends_at:
-            raise KeyError("the power fails")
-        return Work(torch.rand(16, 1, generator=torch.Generator().manual_seed(step)), 16)
+        points = [torch.tensor([[math.sin(progress["position"] + n)]]) for n in range(3)]
+        bad = math.nan if step + 1 in self.bad else 1.0
+        return Work((points, bad), 3, 3, {"position": progress["position"] + 3})
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
-        loss = functional.mse_loss(self.model(work.batches), 3 * work.batches - 1)
-        loss.backward()
-        return loss.detach().reshape(1)
+        points, bad = work.batches
+        totals = torch.zeros(2)
+        for x in points:
+            wrong = (self.model(x) - 2 * x + 1) * (0.5 + torch.rand(1))
+            losses = torch.stack([wrong.square().mean(), 0.1 * wrong.abs().mean()]) * bad
+            (losses.sum() / len(points)).backward()
+            totals += losses.detach() / len(points)
+        return torch.cat([totals, self.model.weight.detach().flatten()])
 
-    def evaluate(self) -> dict[str, Any] | None:
-        return {"loss": self.losses.pop(0)} if self.losses else None
+    def measured(self, step: int, work: Work, figures: Sequence[float], seconds: float) -> Measured:
+        square, distance, slope = figures
+        losses = {"square": square, "distance": distance}
+        return Measured(square + distance, losses, figures={"slope": slope})
 
-
-def loop_of(line: Line, run: Path | None = None) -> TrainingLoop[Line]:
-    return TrainingLoop(line, run=run, identity=RunIdentity({}, {}))
-
-
-def weights(line: Line) -> list[float]:
-    return [line.model.weight.item(), line.model.bias.item()]
-
-
-def test_a_toy_objective_learns() -> None:
-    line = Line()
-
-    result = loop_of(line).train()
-
-    assert result.num_steps == 60
-    assert weights(line) == pytest.approx([3, -1], abs=0.3)
+    def evaluate(self) -> dict[str, Any]:
+        self.evaluated += 1
+        step = self.evaluated * self.settings.eval_steps
+        weights = torch.stack([self.model.weight.flatten(), self.model.bias])
+        wrong = (weights - torch.tensor([[2.0], [-1.0]])).square().sum().item()
+        return {"loss": self.scores.get(step, wrong)}
 
 
-def test_a_stopped_toy_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    whole, cut, resumed = Line(), Line(ends_at=47), Line()
-    loop_of(whole).train()
-    with pytest.raises(KeyError):
-        loop_of(cut, tmp_path / "run").train()
+def lines(run: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (run / name).read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in found]
 
-    loop = loop_of(resumed, tmp_path / "run")
+
+def weights(loop: TrainingLoop[LineFit]) -> list[float]:
+    return [each.item() for each in loop.objective.model.parameters()]
+
+
+def at_step(step: int, act: Callable[[], None]) -> TrainingCallbacks:
+    return TrainingCallbacks(step=lambda done: act() if done.step == step else None)
+
+
+@pytest.fixture(params=[0, 1], ids=["read at once", "read late"])
+def late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """After how many later steps figures are read: on CUDA, one."""
+    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: request.param)
+    found: int = request.param
+    return found
+
+
+def test_it_fits_and_tells_every_step_once_and_in_order(late: int, tmp_path: Path) -> None:
+    reports: list[StepReport] = []
+    told: list[tuple[int, float]] = []
+    callbacks = TrainingCallbacks(
+        step=reports.append, metrics=lambda step, found: told.append((step, found["loss"]))
+    )
+    loop = TrainingLoop(LineFit(), run=tmp_path, callbacks=callbacks)
+
+    result = loop.train()
+
+    assert weights(loop) == pytest.approx([2.0, -1.0], abs=0.4)
+    assert [each.step for each in reports] == list(range(1, 41))
+    assert [step for step, _ in told] == [10, 20, 30, 40]
+    assert (result.num_steps, result.num_examples, result.num_tokens) == (40, 120, 120)
+    assert result.metrics == {"loss": min(loss for _, loss in told)}
+    logged = lines(tmp_path)
+    steps = [line for line in logged if "loss" in line]
+    assert [line["step"] for line in steps] == list(range(1, 41))
+    for line, done in zip(steps, reports, strict=True):
+        assert line["loss"] == done.loss == line["square_loss"] + line["distance_loss"]
+        assert line["slope"] == pytest.approx(done.figures["slope"], rel=1e-3)
+        assert line["learning_rate"] == loop.objective.learning_rate(done.step - 1)
+        assert line["gradient_norm"] == done.gradient_norm
+    # The evaluation after a step has its line after that step's.
+    assert [line["step"] for line in logged][9:12] == [10, 10, 11]
+
+
+@pytest.mark.parametrize("writes_beside", [False, True])
+@pytest.mark.parametrize("stop", [1, 9, 10, 23, 38])
+def test_a_stopped_run_ends_with_the_same_bits(
+    stop: int, writes_beside: bool, late: int, tmp_path: Path
+) -> None:
+    given = {"writes_beside": writes_beside, "save_steps": 7}
+    whole = TrainingLoop(LineFit(**given), run=tmp_path / "whole")
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "run").mkdir()
+    expected = whole.train()
+    callbacks = at_step(stop, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted) as stopped:
+        TrainingLoop(LineFit(**given), run=tmp_path / "run", callbacks=callbacks).train()
+
+    objective = LineFit(**given)
+    loop = TrainingLoop(objective, run=tmp_path / "run")
     loop.resume()
+    # A step that a device has begun ends too; before an evaluation it has begun none.
+    assert loop.state.step == stop + (late and stop % 10 > 0)
+    assert loop.state.progress["position"] == 3 * loop.state.step
+    objective.evaluated = loop.state.step // 10
+    result = loop.train()
 
-    assert loop.state.step == 40
-    loop.train()
-    assert weights(resumed) == weights(whole)
+    assert stopped.value.exit_status == 128 + signal.SIGTERM
+    assert weights(loop) == weights(whole)
+    assert lines(tmp_path / "run") == lines(tmp_path / "whole")
+    assert (result.best_step, result.metrics) == (expected.best_step, expected.metrics)
+    assert result.resumed_from == stop + (late and stop % 10 > 0)
 
 
-def test_the_best_weights_of_a_toy_stay() -> None:
-    at_40, best = Line(ends_at=40), Line(losses=[0.5, 0.1, 0.3])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_best_weights_come_back_though_later_ones_are_worse(
+    on_disk: bool, late: int, tmp_path: Path
+) -> None:
+    loop = TrainingLoop(LineFit(scores={20: -1.0}), run=tmp_path if on_disk else None)
+    first = TrainingLoop(LineFit(), callbacks=at_step(20, stop_here))
     with pytest.raises(KeyError):
-        loop_of(at_40).train()
+        first.train()
 
-    result = loop_of(best).train()
+    result = loop.train()
 
-    assert (result.best_step, result.metrics) == (40, {"loss": 0.1})
-    assert weights(best) == weights(at_40)
+    assert (result.best_step, result.metrics, result.num_steps) == (20, {"loss": -1.0}, 40)
+    assert weights(loop) == weights(first)
 
 
-def test_a_toy_that_diverges_stops_before_its_weights_do() -> None:
-    line = Line(rate=1e30)
+def stop_here() -> None:
+    raise KeyError("a kill")
 
-    with pytest.raises(DivergedError, match=r"at step \d+ of 60"):
-        loop_of(line).train()
 
-    assert all(map(math.isfinite, weights(line)))
+@pytest.mark.parametrize(("patience", "steps"), [(1, 30), (2, 40), (None, 40)])
+def test_patience_counts_evaluations_since_the_best(patience: int | None, steps: int) -> None:
+    result = TrainingLoop(LineFit({10: 2, 20: 1, 30: 1, 40: 3}, patience=patience)).train()
+
+    assert (result.num_steps, result.best_step) == (steps, 20)
+    assert result.stopped_early == (steps < 40)
+
+
+def test_it_stops_at_the_first_loss_that_is_not_finite(late: int, tmp_path: Path) -> None:
+    good = TrainingLoop(LineFit(bad=[13]), callbacks=at_step(12, stop_here))
+    loop = TrainingLoop(LineFit(bad=[13]), run=tmp_path)
+    with pytest.raises(DivergedError, match=r"at step 13 of 40 the loss is nan .* step 13\. Try"):
+        loop.train()
+
+    assert loop.state.step == 12
+    assert not (tmp_path / "bad_steps.jsonl").exists()
+    # Nothing changed, though a device has begun step 14 by then.
+    with pytest.raises(KeyError):
+        good.train()
+    assert weights(loop) == weights(good)
+    assert lines(tmp_path)[-1]["step"] == 12
+
+
+def test_bad_steps_that_are_allowed_change_nothing_and_are_listed(
+    late: int, tmp_path: Path
+) -> None:
+    reports: list[StepReport] = []
+    objective = LineFit(bad=[3, 4, 6, 7, 9], max_bad_steps=3)
+    loop = TrainingLoop(objective, run=tmp_path, callbacks=TrainingCallbacks(step=reports.append))
+
+    result = loop.train()
+
+    assert result.num_bad_steps == 5
+    assert [each.step for each in reports if not each.updated] == [3, 4, 6, 7, 9]
+    assert [line["step"] for line in lines(tmp_path, "bad_steps.jsonl")] == [3, 4, 6, 7, 9]
+    (first, *_) = lines(tmp_path, "bad_steps.jsonl")
+    assert (first["loss"], first["losses"]) == ("nan", {"square": "nan", "distance": "nan"})
+    assert (first["position"], first["num_sequences"]) == (6, 3)
+    slopes = [each.figures["slope"] for each in reports]
+    # Of the weights before each step's update.
+    assert slopes[2] == slopes[3] == slopes[4] != slopes[5]
+    # A log has only numbers that are finite.
+    assert [line["step"] for line in lines(tmp_path) if "loss" not in line][:2] == [3, 4]
+
+
+@pytest.mark.parametrize("bad", [[5, 6, 7], [2, 3, 5, 6, 7, 9]])
+def test_too_many_bad_steps_in_a_row_end_the_run(bad: list[int], late: int, tmp_path: Path) -> None:
+    loop = TrainingLoop(LineFit(bad=bad, max_bad_steps=3), run=tmp_path)
+
+    with pytest.raises(TrainingError, match=r"not finite in 3 steps in a row, up to step 7 of 40"):
+        loop.train()
+
+    assert [line["step"] for line in lines(tmp_path, "bad_steps.jsonl")] == [
+        b for b in bad if b < 8
+    ]
+
+
+def test_minutes_save_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    saved: list[int] = []
+    loop = TrainingLoop(LineFit(save_steps=39, save_minutes=1.0), run=tmp_path)
+    save, seconds = loop.record.save, iter(range(10**6))
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0] + 1e-6 * next(seconds))
+    monkeypatch.setattr(
+        loop.record, "save", lambda *given: (saved.append(loop.state.step), save(*given))
+    )
+    loop._saved_at = 0.0
+    loop.callbacks = at_step(5, lambda: clock.__setitem__(0, 61.0))
+
+    loop.train()
+
+    assert saved == [5, 39, 40]
+
+
+def test_a_loop_that_is_over_or_has_no_step_does_nothing(tmp_path: Path) -> None:
+    result = TrainingLoop(LineFit(num_steps=0), run=tmp_path).train()
+
+    assert (result.num_steps, result.best_step, result.num_examples) == (0, 0, 0)
+    assert not result.stopped_early
+
+
+class OfTwo(Processes):
+    """The second of two processes; the other one has the same figures, and may get a signal."""
+
+    def any(self, *flags: bool) -> list[bool]:
+        return [True, *flags[1:]] if len(flags) == 2 else [False]
+
+
+def test_a_signal_to_another_process_stops_this_one_which_writes_nothing(tmp_path: Path) -> None:
+    objective = LineFit(writes_beside=True)
+    objective.processes = OfTwo(rank=1, size=2)
+    loop = TrainingLoop(objective, run=tmp_path)
+
+    with pytest.raises(TrainingInterrupted, match="after step 1 of 40") as stopped:
+        loop.train()
+
+    assert stopped.value.exit_status == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_draw_other_numbers() -> None:
+    first, second = LineFit(num_steps=5), LineFit(num_steps=5)
+    second.processes = Processes(rank=1, size=2)
+    loops = TrainingLoop(first), TrainingLoop(second)
+    for loop in loops:
+        loop.train()
+
+    assert weights(loops[0]) != weights(loops[1])
+
+
+def test_the_random_numbers_of_others_are_left_as_they_were() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    loop = TrainingLoop(LineFit(num_steps=5))
+    torch.manual_seed(3)
+
+    loop.train()
+
+    assert torch.equal(torch.rand(2), expected)
