@@ -87,11 +87,7 @@ def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"x" * 11)
 
-    Limit("columns", 1000, "columns").check(1000, "a.csv")
-    with pytest.raises(
-        LimitError, match=r"^a\.csv: 2,500 columns; the limit for columns is 1,000$"
-    ):
-        Limit("columns", 1000, "columns").check(2500, "a.csv")
+    TEN.check(10, path)
     with pytest.raises(LimitError, match=f"{path}: 11 bytes; the limit for a test's file is 10$"):
         read_bytes(path, TEN)
 
