@@ -3,7 +3,8 @@
 #   make test         style, types and tests
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 #   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
-#   make test-cuda    the tests that need a CUDA device, alone
+#   make test-cuda    only the tests that need a CUDA device
+#   make docs         the guides as a site, in site/
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
 
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test fuzz test-faults test-cuda clean
+.PHONY: help quickstart test fuzz test-faults test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -44,6 +45,10 @@ test-faults: $(VENV)/.dev
 test-cuda: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cuda
 
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "the guides are in site/index.html" >&2
+
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "tidybert needs Python 3.11 or newer, and '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
@@ -60,10 +65,14 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.installed
 	$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(VENV)/.installed
+	$(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
 # The names, versions and hashes of weights stand in pretrained.py.
 $(VENV)/.weights: src/tidybert/catalog.py | $(VENV)/.installed
 	$(BIN)/tidybert download minilm
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,31 +1,29 @@
 """Pack a pre-trained RUN as the weights in tidybert's package, and check them.
 
-    python benchmarks/pack_model.py RUN src/tidybert/resources/tidybert-mini \
-        --write docs/own-model.md
+    python -m benchmarks pack_model RUN src/tidybert/resources/tidybert-mini --write PAGE
 
 The script rounds the weights to float16.  They must answer like the RUN, in tidybert and in
-transformers, and all files together must be under 25 MB; otherwise the script removes them.  Copy
-the sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights and
-their origin into a page, and the picture of their losses into the page's folder.
+transformers, and all files together must be under 25 MB; otherwise nothing is written.  Copy the
+sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights and their
+origin into a page, and the picture of their losses into the page's folder.
 """
 
-import argparse
 import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from side_by_side import put_between
 from torch import Tensor
 
+from benchmarks.harness.rounds import script_parser
+from benchmarks.harness.tables import markdown, show
 from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.tensor_files import check_finite
-from tidybert.errors import TidyBertError, WeightsError, param
+from tidybert.errors import WeightsError, param
 from tidybert.modeling import BertForPreTraining, Rows
 from tidybert.reporting.pretraining_curves import write_curves
 from tidybert.storage.atomic_files import atomic_directory, file_sha256
@@ -42,28 +40,18 @@ _PAIRS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Packed:
-    """The size of all files, the sha256 of the weights, and how far the logits moved.
-
-    ``difference`` is the largest between a logit and the RUN's, as a share of the largest logit.
-    """
-
-    num_parameters: int
-    num_bytes: int
-    sha256: str
-    difference: float
-
-
-def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) -> Packed:
+def pack(run: Path, directory: Path) -> dict[str, Any]:
     """Write a float16 copy of a RUN of ``tidybert pretrain`` with both heads; replace an old one.
+
+    Returns the number of parameters, the bytes of all files, the sha256 of the weights, and how far
+    the logits moved, in tidybert and in transformers (see ``check_logits``).
 
     Raises:
         WeightsError: the RUN's files do not belong together, or it lacks a head; float16 cannot
-            hold its weights; the copy's logits differ, or it is larger than ``max_bytes``.
+            hold its weights; the copy's logits differ, or it is larger than MAX_BYTES.
         ConfigError, VocabularyError: the RUN's other files cannot be read.
     """
-    origin, directory = ModelDirectory(run), Path(directory)
+    origin = ModelDirectory(run)
     origin.verify()
     if origin.metadata is None or origin.metadata.task != "pretrain":
         raise WeightsError(
@@ -73,28 +61,33 @@ def pack(run: str | Path, directory: str | Path, *, max_bytes: int = MAX_BYTES) 
     state = from_huggingface(origin.tensors(), origin.config).tensors
     rounded = {name: tensor.to(torch.float16) for name, tensor in state.items()}
     check_finite(rounded, f"{origin} in float16")
-    with atomic_directory(directory) as partial:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "packed"
         save_model_directory(
-            partial,
+            made,
             model_state=rounded,
             config=origin.config,
             tokenizer=origin.tokenizer,
             metadata=origin.metadata,
             architecture=BertForPreTraining.__name__,
         )
-        difference = check_logits(expected, probe_logits(ModelDirectory(partial)), str(directory))
-        num_bytes = sum(path.stat().st_size for path in partial.iterdir())
-        if num_bytes > max_bytes:
+        mine = check_logits(expected, probe_logits(ModelDirectory(made)), str(directory))
+        theirs = check_logits(expected, transformers_logits(made), f"{directory} in transformers")
+        num_bytes = sum(path.stat().st_size for path in made.iterdir())
+        if num_bytes > MAX_BYTES:
             raise WeightsError(
-                f"{directory}: {num_bytes:,} bytes, but a package may carry at most {max_bytes:,}: "
+                f"{directory}: {num_bytes:,} bytes, but a package may carry at most {MAX_BYTES:,}: "
                 "pre-train a smaller size, or with a smaller vocabulary"
             )
-    return Packed(
-        num_parameters=sum(tensor.numel() for tensor in rounded.values()),
-        num_bytes=num_bytes,
-        sha256=file_sha256(directory / WEIGHTS_FILE),
-        difference=difference,
-    )
+        with atomic_directory(directory) as partial:
+            shutil.copytree(made, partial, dirs_exist_ok=True)
+    return {
+        "num_parameters": sum(tensor.numel() for tensor in rounded.values()),
+        "num_bytes": num_bytes,
+        "sha256": file_sha256(directory / WEIGHTS_FILE),
+        "difference": mine,
+        "difference_in_transformers": theirs,
+    }
 
 
 def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
@@ -124,6 +117,28 @@ def probe_logits(model: ModelDirectory) -> list[Tensor]:
     return [found.prediction_logits, found.seq_relationship_logits]
 
 
+def transformers_logits(directory: Path) -> list[Tensor]:
+    """The same by transformers, which must find every weight and no other."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    theirs, info = transformers.BertForPreTraining.from_pretrained(
+        directory, dtype=torch.float32, output_loading_info=True
+    )
+    for key in ("missing_keys", "unexpected_keys"):
+        if info[key]:
+            raise WeightsError(f"transformers finds {key}: {', '.join(info[key])}")
+    theirs.eval()
+    words, pairs = [], []
+    with torch.inference_mode():
+        for input_ids, token_type_ids in probe_inputs(ModelDirectory(directory)):
+            found = theirs(torch.tensor([input_ids]), token_type_ids=torch.tensor([token_type_ids]))
+            words.append(found.prediction_logits[0])
+            pairs.append(found.seq_relationship_logits[0])
+    return [torch.cat(words), torch.stack(pairs)]
+
+
 def check_logits(expected: list[Tensor], found: list[Tensor], source: str) -> float:
     """The largest difference as a share of the largest logit, the larger of both heads'.
 
@@ -139,17 +154,6 @@ def check_logits(expected: list[Tensor], found: list[Tensor], source: str) -> fl
             f"float16 explains at most {TOLERANCE:.2%}"
         )
     return max(shares)
-
-
-def packed_and_checked(run: Path, directory: Path) -> dict[str, Any]:
-    """Pack the RUN into ``directory``; both programs must agree before it replaces anything."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "packed"
-        packed = pack(run, made)
-        difference = compare_with_transformers(run, made)
-        with atomic_directory(directory) as partial:
-            shutil.copytree(made, partial, dirs_exist_ok=True)
-    return {**asdict(packed), "difference_in_transformers": difference}
 
 
 def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
@@ -176,9 +180,8 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
         f"perplexity {metrics['perplexity']:.1f}",
         "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
     }
-    shown = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
-    picture = picture_name(directory)
-    return [*shown, "", f"![The losses over steps and tokens]({picture})"]
+    picture = f"![The losses over steps and tokens]({picture_name(directory)})"
+    return [*markdown(["", ""], list(rows.items())), "", picture]
 
 
 def picture_name(directory: Path) -> str:
@@ -186,59 +189,16 @@ def picture_name(directory: Path) -> str:
     return f"{directory.name}-curves.svg"
 
 
-def copy_curves(run: Path, picture: Path) -> None:
-    """Draw the RUN's losses, and write the picture into the page's folder."""
-    drawn = write_curves(run)
-    assert drawn is not None
-    picture.write_bytes(drawn.read_bytes())
-
-
-def compare_with_transformers(run: Path, directory: Path) -> float:
-    """The largest difference between transformers' logits from the pack and ours from the RUN.
-
-    As a share of the largest logit; raises WeightsError if rounding cannot explain it.
-    """
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    theirs, info = transformers.BertForPreTraining.from_pretrained(
-        directory, dtype=torch.float32, output_loading_info=True
-    )
-    for key in ("missing_keys", "unexpected_keys"):
-        if info[key]:
-            raise SystemExit(f"transformers finds {key}: {', '.join(info[key])}")
-    theirs.eval()
-    ours = ModelDirectory(run)
-    words, pairs = [], []
-    with torch.inference_mode():
-        for input_ids, token_type_ids in probe_inputs(ours):
-            found = theirs(torch.tensor([input_ids]), token_type_ids=torch.tensor([token_type_ids]))
-            words.append(found.prediction_logits[0])
-            pairs.append(found.seq_relationship_logits[0])
-    return check_logits(
-        probe_logits(ours), [torch.cat(words), torch.stack(pairs)], f"{directory} in transformers"
-    )
-
-
 def main() -> None:
-    """Pack and check the RUN, and print a JSON object about the pack."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
-    parser.add_argument("--write", type=Path, help="write the table between its marks in this file")
-    arguments = parser.parse_args()
-    try:
-        packed = packed_and_checked(arguments.run, arguments.directory)
-    except TidyBertError as error:
-        raise SystemExit(f"error: {error}") from None
+    parser.add_argument("--write", type=Path, help="page whose table is replaced")
+    given = parser.parse_args()
+    packed = pack(given.run, given.directory)
     print(json.dumps(packed))
-    if arguments.write:
-        put_between(arguments.write, "pack_model", card(arguments.run, arguments.directory, packed))
-        copy_curves(arguments.run, arguments.write.parent / picture_name(arguments.directory))
-
-
-if __name__ == "__main__":
-    main()
+    if given.write:
+        show(card(given.run, given.directory, packed), given.write, "pack_model")
+        drawn = write_curves(given.run)
+        assert drawn is not None
+        shutil.copy(drawn, given.write.parent / picture_name(given.directory))

@@ -10,14 +10,14 @@
 #
 # Without TRAIN the script learns the bundled support tickets. The environment changes the settings:
 #   OUT=mine SIZE=mini STEPS=5000 sh examples/from_scratch.sh TEXTS
-# The script shows each command. After a stop, repeat the last one by hand and go on from there;
+# The script shows each command. After a stop, repeat the last one by hand and continue from there;
 # add --resume to pretrain and finetune.
 set -eu
 
 OUT=${OUT:-from-scratch}                        # new folder for all results
 SIZE=${SIZE:-tiny}                              # 2 layers of 128; tidybert models lists the others
-VOCAB_SIZE=${VOCAB_SIZE:-8000}                  # pieces of words
-HELD_OUT=${HELD_OUT:-0.02}                      # share of the documents kept to measure on
+VOCAB_SIZE=${VOCAB_SIZE:-8000}                  # WordPiece tokens
+HELD_OUT=${HELD_OUT:-0.02}                      # fraction of the documents to measure on
 STEPS=${STEPS:-1000}                            # updates of pre-training
 TOKENS_PER_STEP=${TOKENS_PER_STEP:-4096}        # 1,000 x 4,096 = 4 million tokens
 FLAGS=${FLAGS:-}                                # more flags of tidybert pretrain: "--schedule linear"
@@ -59,7 +59,7 @@ else
     new=$tickets/new.txt
 fi
 
-step "1. A vocabulary: the pieces of words that fit $texts best"
+step "1. A vocabulary: the WordPiece tokens that fit $texts best"
 run tidybert train-vocab "$texts" --size "$VOCAB_SIZE" --held-out "$HELD_OUT" --out "$OUT/vocab"
 
 step "2. A corpus: the text as numbers, with some documents held out to measure on"
@@ -71,7 +71,7 @@ run tidybert pretrain "$SIZE" --data "$OUT/corpus" --out "$OUT/encoder" --recipe
     --max-steps "$STEPS" --tokens-per-step "$TOKENS_PER_STEP" --eval-steps $((tenth > 0 ? tenth : 1)) \
     $FLAGS
 
-step "4. The encoder fills a gap"
+step "4. The encoder fills in a masked word"
 run tidybert fill-mask "$OUT/encoder" "$MASKED"
 
 step "5. Fine-tuning: the encoder learns the labels in $train"

@@ -2,7 +2,6 @@
 
 mypy checks src and benchmarks, and side by side with basedpyright (pyright, packaged for pip)
 all that ``typed_script.py`` and the Python of the guides say.  The blocks of a page are one script.
-tasks.md writes a task of one's own without annotations.
 """
 
 import json
@@ -15,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-UNTYPED = {"tasks.md"}
 
 
 def script(page: Path) -> str:
@@ -45,7 +43,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
         paths = [str(ROOT / "tests/typed_script.py")]
         for page in pages:
-            if page.name not in UNTYPED and (code := script(page)):
+            if code := script(page):
                 path = Path(folder) / f"{page.stem.replace('-', '_')}_page.py"
                 path.write_text(f"{code}\n", encoding="utf-8")
                 paths.append(str(path))

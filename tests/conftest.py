@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: the real weights and data where they are, and tiny models."""
 
 import contextlib
+import gzip
 import json
 import multiprocessing
 import operator
@@ -8,7 +9,6 @@ import os
 import runpy
 import subprocess
 import threading
-import time
 
 # Small models gain nothing from threads, and tests that run side by side lose by them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -58,6 +58,23 @@ def real_data() -> Path:
     if not DATA_DIRECTORY.is_dir():
         pytest.skip(f"no data folder at {DATA_DIRECTORY}; name one with TIDYBERT_DATA")
     return DATA_DIRECTORY
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, Any], Path]:
+    """Writes a file of text, bytes, a list (JSON lines) or an object; packs it for .gz."""
+
+    def write_file(name: str, content: Any) -> Path:
+        path = tmp_path / name
+        if isinstance(content, list):
+            content = "".join(json.dumps(one) + "\n" for one in content)
+        elif isinstance(content, dict):
+            content = json.dumps(content)
+        raw = content if isinstance(content, bytes) else content.encode()
+        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return path
+
+    return write_file
 
 
 # Colours and animals are the classes of the toy problem, the rest is filler.
@@ -218,18 +235,21 @@ def tiny_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.tasks.classification import Classification
 
     run = tmp_path_factory.mktemp("runs") / "toy"
-    finetune_examples(
-        Classification(["animal", "colour"]),
-        tiny_model,
-        toy_examples(192),
-        toy_examples(64, seed=1),
-        toy_arguments(),
-        max_seq_length=16,
-        run=run,
+    run_finetuning(
+        FinetuningJob(
+            Classification(["animal", "colour"]),
+            tiny_model,
+            toy_examples(192),
+            toy_examples(64, seed=1),
+            toy_arguments(),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run
 
@@ -242,18 +262,21 @@ def tiny_score_run(
     toy_arguments: Callable[..., "TrainingArguments"],
 ) -> Path:
     """The same for scores."""
-    from tidybert.finetuning import finetune_examples
+    from tidybert.finetuning.finetuning_job import FinetuningJob
+    from tidybert.finetuning.run_job import run_finetuning
     from tidybert.tasks.regression import Regression
 
     run = tmp_path_factory.mktemp("runs") / "scores"
-    finetune_examples(
-        Regression(),
-        tiny_model,
-        toy_examples(192, scores=True),
-        toy_examples(64, seed=1, scores=True),
-        toy_arguments(num_train_epochs=8),
-        max_seq_length=16,
-        run=run,
+    run_finetuning(
+        FinetuningJob(
+            Regression(),
+            tiny_model,
+            toy_examples(192, scores=True),
+            toy_examples(64, seed=1, scores=True),
+            toy_arguments(num_train_epochs=8),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run
 
@@ -471,7 +494,7 @@ LOADED_BY_COMMANDS = (
     "torch.distributed.tensor",
     "tidybert.cli.main",
     "tidybert.corpus.building",
-    "tidybert.finetuning",
+    "tidybert.finetuning.entrance",
     "tidybert.inference.predictor",
     "tidybert.inference.vector_files",
     "tidybert.pretraining.pretraining_run",
@@ -499,26 +522,26 @@ def begin() -> Iterator[Callable[..., Command]]:
 @contextmanager
 def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
     """Runs a server of these ServerSettings; gives its host with its port, and its engine."""
-    import uvicorn
+    import asyncio
 
     from tidybert.server.app import make_app
     from tidybert.server.engine import Engine
+    from tidybert.server.process import http_server, listening_on
     from tidybert.server.settings import ServerSettings
 
-    engine = Engine(ServerSettings(**settings))
+    engine = Engine(ServerSettings(**{"port": 0, **settings}))
     engine.open()
     engine.start()
-    config = uvicorn.Config(make_app(engine), port=0, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    bound = listening_on(engine.settings)
+    server = http_server(make_app(engine), engine.settings)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
     try:
-        yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", engine
+        yield "{}:{}".format(*bound.getsockname()), engine
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive()
         engine.close()
 
 

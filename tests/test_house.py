@@ -5,7 +5,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,22 @@ import tidybert
 PACKAGE = Path(tidybert.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = (
-    {"configuration", "errors", "catalog", "storage", "system"},
+    # The base: the only rooms of one floor that may import each other.
+    {"system", "storage", "configuration", "errors", "catalog"},
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},
     {"data"},
     {"training", "corpus"},
     {"tasks"},
-    {"inference"},
-    {"reporting"},
+    {"inference", "reporting"},
     {"finetuning", "pretraining", "checking", "explain"},
-    {"page"},
-    {"estimators", "timing", "server"},
+    {"page", "estimators"},
+    {"server"},
     {"cli"},
 )
+MOST_FLOORS = 12
+# Every other module has a room.
+ROOT = {"__init__.py", "__main__.py", "errors.py", "catalog.py"}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # These two only hand on names: __init__ looks them up when they are asked for.
 DOORS = {"__init__", "__main__"}
@@ -37,6 +41,21 @@ HEAVY = ("torch", "sklearn", "pyarrow", "scipy", "transformers")
 CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 LONGEST_FUNCTION = 100
+LONGEST_FILE = 350
+LARGEST_ROOM = 3500
+# What is still too long: these files and rooms are being cut, and none may join them.
+LONG_FILES = {
+    "base.py",
+    "bench.py",
+    "entrance.py",
+    "explainer.py",
+    "loop.py",
+    "output_lock.py",
+    "tagging.py",
+    "text_estimators.py",
+    "trainer.py",
+}
+LARGE_ROOMS = {"pretraining"}
 # Folders of tests whose subject is outside the package.
 SUBJECTS = {
     "benchmarks",
@@ -69,10 +88,19 @@ def files() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if room_of(path) not in DOORS)
 
 
+def lines_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
 def test_every_room_is_known() -> None:
     unknown = {room_of(path) for path in files()} - FLOOR_OF.keys()
 
     assert not unknown, f"give {unknown} a floor in this test and in docs/architecture.md"
+
+
+def test_the_house_is_low_and_its_root_is_empty() -> None:
+    assert len(FLOORS) <= MOST_FLOORS
+    assert {path.name for path in PACKAGE.glob("*.py")} == ROOT
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -88,9 +116,45 @@ def test_imports_go_down(path: Path) -> None:
         assert other == room or down, f"{path}: {room} must not import {module}"
 
 
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    paths = {module_of(path): path for path in files()}
+    imports = {
+        module: {found for name in modules_imported(path) if (found := named_in(name, paths))}
+        for module, path in paths.items()
+    }
+
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def named_in(name: str, modules: Container[str]) -> str | None:
+    """The module that an import names: itself, or the one that has a name of this kind."""
+    return next((one for one in (name, name.rpartition(".")[0]) if one in modules), None)
+
+
+def test_no_file_and_no_room_is_large() -> None:
+    long = {path.name for path in files() if lines_of(path) > LONGEST_FILE}
+    rooms = {path.parent for path in files()}
+    large = {
+        str(room.relative_to(PACKAGE))
+        for room in rooms
+        if sum(map(lines_of, room.glob("*.py"))) > LARGEST_ROOM
+    }
+
+    assert long <= LONG_FILES
+    assert large <= LARGE_ROOMS
+
+
 # Only storage/ writes, renames and removes.  standard_streams.py opens the streams that the program
-# was given, and timing/ has temporary folders alone.
-WRITERS = {"storage", "timing"}
+# was given.
+WRITERS = {"storage"}
 _WRITES = re.compile(
     r"os\.(replace|rename|remove|unlink|truncate|ftruncate|link|symlink)\("
     r"|\.(rename|unlink|write_text|write_bytes|touch|truncate|symlink_to|tofile)\("
@@ -125,7 +189,7 @@ def test_a_name_means_one_thing() -> None:
 
 
 def is_command(path: Path) -> bool:
-    return room_of(path) == "cli"
+    return path.parent.name == "commands"
 
 
 def test_tests_mirror_the_house() -> None:
@@ -138,10 +202,7 @@ def test_tests_mirror_the_house() -> None:
 
 
 def test_the_core_path_is_short() -> None:
-    lines = {
-        name: len((PACKAGE / "modeling" / f"{name}.py").read_text(encoding="utf-8").splitlines())
-        for name in CORE_PATH
-    }
+    lines = {name: lines_of(PACKAGE / "modeling" / f"{name}.py") for name in CORE_PATH}
 
     assert sum(lines.values()) < LONGEST_CORE_PATH, lines
 
@@ -186,7 +247,7 @@ def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
         ("tidybert.data.features", HEAVY),
         ("tidybert.pretraining.instances", HEAVY),
         ("tidybert.corpus.building", HEAVY),
-        ("tidybert.finetuning", ("sklearn", "pyarrow", "transformers")),
+        ("tidybert.finetuning.entrance", ("sklearn", "pyarrow", "transformers")),
     ],
 )
 def test_importing_a_module_loads_no_heavy_library(module: str, absent: tuple[str, ...]) -> None:

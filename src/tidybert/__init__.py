@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
     from tidybert.explain import Explainer
     from tidybert.files.text_examples import TextExample
-    from tidybert.finetuning import FinetunedModel, evaluate, finetune
+    from tidybert.finetuning.entrance import evaluate, finetune
+    from tidybert.finetuning.finetuned_model import FinetunedModel
     from tidybert.inference import (
         Embedder,
         MaskFiller,
@@ -118,7 +119,8 @@ _MODULE_OF: Final = {
     "Explainer": "tidybert.explain",
     **dict.fromkeys(_INFERENCE, "tidybert.inference"),
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
-    **dict.fromkeys(("FinetunedModel", "evaluate", "finetune"), "tidybert.finetuning"),
+    "FinetunedModel": "tidybert.finetuning.finetuned_model",
+    **dict.fromkeys(("evaluate", "finetune"), "tidybert.finetuning.entrance"),
     "ChoiceExample": "tidybert.tasks.choices.choice_files",
     "QuestionExample": "tidybert.tasks.questions.question_files",
     "TaggedExample": "tidybert.tasks.tags.tagged_sentences",

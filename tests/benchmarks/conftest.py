@@ -1,42 +1,93 @@
-"""The scripts of benchmarks/, which are no package, run in this process on tiny models."""
+"""The package benchmarks of the repository, run in this process on tiny models and toy data."""
 
-import importlib
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
+from benchmarks.__main__ import main
+from benchmarks.speed import training
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertForPreTraining
 from tidybert.tokenization import BertTokenizer
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Imports a script by its name, as ``python benchmarks/NAME.py`` would find it."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
+def run_script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs ``python -m benchmarks`` with arguments; returns its exit status."""
 
-
-@pytest.fixture
-def run_script(
-    script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., None]:
-    """Runs a script's ``main`` with arguments."""
-
-    def run(name: str, *arguments: str | Path) -> None:
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
-        script(name).main()
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *map(str, arguments)])
+        return main()
 
     return run
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Measures in this process; the list gets each side and its work."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def run(function: Any, side: str, work: dict[str, Any], _threads: int | None) -> Any:
+        calls.append((side, work))
+        return {**function(side, work), "peak_mib": 7}
+
+    for module in ("speed.training", "speed.infer", "speed.http_load", "scores.compare"):
+        monkeypatch.setattr(f"benchmarks.{module}.run_apart", run)
+    assert training.run_apart is run
+    return calls
+
+
+@pytest.fixture
+def toy_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with a few examples of a job of each task, for the tiny model's vocabulary."""
+    words = ("the red cat", "a dog was near", "the dog", "red", "was a cat near", "cat and dog")
+    texts = [f"{word} {other}" for word in words for other in ("was", "near", "old", "new")]
+    endings = ("cat", "red", "the old dog", "blue")
+    tags = {"cat": "B-ANIMAL", "dog": "B-ANIMAL"}
+
+    def write(names: str, lines: list[str]) -> None:
+        for name in names.split():
+            path = tmp_path / "data" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(lines) + "\n")
+
+    rows = [f"{text}\t{at % 2}" for at, text in enumerate(texts)]
+    write("glue/SST-2/train.tsv glue/SST-2/dev.tsv", ["sentence\tlabel", *rows])
+    scores = [f"g\tf\t1\t{at}\t{0.1 * (at * 7 % 11)}\t{text}\tred" for at, text in enumerate(texts)]
+    write("glue/STS-B/sts-train.csv glue/STS-B/sts-dev.csv", scores)
+    choices = ["\t".join(("o", text, *endings, str(at % 4))) for at, text in enumerate(texts)]
+    write("choice/codah/train.tsv choice/codah/dev.tsv", choices)
+    tagged = [
+        "\n".join([*(f"{word} {tags.get(word, 'O')}" for word in text.split()), ""])
+        for text in texts
+    ]
+    write("ner/conll2003/train.txt ner/conll2003/test.txt", tagged)
+    article = "red O\ncat B-ANIMAL\n\n-DOCSTART- O"
+    write("ner/wikigold/wikigold.conll.txt", [article] * 145)
+    messages = [f"{('ham', 'spam')[at % 2]}\t{text}" for at, text in enumerate(texts)]
+    write("text/sms_spam/SMSSpamCollection", messages)
+    for name in ("new_wiki_v1.0", "reddit_v1.0", "amazon_reviews_v1.0", "dev-v2.0-half"):
+        write(f"squad/{name}.json", [json.dumps(questions(name, texts))])
+    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def questions(name: str, texts: list[str]) -> dict[str, Any]:
+    """As SQuAD 2.0: a question an article, every third one without an answer."""
+    data = []
+    for at, text in enumerate(texts):
+        answers = [{"text": text.split()[-1], "answer_start": text.rindex(" ") + 1}]
+        asked = {"id": f"{name} {at}", "question": "we saw", "is_impossible": at % 3 == 0}
+        qas = [{**asked, "answers": answers if at % 3 else []}]
+        data.append({"title": f"title {at}", "paragraphs": [{"context": text, "qas": qas}]})
+    return {"version": "v2.0", "data": data}
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +96,10 @@ def pretrained_run(
     tiny_model: Path,
     tiny_config: Callable[..., BertConfig],
 ) -> Path:
-    """What ``tidybert pretrain`` writes, but for checkpoints; every parameter random."""
+    """What ``tidybert pretrain`` writes, except for checkpoints; every parameter random."""
     run = tmp_path_factory.mktemp("runs") / "pretrained"
     torch.manual_seed(0)
-    config = tiny_config(intermediate_size=64, max_position_embeddings=128)
+    config = tiny_config(intermediate_size=64, max_position_embeddings=384)
     model = BertForPreTraining(config)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,14 +1,13 @@
 """The hundred sentences, and how a model's answers to them are counted."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.scores import cloze
 from tidybert import BertTokenizer
 
 ROME = "Rome is the [MASK] of Italy, which is why it hosts many government buildings."
@@ -26,12 +25,7 @@ class Filler:
         return [{"masks": [{"words": words}]} for _ in texts]
 
 
-@pytest.fixture
-def cloze(script: Callable[[str], ModuleType]) -> ModuleType:
-    return script("cloze")
-
-
-def test_a_hundred_sentences_of_five_kinds(cloze: ModuleType) -> None:
+def test_a_hundred_sentences_of_five_kinds() -> None:
     sentences = cloze.read_sentences()
     assert len({one.text for one in sentences}) == 100
     assert set(Counter(one.kind for one in sentences).values()) == {20}
@@ -46,9 +40,7 @@ def test_a_hundred_sentences_of_five_kinds(cloze: ModuleType) -> None:
 
 
 @pytest.mark.real_data
-def test_every_accepted_word_is_one_piece_of_the_published_vocabularies(
-    cloze: ModuleType, real_data: Path
-) -> None:
+def test_every_accepted_word_is_one_piece_of_the_published_vocabularies(real_data: Path) -> None:
     for path in ("bert-base-uncased", "bert-base-cased"):
         words = set((real_data / "vocab" / path / "vocab.txt").read_text("utf-8").split("\n"))
         for one in cloze.read_sentences():
@@ -56,7 +48,7 @@ def test_every_accepted_word_is_one_piece_of_the_published_vocabularies(
                 assert answer in words or answer.lower() in words, (path, answer)
 
 
-def test_the_rank_is_that_of_the_best_accepted_piece(cloze: ModuleType, tiny_model: Path) -> None:
+def test_the_rank_is_that_of_the_best_accepted_piece(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     order = tokenizer.vocabulary.tokens[::-1]
     given = [
@@ -85,40 +77,22 @@ def test_the_rank_is_that_of_the_best_accepted_piece(cloze: ModuleType, tiny_mod
 
 
 def test_a_model_is_asked_and_its_table_written(
-    cloze: ModuleType,
-    run_script: Callable[..., None],
+    run_script: Callable[..., int],
     page: Callable[[str], Path],
     pretrained_run: Path,
+    tiny_model: Path,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sentences = [{"text": "the [MASK] cat", "answers": ["red", "pink"], "kind": "colour"}] * 3
-    path = tmp_path / "sentences.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in sentences))
-    monkeypatch.setattr(cloze.read_sentences, "__defaults__", (path,))
+    sentences = [cloze.Sentence("the [MASK] cat", ("red", "pink"), "colour")] * 3
+    monkeypatch.setattr(cloze, "read_sentences", lambda: sentences)
     written = page("cloze")
-    run_script("cloze", pretrained_run, "--json", "--write", written)
-    *lines, last = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [line["text"] for line in lines] == ["the [MASK] cat"] * 3
-    rank = lines[0]["rank"]
-    assert 1 <= rank <= 24
-    assert (rank <= 5) == ("red" in lines[0]["guesses"])
-    assert lines[0]["not_one_piece"] == ["pink"]
-    assert last["model"] == str(pretrained_run)
-    assert last["figures"]["all"]["MRR"] == pytest.approx(1 / rank)
-    text = written.read_text()
-    assert "| all | 3 |" in text
-    assert "old" not in text
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
 
-    run_script("cloze", pretrained_run)
-    assert "not a single piece of the vocabulary: 3 accepted words" in capsys.readouterr().out
+    assert run_script("cloze", pretrained_run, "--write", written) == 0
 
-
-def test_a_model_without_the_head_is_told_so(
-    run_script: Callable[..., None], tiny_model: Path
-) -> None:
-    with pytest.raises(SystemExit, match="has no masked-LM head"):
-        run_script("cloze", tiny_model)
+    out = capsys.readouterr().out
+    assert "not a single piece of the vocabulary: 3 accepted words" in out
+    assert "| all | 3 |" in out
+    assert "| all | 3 |" in written.read_text()
+    assert run_script("cloze", tiny_model) == 1
+    assert "has no masked-LM head" in capsys.readouterr().err

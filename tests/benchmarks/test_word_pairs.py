@@ -3,18 +3,17 @@
 import lzma
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks.scores import word_pairs
 from tidybert import Embedder, Explainer
 
 SENTENCE = "We saw the red hen and the old dog near a cow."
 
 
-def test_the_first_sentences_that_have_the_word(script: Callable[[str], ModuleType]) -> None:
-    word_pairs = script("word_pairs")
+def test_the_first_sentences_that_have_the_word() -> None:
     sentences = ["a red hen", SENTENCE, "one two three four five six seven redden", SENTENCE * 2]
 
     found = word_pairs.find_contexts(["Red", "hen", "cat"], [*sentences, SENTENCE], 2)
@@ -22,10 +21,7 @@ def test_the_first_sentences_that_have_the_word(script: Callable[[str], ModuleTy
     assert found == {"Red": [SENTENCE, SENTENCE * 2], "hen": [SENTENCE, SENTENCE * 2], "cat": []}
 
 
-def test_vectors_are_means_over_sentences_and_pieces(
-    script: Callable[[str], ModuleType], tiny_model: Path
-) -> None:
-    word_pairs = script("word_pairs")
+def test_vectors_are_means_over_sentences_and_pieces(tiny_model: Path) -> None:
     explainer, embedder = Explainer(tiny_model), Embedder(tiny_model, layers="all", device="cpu")
     contexts = {"hen": [SENTENCE, "a hen"], "cow": ["a cow"]}
 
@@ -42,7 +38,6 @@ def test_vectors_are_means_over_sentences_and_pieces(
 
 
 def test_the_table_of_a_run(
-    script: Callable[[str], ModuleType],
     run_script: Callable[..., None],
     page: Callable[[str], Path],
     tiny_model: Path,
@@ -50,8 +45,7 @@ def test_the_table_of_a_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys,
 ) -> None:
-    word_pairs = script("word_pairs")
-    monkeypatch.setattr(word_pairs, "DATA", tmp_path)
+    monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path))
     monkeypatch.setattr(word_pairs, "SETS", {"Pairs": "pairs.txt"})
     monkeypatch.setattr(word_pairs, "CORPUS", "corpus.xz")
     (tmp_path / "pairs.txt").write_text("hen\tcow\t9\nred\told\t1\nhen\tdog\t5.5\nhen\tcat\t1\n")
@@ -72,8 +66,7 @@ def test_the_table_of_a_run(
     assert all(-1 <= float(row.split(" | ")[2].rstrip(" |")) <= 1 for row in rows[:5])
 
 
-def test_the_score_is_the_correlation_of_the_ranks(script: Callable[[str], ModuleType]) -> None:
-    word_pairs = script("word_pairs")
+def test_the_score_is_the_correlation_of_the_ranks() -> None:
     angles = {"a": 0.0, "b": 0.1, "c": 1.0, "d": 2.0}
     vectors = {word: np.array([np.cos(each), np.sin(each)]) for word, each in angles.items()}
     pairs = [word_pairs.Pair("a", word, score) for word, score in (("b", 9), ("c", 3), ("d", 2))]

@@ -1,6 +1,7 @@
 """A tiny configuration and transformers' models of it, each with its files and its state."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +47,9 @@ def architecture(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def make_reference(config: BertConfig) -> Callable[..., Any]:
+def make_reference(config: BertConfig, reference: Callable[..., Any]) -> Callable[..., Any]:
     """transformers' model of a class, every parameter random (biases and LayerNorm too)."""
-    transformers = pytest.importorskip("transformers")
-    transformers.utils.logging.disable_progress_bar()
-
-    def make(architecture: str, **options: Any) -> Any:
-        theirs = transformers.BertConfig(**{**config.to_dict(), **options})
-        model = getattr(transformers, architecture)(theirs).eval()
-        generator = torch.Generator().manual_seed(7)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
-        return model
-
-    return make
+    return partial(reference, config)
 
 
 @pytest.fixture(scope="session")

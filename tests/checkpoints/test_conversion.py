@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -28,34 +29,13 @@ Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
 
 def random_state(config: BertConfig, *, prefix: str = "", pooler: bool = True) -> dict[str, Tensor]:
-    """A whole state dict under Hugging Face names, encoder alone."""
-    h, i = config.hidden_size, config.intermediate_size
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (config.vocab_size, h),
-        "embeddings.position_embeddings.weight": (config.max_position_embeddings, h),
-        "embeddings.token_type_embeddings.weight": (config.type_vocab_size, h),
-        "embeddings.LayerNorm.weight": (h,),
-        "embeddings.LayerNorm.bias": (h,),
-    }
-    for layer in range(config.num_hidden_layers):
-        for module, rows, columns in (
-            ("attention.self.query", h, h),
-            ("attention.self.key", h, h),
-            ("attention.self.value", h, h),
-            ("attention.output.dense", h, h),
-            ("intermediate.dense", i, h),
-            ("output.dense", h, i),
-        ):
-            shapes[f"encoder.layer.{layer}.{module}.weight"] = (rows, columns)
-            shapes[f"encoder.layer.{layer}.{module}.bias"] = (rows,)
-        for module in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes[f"encoder.layer.{layer}.{module}.weight"] = (h,)
-            shapes[f"encoder.layer.{layer}.{module}.bias"] = (h,)
-    if pooler:
-        shapes |= {"pooler.dense.weight": (h, h), "pooler.dense.bias": (h,)}
+    """A whole state dict of transformers' encoder."""
+    theirs = transformers.BertConfig(**config.to_dict())
+    with torch.device("meta"):
+        shapes = transformers.BertModel(theirs, add_pooling_layer=pooler).state_dict()
     generator = torch.Generator().manual_seed(1)
     return {
-        prefix + name: torch.randn(shape, generator=generator) for name, shape in shapes.items()
+        prefix + name: torch.randn(each.shape, generator=generator) for name, each in shapes.items()
     }
 
 

@@ -114,10 +114,15 @@ def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
         ("max_seq_length", True),
         ("max_seq_length", 1.5),
         ("settings", [1]),
-        ("settings", {"temperature": 0}),
-        ("settings", {"temperature": 1e-300}),
-        ("settings", {"temperature": 10**400}),
-        ("settings", {"thresholds": {"a": 2}}),
+        *(
+            ("settings", {"temperature": each})
+            for each in (0, -1.0, 1e-300, 10**400, True, "1", None)
+        ),
+        *(
+            ("settings", {"thresholds": each})
+            for each in ([0.5], {"a": 2}, {"a": "0.5"}, {"a": True})
+        ),
+        ("settings", {"max_query_length": -1}),
         ("settings", {"doc_stride": 1.5}),
         ("settings", {"long": ["windows"]}),
         ("settings", {"no_answers": 1}),

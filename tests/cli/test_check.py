@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.checking import out_of_fold
-from tidybert.cli.check import _beginning
+from tidybert.cli.commands.check import _beginning
 from tidybert.cli.main import run as shell
 
 SHORT = ["--max-seq-length", "16"]

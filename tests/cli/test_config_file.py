@@ -63,10 +63,28 @@ def test_other_files_are_refused(tiny_run: Path, tmp_path: Path, capsys: Any) ->
     for content, said in (
         ({"task": "pretrain"}, "these are the arguments of pretrain, not of finetune"),
         ({"task": "classify", "learning_rat": 1}, "no argument 'learning_rat'; did you mean"),
+        ({"task": "train-lm"}, "these are the arguments of train-lm, not of finetune"),
         ({"accuracy": 1}, "these are the arguments of another program"),
     ):
         path.write_text(json.dumps(content))
         assert shell(["finetune", "--config", str(path), "--out", str(tmp_path / "run")]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_file_of_an_earlier_version_is_taken_where_it_did_what_is_done_now(
+    tmp_path: Path, capsys: Any
+) -> None:
+    path = tmp_path / "arguments.json"
+    same = {"ramp_share": 0.0, "decay_share": 0.2, "span": False, "max_span_length": 7}
+    for values, said in (
+        (same, "Missing argument 'SIZE_OR_MODEL'"),
+        ({**same, "ramp_share": 0.5}, "pretrain has no argument 'ramp_share'"),
+        ({**same, "decay_share": 0.5}, "pretrain has no argument 'decay_share'"),
+        ({"schedule": "linear", "decay_share": 1.0}, "Missing argument 'SIZE_OR_MODEL'"),
+    ):
+        path.write_text(json.dumps({"task": "pretrain", **values}))
+        command = ["pretrain", "--config", str(path), "--data", "x", "--out", str(tmp_path / "run")]
+        assert shell(command) == 2
         assert said in capsys.readouterr().err
 
 

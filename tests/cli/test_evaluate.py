@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.evaluate import EvaluateFlags
+from tidybert.cli.commands.evaluate import EvaluateFlags
 from tidybert.cli.main import run as shell
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
 

@@ -27,9 +27,9 @@ def test_one_matrix_and_all_heads(tiny_model: Path, tmp_path: Path, capsys) -> N
     out, err = capsys.readouterr()
     assert f"{html}: written" in err
     assert max(map(len, out.splitlines())) <= 80
-    assert svg.read_text().startswith("<?xml")
+    assert svg.read_text().startswith("<svg xmlns=")
     page = html.read_text()
-    for part in ("attention of layer 1, head 2", "<blockquote>a dog</blockquote>", "<svg "):
+    for part in ("attention of layer 1, head 2", ">a dog</blockquote>", "<svg "):
         assert part in page
 
 

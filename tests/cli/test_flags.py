@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidybert.cli import main
-from tidybert.cli.finetune import FinetuneFlags
+from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.cli.flags import PANELS, field_helps, takes
 from tidybert.cli.main import run as shell
 from tidybert.files.read_options import ReadOptions
@@ -67,7 +67,7 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
     shown = sections(command, capsys)
 
     assert list(shown) == [title for title in PANELS if title in shown]
-    first = importlib.import_module(f"tidybert.cli.{command}").MOST_USED
+    first = importlib.import_module(f"tidybert.cli.commands.{command}").MOST_USED
     assert len(first) == 10
     assert shown["Most used"] == ["--" + name.replace("_", "-") for name in first]
     flags = [flag for panel in shown.values() for flag in panel]
@@ -145,7 +145,6 @@ def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("inspect x --whole-word --span", "--span masks whole words already: leave out --whole-w"),
         ("inspect x --max-seq-length 70000", "--max-seq-length is 70000; expected at most 65536"),
         ("finetune classify x --train x --out x --seeds 1000000000", "Invalid value for '--seeds'"),
         ("finetune classify x --train x --out x --save-total-limit 0", "expected a number above 0"),

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tidybert import catalog as pretrained
-from tidybert.cli import progress, quickstart
+from tidybert.cli import progress
+from tidybert.cli.commands import quickstart
 from tidybert.cli.main import run
 from tidybert.cli.progress import Show
 from tidybert.configuration import BertConfig

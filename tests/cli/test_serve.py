@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from tidybert.cli.commands.serve import named
 from tidybert.cli.main import run
-from tidybert.cli.serve import named
 from tidybert.errors import UsageError
 from tidybert.server import process
 

@@ -57,7 +57,7 @@ def test_no_file_takes_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
 )
 def test_ascii_shows_what_it_lacks_as_escapes(encoding: dict[str, str]) -> None:
-    done = shell("$TIDYBERT bench infer caf\u00e9; $TIDYBERT models", **encoding)
+    done = shell("$TIDYBERT info caf\u00e9; $TIDYBERT models", **encoding)
 
     assert "Traceback" not in done.stderr
     assert done.stdout.isascii()

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-import tidybert.finetuning
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.cli.main import run as shell
 from tidybert.cli.results import print_trials
-from tidybert.finetuning import Trial, Trials, is_finished
+from tidybert.finetuning import run_job
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.trials_file import Trial, Trials
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.run_directory import is_finished
 
 QUICK = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
 
@@ -29,15 +31,15 @@ def stopped(
     toy_file("a.csv", 96)
     command = ["finetune", "classify", str(tiny_model), "--train", "a.csv", "--out", "run"]
     command += ["--seeds", "2", "--num-train-epochs", "1", *QUICK]
-    train = tidybert.finetuning.finetune_examples
+    train = run_job.train
 
-    def stops(*given: Any, **named: Any) -> Any:
-        if given[4].seed == 43:
+    def stops(job: FinetuningJob, *given: Any) -> Any:
+        if job.arguments.seed == 43:
             raise TrainingInterrupted("stopped", 2)
-        return train(*given, **named)
+        return train(job, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tidybert.finetuning, "finetune_examples", stops)
+        patch.setattr(run_job, "train", stops)
         assert shell(command) == 130
     return command
 

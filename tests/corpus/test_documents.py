@@ -17,7 +17,7 @@ from tidybert.corpus import documents as corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.errors import DataError, LimitError, UsageError, in_python
-from tidybert.files import unpacking
+from tidybert.files import text_lines
 
 TEXT = "Rome\nRome is old.\n\n\n  Paris \r\nParis is large.\n \nBerlin"
 DOCUMENTS = [["Rome", "Rome is old."], ["Paris", "Paris is large."], ["Berlin"]]
@@ -240,7 +240,7 @@ def test_packed_files_that_are_cut_damaged_or_unpack_to_too_much(
         path.write_bytes(data)
         with pytest.raises(DataError, match=r"c.txt.*damaged or cut short .*copy the file again"):
             read(path)
-    monkeypatch.setattr(unpacking, "UNPACKED_RATIO_FROM", 2**16)
+    monkeypatch.setattr(text_lines, "UNPACKED_RATIO_FROM", 2**16)
     path.write_bytes(PACKERS[suffix](b"a\n" * 2**21))
     with pytest.raises(LimitError, match="the limit for a compressed file is 200; if you trust"):
         read(path)

@@ -1,14 +1,11 @@
 """The checks that all tasks share: lengths, what occurs twice, unknown and lone labels."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tidybert.data.checks import (
     DataReport,
@@ -132,25 +129,6 @@ def check(lengths: Sequence[int], max_seq_length: int) -> DataReport:
     features = features_of(lengths, max_seq_length), features_of([10, 10], max_seq_length)
     check_lengths(report, TrainingData([], None, *features, max_seq_length))
     return report
-
-
-TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), min_size=1, max_size=90)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    counts=st.dictionaries(TEXT, st.integers(1, 10**6), max_size=20),
-    told=st.lists(TEXT, max_size=4),
-    longest=st.integers(0, 3000),
-    num_dev=st.none() | st.integers(0, 9),
-)
-def test_any_report_fits_80_columns_and_json(counts, told, longest, num_dev):
-    names = {name[:40].replace(" ", "_"): count for name, count in counts.items()}
-    words = [" ".join(each[at : at + 60] for at in range(0, len(each), 60)) for each in told]
-    report = DataReport("classify", 9, num_dev, names, (0.0, 1.5), {"train": {"max": longest}})
-    report.facts = report.errors = report.warnings = words
-    assert max(len(line) for line in report.lines()) <= 80
-    json.loads(json.dumps(report.to_dict(), allow_nan=False))
 
 
 def test_errors_are_raised_together():

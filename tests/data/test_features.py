@@ -1,36 +1,21 @@
 """Features: special tokens, types and truncation, against the original's loop and the tokenizer."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.data.number_tokenizer import CLS, SEP, NumberTokenizer
 
 from tidybert.data.features import example_features, text_features
 from tidybert.errors import DataError, TextError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.tokenization import BertTokenizer
 
-CLS, SEP = 101, 102
 texts_of_numbers = st.lists(st.integers(0, 60_000), max_size=20).map(
     lambda ids: " ".join(map(str, ids))
 )
-
-
-class NumberTokenizer:
-    """Each word is its own id, in the tokenizer's narrow integers."""
-
-    cls_token_id = CLS
-    sep_token_id = SEP
-
-    def encode_batch(
-        self, texts: Sequence[str], add_special_tokens: bool = True
-    ) -> list[npt.NDArray[Any]]:
-        assert not add_special_tokens
-        return [np.array(text.split(), dtype=np.uint16) for text in texts]
 
 
 def test_a_text_stands_between_the_special_tokens() -> None:

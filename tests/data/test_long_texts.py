@@ -1,38 +1,17 @@
 """Long texts: what is kept of them, and how much of each example every sequence weighs."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.data.number_tokenizer import CLS, SEP, NumberTokenizer
 
 from tidybert.data.features import Features, example_features
 from tidybert.data.long_texts import LongTexts, long_features, window_counts
 from tidybert.errors import ConfigError, DataError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.tokenization.encoding import Encoding
-
-CLS, SEP = 101, 102
-
-
-class NumberTokenizer:
-    """Each word is its own id, in the tokenizer's narrow integers."""
-
-    cls_token_id = CLS
-    sep_token_id = SEP
-    unk_token_id = 100
-
-    def encode_batch(
-        self, texts: Sequence[str], add_special_tokens: bool = True
-    ) -> list[npt.NDArray[Any]]:
-        assert not add_special_tokens
-        return [np.array(text.split(), dtype=np.uint16) for text in texts]
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding:
-        raise AssertionError("no offsets are needed")
 
 
 def numbers(count: int, start: int = 1000) -> str:

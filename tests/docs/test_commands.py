@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import re
-import runpy
 import shlex
 import sys
 import tomllib
@@ -19,14 +18,16 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import SCRIPTS
+from benchmarks.__main__ import main as benchmarks
 from tidybert import catalog
 from tidybert.cli import main as shell
-from tidybert.cli import poem, quickstart
+from tidybert.cli.commands import poem, quickstart
 from tidybert.configuration import BertConfig
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
 # test_scikit_learn_doc.py and test_serving_docs.py run these.
 PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving.md", "serving-clients.md"}
 
@@ -39,12 +40,11 @@ NOT_RUN = (
     "python3 -m venv ",
     ".venv/bin/python -m pip install ",
     "tidybert download ",
-    "tidybert bench ",
     "tidybert serve ",
     "tidybert page",
     "tidybert finetune classify minilm --train tickets.csv --few",
     "curl ",
-    "python benchmarks/",
+    "python -m benchmarks",
     "python tests/check_types.py",
     "python -m pytest",
     "ruff ",
@@ -307,8 +307,8 @@ def test_a_command_that_is_not_run_names_what_there_is(command: str) -> None:
         parse(shell.program(), words[1:])
     elif "install" in words:
         check_requirements(words[words.index("install") + 1 :])
-    elif command.startswith("python benchmarks/"):
-        known = set(re.findall(r"--[\w-]+", help_of_script(words[1])))
+    elif command.startswith("python -m benchmarks "):
+        known = set(re.findall(r"--[\w-]+", help_of_script(words[3])))
         assert {word for word in words if word.startswith("--")} <= known
     else:
         for word in words[1:]:
@@ -317,15 +317,20 @@ def test_a_command_that_is_not_run_names_what_there_is(command: str) -> None:
 
 @functools.cache
 def help_of_script(script: str) -> str:
-    """What ``python SCRIPT --help`` prints, from this process, which has loaded torch already."""
+    """What ``python -m benchmarks SCRIPT --help`` prints, from this process."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(printed):
-        patched.setattr(sys, "argv", [script, "--help"])
-        patched.syspath_prepend(str((ROOT / script).parent))
+        patched.setattr(sys, "argv", ["benchmarks", script, "--help"])
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(ROOT / script), run_name="__main__")
+            benchmarks()
     assert not ended.value.code
     return printed.getvalue()
+
+
+@functools.cache
+def flags_of_benchmarks() -> set[str]:
+    helps = (help_of_script(name) for scripts in SCRIPTS.values() for name in scripts)
+    return {flag for text in helps for flag in re.findall(r"--[\w-]+", text)}
 
 
 def parse(command: Any, words: list[str]) -> None:
@@ -353,7 +358,7 @@ def check_requirements(words: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_inline_code_names_commands_and_flags_that_there_are(page: Path) -> None:
     names = {command.name for command in all_commands(shell.program())}
-    flags = all_flags() | FOREIGN_FLAGS
+    flags = all_flags() | FOREIGN_FLAGS | flags_of_benchmarks()
     for code in inline_code(page):
         words = code.split()
         if words[0] == "tidybert" and len(words) > 1 and words[1][0].isalpha():

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "benchmarks" / "NOTES.md",
     ROOT / "src" / "tidybert" / "resources" / "tickets" / "README.md",

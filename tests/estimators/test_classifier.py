@@ -363,7 +363,7 @@ def test_a_signal_ends_more_than_one_fit(
     def interrupted(*_arguments: Any, **_options: Any) -> None:
         raise TrainingInterrupted("stopped after step 1 of 8", number)
 
-    monkeypatch.setattr("tidybert.estimators.base.finetune_examples", interrupted)
+    monkeypatch.setattr("tidybert.estimators.base.run_finetuning", interrupted)
     with pytest.raises(error) as caught:
         cross_val_score(BertClassifier(**quick), *toy(16), cv=2)
     assert str(caught.value) in ("stopped after step 1 of 8", "143")

@@ -16,7 +16,8 @@ from sklearn.base import clone
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
@@ -133,7 +134,9 @@ def test_a_run_of_the_shell(quick: Quick, toy: Data, tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = TrainingArguments(learning_rate=1e-2, train_batch_size=8)
     task = Classification(["9", "10"])
-    finetune_examples(task, quick["model"], examples, None, arguments, max_seq_length=32, run=run)
+    run_finetuning(
+        FinetuningJob(task, quick["model"], examples, None, arguments, max_seq_length=32, out=run)
+    )
     loaded = BertClassifier.load(run)
     assert loaded.classes_.tolist() == ["10", "9"]
     assert loaded.learning_rate == 1e-2

@@ -84,28 +84,41 @@ def test_integrated_gradients_add_up_to_the_difference_of_the_scores(
     assert "the gap is wide: take more steps" in str(rough)
 
 
-def test_integrated_gradients_are_the_integral(explainer: Explainer, tiny_run: Path) -> None:
+class Inside:
+    """The tiny RUN's own score of TEXT, from the output of its embeddings."""
+
+    def __init__(self, explainer: Explainer, target: str) -> None:
+        assert explainer.predictor is not None
+        self.predictor, self.embeddings = explainer.predictor, explainer.encoder.embeddings
+        task = self.predictor.task
+        (self.features,) = task.features(task.from_texts([TEXT], None), explainer.tokenizer, 32)
+        self.chosen = task.label_ids[target]
+
+    def embedded(self, **changes: Any) -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = self.embeddings(collate([replace(self.features, **changes)]).rows)
+        return found
+
+    def score(self, embedded: torch.Tensor) -> torch.Tensor:
+        rows = collate([self.features]).rows
+        logits = self.predictor.model(rows, lower_states=LowerStates(embedded, 0))[0]
+        difference: torch.Tensor = logits[self.chosen] - logits[1 - self.chosen]
+        return difference / self.predictor.task.temperature
+
+
+def test_integrated_gradients_are_the_integral(explainer: Explainer) -> None:
     found = explainer.attributions(TEXT, steps=100)
-    predictor = explainer.predictor
-    assert predictor is not None
-    (features,) = predictor.task.features(
-        predictor.task.from_texts([TEXT], None), predictor.tokenizer, 32
-    )
-    ids = features.input_ids.copy()
-    ids[1:-1] = predictor.tokenizer.pad_token_id
-    with torch.no_grad():
-        at_input = explainer.encoder.embeddings(collate([features]).rows)
-        baseline = explainer.encoder.embeddings(collate([replace(features, input_ids=ids)]).rows)
-    chosen = predictor.task.label_ids[found.target]
+    inside = Inside(explainer, found.target)
+    ids = inside.features.input_ids.copy()
+    ids[1:-1] = explainer.tokenizer.pad_token_id
+    at_input, baseline = inside.embedded(), inside.embedded(input_ids=ids)
     total = torch.zeros(at_input.shape)
     for step in range(100):
         point = (baseline + (step + 0.5) / 100 * (at_input - baseline)).requires_grad_()
-        rows = collate([features]).rows
-        logits = predictor.model(rows, lower_states=LowerStates(point, 0))[0]
-        (logits[chosen] - logits[1 - chosen]).backward()
+        inside.score(point).backward()
         total += point.grad / 100
-    expected = (total * (at_input - baseline)).sum(1) / predictor.task.temperature
 
+    expected = (total * (at_input - baseline)).sum(1)
     np.testing.assert_allclose(found.values, expected.numpy(), atol=2e-3)
 
 
@@ -113,24 +126,15 @@ def test_gradient_x_input_is_the_slope_of_the_score_as_the_input_grows(
     explainer: Explainer,
 ) -> None:
     found = explainer.attributions(TEXT, method="gradient-x-input")
-    predictor = explainer.predictor
-    assert predictor is not None
-    (features,) = predictor.task.features(
-        predictor.task.from_texts([TEXT], None), predictor.tokenizer, 32
-    )
-    chosen = predictor.task.label_ids[found.target]
+    inside = Inside(explainer, found.target)
+    with torch.no_grad():
+        low, full, high = (
+            float(inside.score(scale * inside.embedded())) for scale in (0.99, 1.0, 1.01)
+        )
 
-    def score(scale: float) -> float:
-        rows = collate([features]).rows
-        with torch.no_grad():
-            states = LowerStates(scale * explainer.encoder.embeddings(rows), 0)
-            logits = predictor.model(rows, lower_states=states)[0]
-        return float(logits[chosen] - logits[1 - chosen]) / predictor.task.temperature
-
-    slope = (score(1.01) - score(0.99)) / 0.02
-    assert float(found.values.sum()) == pytest.approx(slope, rel=0.02, abs=1e-3)
+    assert float(found.values.sum()) == pytest.approx((high - low) / 0.02, rel=0.02, abs=1e-3)
     assert found.completeness_gap is found.baseline_score is None
-    assert found.score == pytest.approx(score(1.0), abs=1e-4)
+    assert found.score == pytest.approx(full, abs=1e-4)
 
 
 def test_leaving_a_word_out_is_running_the_text_without_it(
@@ -167,6 +171,12 @@ def test_the_word_at_a_mask(pretrained: Callable[[str], tuple[Path, Any]]) -> No
     words = {each["word"]: each["probability"] for each in without["masks"][0]["words"]}
     change = log_odds(best["probability"]) - log_odds(words[best["word"]])
     assert left.word_values[0] == pytest.approx(change, abs=1e-3)
+    # The last of two masks.
+    (filled,) = MaskFiller(directory, device="cpu").fill(["the [MASK] dog saw a [MASK]"])
+    last = filled["masks"][1]["words"][0]
+    found = explainer.attributions("the [MASK] dog saw a [MASK]", at=(21, 27))
+    assert found.target == last["word"]
+    assert found.score == pytest.approx(log_odds(last["probability"]), abs=1e-3)
 
 
 def test_labels_scores_and_answers_of_other_tasks(untrained: Callable[..., Path]) -> None:
@@ -206,18 +216,6 @@ def test_the_tag_of_a_word(untrained: Callable[..., Path]) -> None:
     assert abs(other.completeness_gap) < 1e-3
 
 
-def test_one_mask_of_several(pretrained: Callable[[str], tuple[Path, Any]]) -> None:
-    directory, _ = pretrained("BertForMaskedLM")
-    text = "the [MASK] dog saw a [MASK]"
-    (filled,) = MaskFiller(directory, device="cpu").fill([text])
-    best = filled["masks"][1]["words"][0]
-
-    found = Explainer(directory).attributions(text, at=(21, 27))
-
-    assert found.target == best["word"]
-    assert found.score == pytest.approx(log_odds(best["probability"]), abs=1e-3)
-
-
 def test_what_is_refused(
     explainer: Explainer, untrained: Callable[..., Path], tiny_model: Path,
     pretrained: Callable[[str], tuple[Path, Any]],
@@ -225,24 +223,24 @@ def test_what_is_refused(
     filler = Explainer(pretrained("BertForMaskedLM")[0])
     tagger = Explainer(untrained(Tagging(["O", "B-X", "I-X"]), "words"))
     chooser = Explainer(untrained(MultipleChoice(), "choices"))
+
+    def ask(one: Explainer, *given: Any, **named: Any) -> Callable[[], object]:
+        return lambda: one.attributions(*given, **named)
+
     for call, kind, message in (
-        (lambda: explainer.attributions(TEXT, target="colours"), UsageError, "mean 'colour'"),
-        (lambda: explainer.attributions(TEXT, method="saliency"), UsageError, "expected one of"),
-        (
-            lambda: explainer.attributions(TEXT, method="leave-one-out", steps=3),
-            UsageError,
-            "steps has no meaning for leave-one-out",
-        ),
-        (lambda: explainer.attributions(TEXT, steps=0), UsageError, "at least 1"),
-        (lambda: explainer.attributions("red " * 40), DataError, "42 pieces.*at most"),
-        (lambda: tagger.attributions(TEXT), UsageError, "characters of one with at"),
-        (lambda: tagger.attributions(TEXT, at=(3, 4)), DataError, "3 to 4 hold no piece"),
-        (lambda: explainer.attributions(TEXT, at=(0, 3)), UsageError, "does not tag"),
-        (lambda: chooser.attributions("a", "b"), DataError, "trained to choose"),
-        (lambda: filler.attributions("no gap"), DataError, r"are 0 \[MASK\]"),
-        (lambda: filler.attributions("[MASK] [MASK]"), DataError, r"are 2 \[MASK\]"),
-        (lambda: filler.attributions("a [MASK]", target="redhen"), UsageError, "one piece"),
-        (lambda: Explainer(tiny_model).attributions("a [MASK]"), WeightsError, "no masked-LM"),
+        (ask(explainer, TEXT, target="colours"), UsageError, "mean 'colour'"),
+        (ask(explainer, TEXT, method="saliency"), UsageError, "expected one of"),
+        (ask(explainer, TEXT, method="leave-one-out", steps=3), UsageError, "steps has no meaning"),
+        (ask(explainer, TEXT, steps=0), UsageError, "at least 1"),
+        (ask(explainer, "red " * 40), DataError, "42 pieces.*at most"),
+        (ask(tagger, TEXT), UsageError, "characters of one with at"),
+        (ask(tagger, TEXT, at=(3, 4)), DataError, "3 to 4 hold no piece"),
+        (ask(explainer, TEXT, at=(0, 3)), UsageError, "does not tag"),
+        (ask(chooser, "a", "b"), DataError, "trained to choose"),
+        (ask(filler, "no gap"), DataError, r"are 0 \[MASK\]"),
+        (ask(filler, "[MASK] [MASK]"), DataError, r"are 2 \[MASK\]"),
+        (ask(filler, "a [MASK]", target="redhen"), UsageError, "one piece"),
+        (ask(Explainer(tiny_model), "a [MASK]"), WeightsError, "no masked-LM"),
     ):
         with pytest.raises(kind, match=message):
             call()

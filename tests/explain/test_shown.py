@@ -1,18 +1,18 @@
 """Every result shows itself: a line, a table, a notebook's table, JSON, and a picture."""
 
 import json
-import sys
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
+import markupsafe
+import numpy as np
 import pytest
+from tests.reporting.trees import checked, found, number, words
 
 from tidybert import Explainer
-from tidybert.errors import UsageError
-from tidybert.explain.plots import as_page, as_svg
+from tidybert.explain import plots
 from tidybert.explain.shown import Shown, Table
 
 TEXT = "the red hen <a>"
@@ -45,38 +45,71 @@ def test_lines_tables_and_json(results: dict[str, Shown]) -> None:
         assert title == table.title
         assert headings.split()[0] == table.headings[0].split()[0]
         assert len(lines) >= 1 + len(table.rows)
-        html = each._repr_html_()
+        html = table.html()
         assert html.count("<tr>") == 1 + len(table.rows)
         assert html.count("</td>") >= len(table.rows)
-        assert "<a>" not in html
+        assert "<a>" not in html + each._repr_html_()
         json.dumps(each.to_dict(), allow_nan=False)
-    head = results["head"]
-    assert head._repr_html_().count('title="') == 64
-    assert f'title="the → [CLS]: {head.probs[1, 0]:.4f}"' in head._repr_html_()
-    found = results["attributions"]
-    for word, value in zip(found.words, found.word_values, strict=True):
-        assert f'title="{value:+.4f}">{escape(word.text)}</span>' in found._repr_html_()
     assert results["attention"].to_dict()["scores"][0][0][0][1] is None
-    page = as_page("a<b", [TEXT], "<svg></svg>", results["head"].table().html())
-    assert "<h1>a&lt;b</h1><blockquote>the red hen &lt;a&gt;</blockquote>" in page
+    shown: Any = results["attributions"]
+    for word, value in zip(shown.words, shown.word_values, strict=True):
+        assert f'title="{value:+.4f}">{escape(word.text)}</span>' in shown._repr_html_()
 
 
-def test_pictures_are_the_same_bytes_each_time(results: dict[str, Shown]) -> None:
+def test_pictures_are_whole_and_the_same_each_time(results: dict[str, Shown]) -> None:
     for name, each in results.items():
-        svg = as_svg(each.plot())
-        ElementTree.fromstring(svg)
-        if name in ("head", "similar", "attributions"):
-            assert as_svg(each.plot()) == svg
-        if name == "similar":
-            assert "a $ &lt;b&gt;" in svg
+        picture = each.plot()
+        checked(picture.svg)
+        assert each.plot().svg == picture.svg, name
+        page = each.page()
+        assert picture.inline in page
+        assert f"<h1>{markupsafe.escape(each.table().title)}</h1>" in page
+        assert "<a>" not in page
+        assert "<script" not in page
+    assert '<blockquote dir="auto">the red hen &lt;a&gt;</blockquote>' in results["head"].page()
+    assert "a $ &lt;b&gt;" in results["similar"].plot().svg
 
 
-def test_without_matplotlib_a_picture_says_what_to_install(
-    results: dict[str, Shown], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UsageError, match=r"pip install 'tidybert\[plots\]'"):
-        results["head"].plot()
+def test_a_notebook_shades_a_head_and_says_each_number(results: dict[str, Shown]) -> None:
+    head: Any = results["head"]
+    root = checked(head._repr_html_())
+    cells = [each for each in found(root, "g") if each[0].tag.endswith("title")]
+
+    assert [each[0].text for each in cells] == [
+        f"{first} → {second}: {value:.4f}"
+        for first, row in zip(head.tokens, head.probs, strict=True)
+        for second, value in zip(head.tokens, row, strict=True)
+    ]
+    shades = [number(each[1], "fill-opacity") for each in cells]
+    np.testing.assert_allclose(shades, head.probs.ravel(), atol=0.005)
+
+
+def test_bars_and_lines_are_where_their_numbers_are() -> None:
+    values = np.array([1.0, -2.0, 0.0])
+    boxes = found(checked(plots.bars(["a", "b", "c"], values, "t").svg), "rect", class_="bar")
+    widths = [number(each, "width") for each in boxes]
+    assert widths == pytest.approx([widths[0], 2 * widths[0], 0], abs=0.02)
+    assert [("below" in each.get("class", "")) for each in boxes] == [False, True, False]
+    # Both bars begin at 0, one to the right and one to the left.
+    assert number(boxes[0], "x") == pytest.approx(number(boxes[1], "x") + widths[1], abs=0.02)
+
+    root = checked(plots.lines(np.array([[0.0, 1], [1, 0], [2, 1]]), ["a", "b"], "y", "t").svg)
+    first, second = (each.get("points", "").split() for each in found(root, "polyline"))
+    assert len(first) == len(second) == 3
+    assert first[1].split(",")[0] == second[1].split(",")[0]
+    assert float(first[0].split(",")[1]) > float(first[2].split(",")[1])
+    assert words(root)[-2:] == ["a", "b"]
+
+
+@pytest.mark.parametrize("count", [1, 80, 81, 200])
+def test_a_matrix_of_any_size_can_be_drawn(count: int) -> None:
+    values = np.eye(count)
+    root = checked(plots.matrix(values, ["[CLS]"] * count, "t").svg)
+    assert len(found(root, "image")) == (count > 80)
+    assert words(root).count("[CLS]") == (2 * count if count <= 80 else 0)
+    checked(plots.grid(values[None, None], "t").svg)
+    checked(plots.scatter(np.zeros((count, 2)), ["a"] * count, "t").svg)
+    checked(plots.bars(["a"] * count, np.zeros(count), "t").svg)
 
 
 def test_columns_are_aligned_whatever_the_script() -> None:

@@ -38,7 +38,7 @@ for _name in (
     "torch._dynamo",
     "torch.distributed.tensor",
     "tidybert.corpus.building",
-    "tidybert.finetuning",
+    "tidybert.finetuning.entrance",
     "tidybert.inference.predictor",
     "tidybert.inference.vector_files",
     "tidybert.pretraining.pretraining_run",

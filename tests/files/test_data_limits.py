@@ -24,7 +24,7 @@ Lower = Callable[[str, int], None]
 
 @pytest.fixture
 def lower(monkeypatch: pytest.MonkeyPatch) -> Lower:
-    """Lowers a limit in a module: ``lower("unpacking.UNPACKED_BYTES", 10)``."""
+    """Lowers a limit in a module: ``lower("text_lines.UNPACKED_BYTES", 10)``."""
 
     def lowered(name: str, value: int) -> None:
         limit = Limit(name.partition(".")[2], value, "units")
@@ -53,7 +53,7 @@ def zeros(path: Path, megabytes: int) -> Path:
 
 
 def test_a_gzip_bomb_ends_at_the_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidybert.files.unpacking.UNPACKED_RATIO_FROM", 1 << 22)
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 22)
     path = zeros(tmp_path / "bomb.txt.gz", 8)
 
     message = failure(path)
@@ -62,7 +62,7 @@ def test_a_gzip_bomb_ends_at_the_ratio(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_gzip_ends_at_the_bytes_in_all(tmp_path: Path, lower: Lower) -> None:
-    lower("unpacking.UNPACKED_BYTES", 1 << 20)
+    lower("text_lines.UNPACKED_BYTES", 1 << 20)
 
     assert "the limit for UNPACKED_BYTES is 1,048,576" in failure(zeros(tmp_path / "a.txt.gz", 2))
 
@@ -71,7 +71,7 @@ def test_a_parquet_bomb_ends_before_it_is_unpacked(tmp_path: Path, lower: Lower)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["0" * 100_000]}), path, compression="zstd")
     assert len(read(path)) == 1
-    lower("unpacking.UNPACKED_BYTES", 50_000)
+    lower("text_lines.UNPACKED_BYTES", 50_000)
 
     assert "if you trust the file, unpack it" in failure(path)
 

@@ -1,7 +1,6 @@
 """Texts with any number of labels: a list, one text, columns of 0 and 1, and what is none."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,6 @@ JIGSAW = """id,comment_text,toxic,obscene,insult
 2,bad words,1,1,0
 3,worse,1.0,true,1
 """
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    def write_file(name: str, content: str) -> Path:
-        path = tmp_path / name
-        path.write_text(content, encoding="utf-8")
-        return path
-
-    return write_file
 
 
 def read(path: Path, *, need_label: bool = True, **fields: Any) -> list[TextExample]:

@@ -21,17 +21,6 @@ from tidybert.files.text_files import read_examples
 from tidybert.storage.limits import Limit
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write_file(name: str, content: str | bytes) -> Path:
-        path = tmp_path / name
-        raw = content if isinstance(content, bytes) else content.encode("utf-8")
-        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
-        return path
-
-    return write_file
-
-
 def read(path: Path | str, *, need_label: bool = True, **fields: Any) -> list[TextExample]:
     return list(read_examples(path, ReadOptions(**fields), need_label=need_label))
 

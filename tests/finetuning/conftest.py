@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    FinetunedModel,
-    finetune_examples,
-)
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -30,8 +29,9 @@ def toy(tiny_model: Path, toy_examples: Examples, toy_arguments: Arguments) -> C
         model = given.pop("model", tiny_model)
         train = given.pop("train", None) or toy_examples(60)
         dev = given.pop("dev", toy_examples(20, seed=1))
-        return finetune_examples(
-            task, model, train, dev, toy_arguments(**arguments), **{"max_seq_length": 16, **given}
-        )
+        callbacks = given.pop("callbacks", None)
+        given = {"max_seq_length": 16, "out": given.pop("run", None), **given}
+        job = FinetuningJob(task, model, train, dev, toy_arguments(**arguments), **given)
+        return run_finetuning(job, callbacks)
 
     return run_toy

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    FinetunedModel,
-    collapsed_to,
-)
+from tidybert.finetuning.collapse import collapsed_to
+from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification

@@ -14,8 +14,8 @@ import pytest
 import tidybert
 from tidybert import Predictor
 from tidybert.cli import main as shell
-from tidybert.cli.evaluate import EvaluateFlags
-from tidybert.cli.finetune import FinetuneFlags
+from tidybert.cli.commands.evaluate import EvaluateFlags
+from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.errors import (
     CollapseWarning,
     DataError,
@@ -297,7 +297,6 @@ def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) 
 
 def test_the_options_are_the_flags() -> None:
     of_shell = {"train", "dev", "dev_fraction", "out", "config", "json", "tensorboard", "threads"}
-    of_shell |= {"seeds", "search", "time_limit"}
     classes = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
     assert {*get_type_hints(FinetuneOptions)} == field_names(*classes) - of_shell - {"multi_label"}
     of_evaluate = field_names(EvaluateFlags, ReadOptions) - of_shell - {"report"}

@@ -15,18 +15,16 @@ import torch
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    Callbacks,
-    FinetunedModel,
-    finetune_examples,
-    is_finished,
-    save,
-)
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]
@@ -172,7 +170,7 @@ def test_a_length_that_is_not_given_is_the_tasks_own(
     task: Any, default: int, tiny_model: Path
 ) -> None:
     with pytest.raises(UsageError, match=f"max_seq_length is {default}, .* 32 tokens"):
-        finetune_examples(task, tiny_model, [], None, TrainingArguments())
+        run_finetuning(FinetuningJob(task, tiny_model, [], None, TrainingArguments()))
 
 
 @pytest.mark.parametrize(
@@ -272,25 +270,29 @@ def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
         learning_rate=1e-3, train_batch_size=8, num_train_epochs=2, head_start="random"
     )
     losses: list[float] = []
-    finetune_examples(
-        Classification(NAMES),
-        directory,
-        train,
-        None,
-        arguments,
-        max_seq_length=16,
-        run=tmp_path / "run",
-        callbacks=Callbacks(step=lambda done: losses.append(done.loss)),
+    run_finetuning(
+        FinetuningJob(
+            Classification(NAMES),
+            directory,
+            train,
+            None,
+            arguments,
+            max_seq_length=16,
+            out=tmp_path / "run",
+        ),
+        Callbacks(step=lambda done: losses.append(done.loss)),
     )
     # The same head: a run of no steps to speak of has the seed's first weights.
-    finetune_examples(
-        Classification(NAMES),
-        directory,
-        train,
-        None,
-        replace(arguments, learning_rate=1e-30, max_steps=1),
-        max_seq_length=16,
-        run=tmp_path / "first",
+    run_finetuning(
+        FinetuningJob(
+            Classification(NAMES),
+            directory,
+            train,
+            None,
+            replace(arguments, learning_rate=1e-30, max_steps=1),
+            max_seq_length=16,
+            out=tmp_path / "first",
+        )
     )
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "first")
     theirs.train()

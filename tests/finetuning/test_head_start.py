@@ -10,7 +10,10 @@ import torch
 
 from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import Callbacks, FinetunedModel, ProbeMemory, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.loading import load_finished
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -97,17 +100,15 @@ def test_a_resumed_run_does_not_fit_it_again(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_runs_that_differ_in_seed_and_rate_share_one_probe(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidybert.finetuning import head_start
 
     fits = []
     fit = head_start.fit_probe
     monkeypatch.setattr(head_start, "fit_probe", lambda *each: fits.append(1) or fit(*each))
-    memory = ProbeMemory()
 
-    for seed in (1, 2):
-        toy(max_steps=1, head_start="probe", seed=seed, probe=memory)
+    toy(max_steps=1, head_start="probe", seeds=2, run=tmp_path / "run")
 
     assert len(fits) == 1
 
@@ -126,8 +127,10 @@ def test_a_head_that_is_not_one_layer_can_only_be_drawn(
     monkeypatch.setattr(QuestionAnswering, "head", None)
 
     with pytest.raises(UsageError, match="head_start='probe': the head of answer can only begin"):
-        finetune_examples(
-            QuestionAnswering(), tiny_model, [], None, TrainingArguments(head_start="probe")
+        run_finetuning(
+            FinetuningJob(
+                QuestionAnswering(), tiny_model, [], None, TrainingArguments(head_start="probe")
+            )
         )
 
 
@@ -199,6 +202,8 @@ def test_a_model_with_a_head_on_the_mean_goes_on(
 
 def test_a_head_on_every_token_has_no_pooling(tiny_model: Path) -> None:
     with pytest.raises(UsageError, match="pooling='mean': the head of answer reads every token"):
-        finetune_examples(
-            QuestionAnswering(), tiny_model, [], None, TrainingArguments(pooling="mean")
+        run_finetuning(
+            FinetuningJob(
+                QuestionAnswering(), tiny_model, [], None, TrainingArguments(pooling="mean")
+            )
         )

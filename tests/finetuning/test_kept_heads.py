@@ -12,10 +12,8 @@ import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    Callbacks,
-    FinetunedModel,
-)
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
 

@@ -16,14 +16,12 @@ import torch
 
 from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    Callbacks,
-    FinetunedModel,
-    is_finished,
-)
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.run_directory import is_finished
 from tidybert.training.trainer import StepReport
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -155,7 +153,9 @@ PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import Callbacks, finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training import run_checkpoints as state
 from tidybert.training.training_arguments import TrainingArguments
@@ -171,17 +171,17 @@ def write_half(path, tensors):
     return written
 
 state.write_tensors = write_half
-finetune_examples(
+job = FinetuningJob(
     Classification(["animal", "colour"]),
     given["model"],
     [TextExample(*each) for each in given["train"]],
     [TextExample(*each) for each in given["dev"]],
     TrainingArguments(**given["arguments"]),
     max_seq_length=16,
-    run=Path(given["run"]),
-    # Slow enough for a kill from outside to come in the middle.
-    callbacks=Callbacks(step=lambda done: time.sleep(given["pause"])),
+    out=Path(given["run"]),
 )
+# Slow enough for a kill from outside to come in the middle.
+run_finetuning(job, Callbacks(step=lambda done: time.sleep(given["pause"])))
 """
 
 

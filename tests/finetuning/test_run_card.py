@@ -2,31 +2,37 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
-from tidybert.finetuning import FinetunedModel
-from tidybert.training.run_origin import RunOrigin
+import tidybert
+from tidybert.finetuning.finetuned_model import FinetunedModel
 
 
 def test_the_card_says_what_the_run_knows_and_nothing_else(
-    toy: Callable[..., FinetunedModel], tmp_path: Path
+    tiny_model: Path,
+    toy_examples: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = tmp_path / "toy"
-    files = {"train": {"file": "a|b <c>.csv", "bytes": 7, "sha256": "f" * 64}}
-    made_from = RunOrigin(name='say "hi"\u2028\U0001f600', files=files)
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{one.text},{one.label}\n" for one in toy_examples(60)]
+    Path("a|b <c>.csv").write_text("text,label\n" + "".join(rows))
+    run = tmp_path / 'say "hi"\u2028\U0001f600'
 
-    toy(run=run, max_steps=1, made_from=made_from)
+    tidybert.finetune("a|b <c>.csv", model=tiny_model, out=run, max_steps=1, max_seq_length=16)
 
     _, head, body = (run / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     metadata = yaml.safe_load(head)
     assert metadata["pipeline_tag"] == "text-classification"
     assert metadata.keys() == {"library_name", "pipeline_tag", "tags", "model-index"}
     (model,) = metadata["model-index"]
-    assert model["name"] == made_from.name
+    assert model["name"] == run.name
     assert model["results"][0]["dataset"]["name"] == "a|b <c>.csv, a part held out"
     assert model["results"][0]["metrics"][0]["type"] == "accuracy"
-    assert "| train | 60 | a\\|b &lt;c> .csv".replace("> .", ">.") in body
+    assert "| train | 54 | a\\|b &lt;c> .csv".replace("> .", ">.") in body
     assert "| 95 % interval |" in body
     assert "| accuracy | 0." in body
     assert "`animal`, `colour`" in body

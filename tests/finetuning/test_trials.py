@@ -13,14 +13,11 @@ import pytest
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import (
-    Trials,
-    check_search,
-    run_trials,
-    search_variants,
-    seed_variants,
-    shared_settings,
-)
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.finetuning.trials import run_trials, search_variants, shared_settings, variants_of
+from tidybert.finetuning.trials_file import Trials
+from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -34,8 +31,10 @@ class FakeTraining:
         self.seen: list[tuple[TrainingArguments, bool]] = []
         self.diverging = diverging
 
-    def __call__(self, arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
-        self.seen.append((arguments, resumed))
+    def __call__(self, job: FinetuningJob) -> Any:
+        arguments, run = job.arguments, job.out
+        assert run is not None
+        self.seen.append((arguments, job.resume))
         run.mkdir(parents=True, exist_ok=True)
         if arguments.seed in self.diverging:
             (run / "checkpoints" / "step-1").mkdir(parents=True)
@@ -49,12 +48,21 @@ class FakeTraining:
         return SimpleNamespace(result=result, collapsed=None)
 
 
-def try_all(
-    train: Any, arguments: TrainingArguments, variants: Any, *, run: Path, **given: Any
-) -> Trials:
-    return run_trials(
-        train, arguments, variants, run=run, **{"shared": {}, "metric": "accuracy", **given}
-    )
+def a_job(run: Path, **given: Any) -> FinetuningJob:
+    arguments = given.pop("arguments", TrainingArguments(seed=5))
+    return FinetuningJob("classify", "base", "a.csv", None, arguments, out=run, **given)
+
+
+def try_all(train: Any, run: Path, **given: Any) -> Trials:
+    """Runs the trials of a job: a search, or the seeds from 5 on."""
+    last = {
+        "shared": {},
+        "metric": "accuracy",
+        **{name: given.pop(name) for name in ("shared", "note") if name in given},
+    }
+    variants = given.pop("variants", None)
+    job = a_job(run, **given)
+    return run_trials(job, variants or variants_of(job), train, **last)
 
 
 def tried(training: FakeTraining) -> list[tuple[float, int, float]]:
@@ -84,10 +92,10 @@ def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
     training, variants = FakeTraining(), search_variants(BertConfig.from_name("mini"))
     notes: list[str] = []
 
+    arguments = TrainingArguments(seed=1)
     trials = try_all(
-        training, TrainingArguments(seed=1), variants, run=tmp_path,
-        note=notes.append,
-    )  # fmt: skip
+        training, tmp_path, search=True, variants=variants, arguments=arguments, note=notes.append
+    )
 
     assert trials.best.name == "rate-0.0001-batch-32-epochs-3"
     assert (tmp_path / "tidybert.json").read_text() == str(trials.best.metrics["accuracy"])
@@ -102,41 +110,28 @@ def test_the_best_trial_becomes_the_run(tmp_path: Path) -> None:
 def test_a_time_limit_leaves_out_what_would_not_end_in_time(tmp_path: Path) -> None:
     training = FakeTraining()
 
-    trials = try_all(
-        training,
-        TrainingArguments(),
-        search_variants(BertConfig.from_name("base")),
-        run=tmp_path,
-        time_limit=8.5,
-    )
+    variants = search_variants(BertConfig.from_name("base"))
+    trials = try_all(training, tmp_path, search=True, variants=variants, time_limit=8.5 / 60)
 
     # Two of three epochs, a second each; then one of two still fits.
     assert [epochs for _, _, epochs in tried(training)] == [3.0, 3.0, 2.0]
     assert trials.num_untried == 15
 
 
-def test_seeds_that_would_get_too_high_are_refused_before_the_first_run() -> None:
-    arguments = TrainingArguments(seed=2**64 - 2)
-
-    assert [seed["seed"] for _, seed in seed_variants(arguments, 2)] == [2**64 - 2, 2**64 - 1]
-    with pytest.raises(UsageError, match="seed is 18446744073709551616; expected a whole number"):
-        seed_variants(arguments, 3)
-
-
 def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
-    variants = seed_variants(TrainingArguments(seed=5), 3)
     first = FakeTraining()
 
-    def stops(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
-        if arguments.seed == 6:
-            run.mkdir(parents=True)
+    def stops(job: FinetuningJob) -> Any:
+        if job.arguments.seed == 6:
+            assert job.out is not None
+            job.out.mkdir(parents=True)
             raise KeyboardInterrupt
-        return first(arguments, run, resumed)
+        return first(job)
 
     with pytest.raises(KeyboardInterrupt):
-        try_all(stops, TrainingArguments(seed=5), variants, run=tmp_path)
+        try_all(stops, tmp_path, seeds=3)
     second = FakeTraining()
-    trials = try_all(second, TrainingArguments(seed=5), variants, run=tmp_path)
+    trials = try_all(second, tmp_path, seeds=3)
 
     assert [(each.seed, resumed) for each, resumed in second.seen] == [(6, True), (7, False)]
     assert [each.name for each in trials.trials] == ["seed-5", "seed-6", "seed-7"]
@@ -147,11 +142,9 @@ def test_a_stopped_search_goes_on_with_the_next_trial(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path: Path) -> None:
-    arguments = TrainingArguments(seed=5)
-    variants, training = seed_variants(arguments, 4), FakeTraining(diverging=(5, 7))
     notes: list[str] = []
 
-    trials = try_all(training, arguments, variants, run=tmp_path, note=notes.append)
+    trials = try_all(FakeTraining(diverging=(5, 7)), tmp_path, seeds=4, note=notes.append)
 
     assert [each.error for each in trials.trials] == [
         "seed 5: the loss is nan", None, "seed 7: the loss is nan", None,
@@ -168,30 +161,26 @@ def test_a_trial_that_diverges_is_written_down_and_the_next_one_begins(tmp_path:
 
 
 def test_a_trial_that_failed_is_not_run_again(tmp_path: Path) -> None:
-    arguments = TrainingArguments(seed=5)
-    variants = seed_variants(arguments, 3)
-
-    def stops(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
-        if arguments.seed == 6:
+    def stops(job: FinetuningJob) -> Any:
+        if job.arguments.seed == 6:
             raise KeyboardInterrupt
-        return FakeTraining(diverging=(5,))(arguments, run, resumed)
+        return FakeTraining(diverging=(5,))(job)
 
     with pytest.raises(KeyboardInterrupt):
-        try_all(stops, arguments, variants, run=tmp_path)
+        try_all(stops, tmp_path, seeds=3)
     training = FakeTraining()
-    trials = try_all(training, arguments, variants, run=tmp_path)
+    trials = try_all(training, tmp_path, seeds=3)
 
     assert [each.seed for each, _ in training.seen] == [6, 7]
     assert [each.error for each in trials.trials] == ["seed 5: the loss is nan", None, None]
 
 
 def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
-    arguments = TrainingArguments(seed=5)
-    variants, training = seed_variants(arguments, 2), FakeTraining(diverging=(5, 6))
+    training = FakeTraining(diverging=(5, 6))
 
     for _ in range(2):
         with pytest.raises(TrainingError, match=r"all 2 trials failed .* seed 5: the loss is nan"):
-            try_all(training, arguments, variants, run=tmp_path)
+            try_all(training, tmp_path, seeds=2)
 
     assert len(training.seen) == 2
     assert len(json.loads((tmp_path / "trials.json").read_text())["trials"]) == 2
@@ -212,17 +201,15 @@ def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
 def test_other_settings_than_those_of_the_trials_are_refused(
     changed: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    arguments = TrainingArguments(seed=5)
     first, second = FakeTraining(), FakeTraining()
     shared = {
         "task": "classify", "model": "ab", "train": "cd", "learning_rate": 5e-5, "max_steps": None
     }  # fmt: skip
-    try_all(first, arguments, seed_variants(arguments, 1), run=tmp_path, shared=shared)
+    try_all(first, tmp_path, shared=shared)
     written = (tmp_path / "trials.json").read_text()
 
-    variants = seed_variants(arguments, 2)
     with pytest.raises(UsageError, match=f"resume: the trials in .* other settings: {message}"):
-        try_all(second, arguments, variants, run=tmp_path, shared={**shared, **changed})
+        try_all(second, tmp_path, seeds=2, shared={**shared, **changed})
 
     assert second.seen == []
     assert (tmp_path / "trials.json").read_text() == written
@@ -238,11 +225,11 @@ def test_other_settings_than_those_of_the_trials_are_refused(
     ],
 )
 def test_a_file_of_other_trials_is_refused(tmp_path: Path, content: str, said: str) -> None:
-    arguments, training = TrainingArguments(seed=5), FakeTraining()
+    training = FakeTraining()
     (tmp_path / "trials.json").write_text(content)
 
     with pytest.raises(TrainingError, match=said):
-        try_all(training, arguments, seed_variants(arguments, 1), run=tmp_path)
+        try_all(training, tmp_path)
 
     assert training.seen == []
 
@@ -254,55 +241,44 @@ def test_what_trials_share_is_known_by_its_content(tiny_model: Path, tmp_path: P
         shutil.copytree(tiny_model, directory)
     (other / "config.json").write_text((tiny_model / "config.json").read_text() + " ")
 
-    known = shared_settings(tiny_model, None, train, None, seed=3)
+    def shared(**given: Any) -> dict[str, Any]:
+        held_out = given.pop("held_out", None)
+        examples = TrainingExamples(Classification(("animal", "colour")), train, held_out)
+        examples = replace(examples, train=given.pop("train", train))
+        chosen = {"model": tiny_model, "train": "a.csv", "out": tmp_path, **given}
+        return shared_settings(FinetuningJob("classify", **chosen), examples)
 
-    assert known == shared_settings(moved, None, list(train), None, seed=3)
-    assert known == shared_settings(tiny_model, None, train, None, seed=3, tokens_per_batch=9)
-    assert (known["seed"], known["vocab"], known["dev"]) == (3, None, None)
+    known = shared()
+
+    assert known == shared(model=moved) == shared(arguments=TrainingArguments(tokens_per_batch=9))
+    assert (known["seed"], known["vocab"], known["dev"]) == (42, None, None)
     relabelled = [train[0], replace(train[1], label="colour")]
-    for now, name in (
-        (shared_settings(other, None, train, None, seed=3), "model"),
-        (shared_settings(tiny_model, None, relabelled, None, seed=3), "train"),
-        (shared_settings(tiny_model, None, train, train, seed=3), "dev"),
-        (shared_settings(tiny_model, moved, train, None, seed=3), "vocab"),
+    for now, names in (
+        (shared(model=other), ["model"]),
+        (shared(train=relabelled), ["train"]),
+        (shared(dev="b.csv", held_out=train), ["dev_fraction", "dev"]),
+        (shared(vocab=moved), ["vocab"]),
     ):
-        assert [each for each in known if known[each] != now[each]] == [name]
-    assert shared_settings("mini", tiny_model, train, None)["model"] == "mini"
+        assert [each for each in known if known[each] != now[each]] == names
+    assert shared(model="mini", vocab=tiny_model)["model"] == "mini"
 
 
 def test_an_error_that_is_not_the_trials_own_ends_them_all(tmp_path: Path) -> None:
-    def full(arguments: TrainingArguments, run: Path, resumed: bool) -> Any:
+    def full(_job: FinetuningJob) -> Any:
         raise TrainingError("the disk is full")
 
     with pytest.raises(TrainingError, match="the disk is full"):
-        try_all(
-            full,
-            TrainingArguments(),
-            seed_variants(TrainingArguments(), 2),
-            run=tmp_path,
-        )
+        try_all(full, tmp_path, seeds=2)
 
     assert not (tmp_path / "trials.json").exists()
 
 
 def test_a_failed_trial_tells_nothing_of_the_speed(tmp_path: Path) -> None:
-    arguments = TrainingArguments(seed=5)
     training = FakeTraining(diverging=(5,))
+    variants = [(f"seed-{seed}", {"seed": seed}) for seed in range(5, 9)]
 
-    trials = try_all(
-        training,
-        arguments,
-        seed_variants(arguments, 4),
-        run=tmp_path,
-        time_limit=7.5,
-    )
+    trials = try_all(training, tmp_path, search=True, variants=variants, time_limit=7.5 / 60)
 
     # Two of three epochs, a second each, beside the one that failed at once.
     assert [each.seed for each, _ in training.seen] == [5, 6, 7]
     assert (trials.num_failed, trials.num_untried) == (1, 1)
-
-
-def test_what_is_searched_cannot_be_given() -> None:
-    check_search(TrainingArguments(seed=3))
-    with pytest.raises(UsageError, match="train_batch_size is given, but search"):
-        check_search(TrainingArguments(train_batch_size=8))

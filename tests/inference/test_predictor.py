@@ -15,7 +15,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, save
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.choices.multiple_choice import MultipleChoice

@@ -14,7 +14,6 @@ from tidybert.metrics.calibration import (
     brier_score,
     expected_calibration_error,
     fit_temperature,
-    fit_temperature_ragged,
     reliability_bins,
     risk_coverage,
     temperature_note,
@@ -75,11 +74,6 @@ def test_logits_times_a_factor_have_a_temperature_times_that_factor(factor, shif
     assert fit_temperature(logits * factor + shift, labels, prior=0) == pytest.approx(expected)
 
 
-def test_ragged_rows_of_one_length_are_rows():
-    logits, labels = sample(2, 50)
-    assert fit_temperature_ragged(list(logits), labels) == fit_temperature(logits, labels)
-
-
 def test_ragged_rows_are_rows_filled_with_impossible_candidates():
     logits, labels = sample(3, 80)
     lengths = np.random.default_rng(0).integers(2, 5, 80)
@@ -87,18 +81,9 @@ def test_ragged_rows_are_rows_filled_with_impossible_candidates():
     padded = np.where(np.arange(4) < lengths[:, None], logits, -1e4)[kept]
     rows = [row[:size] for row, size in zip(logits[kept], lengths[kept], strict=True)]
 
-    found = fit_temperature_ragged(rows, labels[kept])
+    found = fit_temperature(rows, labels[kept])
 
     assert found == pytest.approx(fit_temperature(padded, labels[kept]))
-
-
-def test_ignored_labels_have_no_part():
-    logits, labels = sample(4, 60)
-    more = np.concatenate([logits, np.full((5, 4), 99.0)])
-    marked = np.concatenate([labels, np.full(5, -100)])
-
-    assert fit_temperature(more, marked) == fit_temperature(logits, labels)
-    assert fit_temperature_ragged(list(more), marked) == fit_temperature(logits, labels)
 
 
 def test_where_every_example_is_right_the_probabilities_stay_as_they_are():
@@ -144,7 +129,8 @@ def test_huge_logits_overflow_nowhere():
     ("logits", "labels", "message"),
     [
         (np.empty((0, 3)), [], "no example"),
-        ([[0.0, 1.0]], [-100], "no example"),
+        ([], [], "no example"),
+        ([[]], [0], "not an index"),
         ([[0.0, 1.0]], [2], "not an index"),
         ([[0.0, 1.0]], [-1], "not an index"),
         ([[0.0, np.nan]], [0], "finite"),
@@ -155,15 +141,6 @@ def test_huge_logits_overflow_nowhere():
 def test_what_has_no_temperature_is_refused(logits, labels, message):
     with pytest.raises(ValueError, match=message):
         fit_temperature(logits, labels)
-
-
-@pytest.mark.parametrize(
-    ("logits", "labels", "message"),
-    [([], [], "no example"), ([[0.0]], [0, 0], "shape"), ([[]], [0], "not an index")],
-)
-def test_what_has_no_ragged_temperature_is_refused(logits, labels, message):
-    with pytest.raises(ValueError, match=message):
-        fit_temperature_ragged(logits, labels)
 
 
 # --- calibration

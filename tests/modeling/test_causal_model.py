@@ -12,7 +12,7 @@ from tidybert.errors import ConfigError
 from tidybert.modeling import BertModel
 from tidybert.modeling.causal_model import CausalModel, KeyValueCache, sinusoids
 from tidybert.modeling.heads import CausalLM
-from tidybert.modeling.kernels import plain
+from tidybert.modeling.kernels.masked_lm_loss import plain_masked_lm_loss
 from tidybert.modeling.rows import Rows
 
 SIZES = {
@@ -152,14 +152,14 @@ def test_the_loss_is_that_of_the_logits() -> None:
 
     found = model(rows, masked_lm_positions=torch.arange(7), masked_lm_labels=labels)
     hidden, words = model.bert(rows).last_hidden_state, model.bert.word_embeddings.weight
-    expected = plain.masked_lm_loss(hidden, words, model.output_bias, labels)
+    expected = plain_masked_lm_loss(hidden, words, model.output_bias, labels)
 
     torch.testing.assert_close(found.total, expected.total)
     assert found.correct == expected.correct
 
 
 def test_a_configuration_names_the_model() -> None:
-    original = LANGUAGE_MODELS["transformer"]
+    original = CausalConfig(**LANGUAGE_MODELS["transformer"])
     sizes = original.hidden_size, original.num_attention_heads, original.num_hidden_layers
     assert sizes == (512, 8, 6)
     config = make_model().config

@@ -19,27 +19,40 @@ from tidybert.modeling import (
     heads,
 )
 
+MASK = torch.tensor([[1] * 8, [1] * 3 + [0] * 5, [1, 0, 0, 1, 1, 0, 1, 0]])
 
-@pytest.mark.parametrize("num_labels", [1, 2, 5])
-def test_logits_are_transformers(
-    num_labels: int,
+
+def padded_inputs(config: BertConfig) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    input_ids = torch.randint(1, config.vocab_size, (3, 8))
+    return input_ids, MASK, torch.randint(0, 2, (3, 8))
+
+
+@pytest.mark.parametrize(
+    ("head", "sizes"),
+    [
+        *((BertForSequenceClassification, {"num_labels": number}) for number in (1, 2, 5)),
+        (BertForNextSentencePrediction, {}),
+    ],
+)
+def test_every_sequences_logits_are_transformers(
+    head: Any,
+    sizes: dict[str, int],
     tiny_config: Callable[..., BertConfig],
     reference: Callable[..., Any],
     copy_weights: Callable[..., Any],
 ) -> None:
     config = tiny_config()
-    theirs = reference(config, "BertForSequenceClassification", num_labels=num_labels)
-    ours = copy_weights(theirs, BertForSequenceClassification(config, num_labels))
-    input_ids = torch.randint(1, config.vocab_size, (3, 8))
-    mask = torch.tensor([[1] * 8, [1] * 3 + [0] * 5, [1, 0, 0, 1, 1, 0, 1, 0]])
-    types = torch.randint(0, 2, (3, 8))
+    theirs = reference(config, head.__name__, **sizes)
+    ours = copy_weights(theirs, head(config, **sizes))
+    inputs = padded_inputs(config)
 
     with torch.no_grad():
-        padded = ours(input_ids, mask, types)
-        rows = ours(Rows.from_padded(input_ids, mask, types)[0])
-        expected = theirs(input_ids, mask, types).logits
+        padded = ours(*inputs)
+        rows = ours(Rows.from_padded(*inputs)[0])
+        expected = theirs(*inputs).logits
 
-    assert padded.shape == (3, num_labels)
+    assert padded.shape == (3, sizes.get("num_labels", 2))
     assert torch.equal(padded, rows)
     torch.testing.assert_close(padded, expected, atol=1e-5, rtol=0)
 
@@ -92,15 +105,6 @@ def test_a_classifier_has_its_own_dropout(
     head(config, **sizes)(Rows.from_lists([[5, 6, 7]]))
 
     assert used == [expected] == [reference(config, head.__name__, **sizes).dropout.p]
-
-
-MASK = torch.tensor([[1] * 8, [1] * 3 + [0] * 5, [1, 0, 0, 1, 1, 0, 1, 0]])
-
-
-def padded_inputs(config: BertConfig) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(1)
-    input_ids = torch.randint(1, config.vocab_size, (3, 8))
-    return input_ids, MASK, torch.randint(0, 2, (3, 8))
 
 
 @pytest.mark.parametrize(
@@ -218,20 +222,6 @@ def test_labels_bring_the_loss_of_the_logits_and_its_gradients(
     if ours is BertForPreTraining:
         assert found.prediction_logits is None
         torch.testing.assert_close(found.seq_relationship_logits, whole.seq_relationship_logits)
-
-
-def test_next_sentence_logits_are_transformers(
-    tiny_config: Callable[..., BertConfig],
-    reference: Callable[..., Any],
-    copy_weights: Callable[..., Any],
-) -> None:
-    config = tiny_config()
-    theirs = reference(config, "BertForNextSentencePrediction")
-    ours = copy_weights(theirs, BertForNextSentencePrediction(config))
-    inputs = padded_inputs(config)
-
-    with torch.no_grad():
-        torch.testing.assert_close(ours(*inputs), theirs(*inputs).logits, atol=1e-5, rtol=0)
 
 
 def test_masked_rows_alone_have_the_logits_of_all(tiny_config: Callable[..., BertConfig]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from tidybert.corpus.building import build_corpus
 from tidybert.pretraining.loop import PretrainingCallbacks
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.tokenization import BertTokenizer
 
 COLOURS = ("red", "green", "blue", "white")
@@ -57,15 +58,16 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
         from tidybert.pretraining.instance_options import InstanceOptions
 
         options = given.pop("instances", InstanceOptions(max_seq_length=32))
-        return pretrain(
+        processes = given.pop("processes", None)
+        job = PretrainingJob(
             given.pop("model", tiny_model),
             given.pop("data", corpus),
-            out,
             PretrainingArguments(**arguments),
             instances=options,
+            out=out,
             device=given.pop("device", "cpu"),
-            callbacks=callbacks,
             **given,
         )
+        return run_pretraining(job, callbacks, processes)
 
     return run

@@ -14,8 +14,9 @@ from tidybert.inference.predictor import Predictor
 from tidybert.pretraining import language_model_run
 from tidybert.pretraining.instance_options import NextTokenOptions
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
-from tidybert.pretraining.language_model_run import train_language_model
 from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport
+from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.training.interruption import TrainingInterrupted
 
 TEXT = "the red cat saw\nthe old dog\n\nwe don't see a hen in 1,000 days\n"
@@ -28,9 +29,9 @@ def train(data: Path, run: Path, **given: Any) -> Any:
     )  # fmt: skip
     options = NextTokenOptions(max_seq_length=32, positions=given.pop("positions", "sinusoidal"))
     size = given.pop("model", "transformer-tiny")
-    return train_language_model(
-        size, data, run, arguments, instances=options, device="cpu", **given
-    )
+    callbacks = given.pop("callbacks", None)
+    job = PretrainingJob(size, data, arguments, instances=options, out=run, device="cpu", **given)
+    return run_pretraining(job, callbacks)
 
 
 @pytest.fixture(scope="module")

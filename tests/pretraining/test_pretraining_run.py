@@ -28,10 +28,10 @@ from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     rate_at,
-    tokens_at,
     why_not_so_many_steps,
 )
 from tidybert.pretraining.stream import InstanceStream
+from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer
 from tidybert.training import precision as precision_module
 from tidybert.training.distributed import Processes
@@ -155,10 +155,10 @@ def test_a_stopped_run_ends_with_the_same_bits(small: Small, tmp_path: Path) -> 
         assert logged(run) == logged(tmp_path / "whole")
 
 
-def test_a_stopped_run_with_muon_and_a_ramp_ends_with_the_same_bits(
+def test_a_stopped_run_with_muon_ends_with_the_same_bits(
     small: Small, tmp_path: Path, device: str
 ) -> None:
-    given = {"optimizer": "muon", "ramp_share": 0.7, "device": device, "deterministic": True}
+    given = {"optimizer": "muon", "device": device, "deterministic": True}
     small(tmp_path / "whole", **given)
 
     stop = at_step(5, lambda: signal.raise_signal(signal.SIGTERM))
@@ -205,7 +205,7 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
 def test_more_steps_go_on_only_where_the_steps_so_far_are_the_same(
     small: Small, tmp_path: Path
 ) -> None:
-    level = {"schedule": "trapezoid", "decay_share": 0.2, "warmup_steps": 1}
+    level = {"schedule": "trapezoid", "warmup_steps": 1}
     small(tmp_path / "whole", max_steps=14, **level)
     stopped_at(8, small, tmp_path / "run", **level)
 
@@ -238,7 +238,7 @@ def test_a_resume_names_what_must_not_change(small: Small, corpus: Path, tmp_pat
 
 
 def test_steps_that_are_done_cannot_be_undone() -> None:
-    level = {"schedule": "trapezoid", "decay_share": 0.2, "warmup_steps": 5, "long_share": 0.0}
+    level = {"schedule": "trapezoid", "warmup_steps": 5, "long_share": 0.0}
     given = PretrainingArguments(max_steps=100, **level)
 
     assert why_not_so_many_steps(replace(given, max_steps=200), 100, 80) is None
@@ -247,8 +247,6 @@ def test_steps_that_are_done_cannot_be_undone() -> None:
     longer = replace(given, max_steps=200, long_share=0.4)
     assert "other lengths" in str(why_not_so_many_steps(longer, 100, 70))
     assert why_not_so_many_steps(longer, 100, 60) is None
-    ramp = replace(given, max_steps=200, ramp_share=0.1)
-    assert "numbers of tokens" in str(why_not_so_many_steps(ramp, 100, 2))
 
 
 @pytest.fixture
@@ -559,7 +557,6 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         ),
         ({"micro_batch": "20"}, "micro_batch is 20; expected at least 32"),
         ({"optimizer": "sgd"}, "optimizer is sgd; expected adamw or muon"),
-        ({"ramp_share": 0.5, "tokens_per_step": 64}, "ramp_share=0.5 begins with 16 tokens"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_written(
@@ -586,7 +583,7 @@ def test_the_last_checkpoints_stay(small: Small, tmp_path: Path) -> None:
 
 def test_schedules() -> None:
     linear = PretrainingArguments(max_steps=100, learning_rate=1.0, warmup_steps=9)
-    level = replace(linear, schedule="trapezoid", decay_share=0.2)
+    level = replace(linear, schedule="trapezoid")
 
     assert [rate_at(step, linear) for step in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
     assert rate_at(99, linear) == pytest.approx(1 / 91)
@@ -607,11 +604,27 @@ def test_the_fast_recipe_takes_larger_steps_on_cuda() -> None:
     assert PretrainingArguments().for_device("cuda").tokens_per_step == 32_768
 
 
-def test_a_ramp_begins_with_a_quarter() -> None:
-    ramp = PretrainingArguments(max_steps=100, tokens_per_step=4096, ramp_share=0.2)
+def test_a_run_of_an_earlier_version_goes_on_where_it_did_what_is_done_now(
+    small: Small, tmp_path: Path
+) -> None:
+    def record(run: Path, **earlier: Any) -> None:
+        for state in run.glob("checkpoints/*/training_state.json"):
+            content = json.loads(state.read_text())
+            content["course"]["settings"] |= earlier
+            del content["checksum"]
+            state.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
 
-    assert [tokens_at(step, ramp) for step in (0, 10, 20, 99)] == [1024, 2560, 4096, 4096]
-    assert tokens_at(0, replace(ramp, ramp_share=0.0)) == 4096
+    small(tmp_path / "whole")
+    for name in ("run", "other"):
+        stopped_at(5, small, tmp_path / name)
+    record(tmp_path / "run", ramp_share=0.0, decay_share=0.2, span=False, span_length_p=0.3)
+    record(tmp_path / "other", ramp_share=0.5, decay_share=0.2)
+
+    small(tmp_path / "run", resume=True)
+
+    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
+    with pytest.raises(TrainingError, match=r"\n  ramp_share: 0.5 before, not given now$"):
+        small(tmp_path / "other", resume=True)
 
 
 def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(

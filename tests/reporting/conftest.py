@@ -1,6 +1,7 @@
 """Evaluations that were never run: made of judgements, so that reports need no model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,27 @@ HISTORY = TrainingHistory(
     steps=[{"step": n, "loss": 1 / n, "learning_rate": n * 1e-5} for n in range(1, 31)],
     evaluations=[{"step": 10, "accuracy": 0.5}, {"step": 30, "accuracy": 0.75}],
 )
+
+
+def evaluation(
+    task: str,
+    metric: str,
+    metrics: Mapping[str, Any],
+    judgements: Sequence[Judgement],
+    overrides: Mapping[str, Any],
+    **given: Any,
+) -> Evaluation:
+    counts = {"num_examples": len(judgements), "num_truncated": 0}
+    given = {
+        "model": f"runs/{task}",
+        "data": "data/dev.tsv",
+        "date": "2026-01-02 03:04",
+        "metrics": {**counts, "num_windowed": 0, "num_windows": 0, **metrics},
+        "max_seq_length": 64,
+        "truncation": "were cut to max_seq_length",
+        **given,
+    }
+    return Evaluation(task=task, metric=metric, judgements=judgements, **{**given, **overrides})
 
 
 @pytest.fixture(scope="session")
@@ -51,30 +73,15 @@ def classified() -> Make:
             return {"accuracy": float((labels == predicted)[chosen].mean())}
 
         metrics = classification_metrics(labels, predicted, names, p)
-        given: dict[str, Any] = {
-            "task": "classify",
-            "model": "runs/model",
-            "data": "data/dev.tsv",
-            "date": "2026-01-02 03:04",
-            "metrics": {
-                **metrics,
-                "num_examples": count,
-                "num_truncated": 0,
-                "num_windowed": 0,
-                "num_windows": 0,
-            },
-            "judgements": judgements,
-            "max_seq_length": 64,
-            "truncation": "were cut to max_seq_length",
-            "meanings": {"accuracy": "share that is right", "f1": "F1 of {positive}"},
-            "metric": "accuracy",
-            "label_names": names,
-            "probabilities": p,
-            "temperature": 1.5,
-            "intervals": bootstrap(scorer, count, num_resamples=200),
-            "training": HISTORY,
-        }
-        return Evaluation(**{**given, **overrides})
+        return evaluation(
+            *("classify", "accuracy", metrics, judgements, overrides),
+            meanings={"accuracy": "share that is right", "f1": "F1 of {positive}"},
+            label_names=names,
+            probabilities=p,
+            temperature=1.5,
+            intervals=bootstrap(scorer, count, num_resamples=200),
+            training=HISTORY,
+        )
 
     return make
 
@@ -91,25 +98,8 @@ def scored() -> Make:
             Judgement(f"first {at}\nsecond", repr(a), repr(b), None, None, None, at % 9 + 5, at)
             for at, (a, b) in enumerate(zip(expected.tolist(), predicted.tolist(), strict=True))
         ]
-        metrics = {
-            **regression_metrics(expected, predicted),
-            "num_examples": count,
-            "num_truncated": 0,
-            "num_windowed": 0,
-            "num_windows": 0,
-        }
-        given: dict[str, Any] = {
-            "task": "regress",
-            "model": "runs/scores",
-            "data": "dev.tsv",
-            "date": "2026-01-02",
-            "metrics": metrics,
-            "judgements": judgements,
-            "max_seq_length": 64,
-            "truncation": "were cut to max_seq_length",
-            "metric": "pearson",
-        }
-        return Evaluation(**{**given, **overrides})
+        metrics = regression_metrics(expected, predicted)
+        return evaluation("regress", "pearson", metrics, judgements, overrides)
 
     return make
 
@@ -134,23 +124,18 @@ def answered() -> Make:
             )
             for at, share in enumerate(shares)
         ]
-        given: dict[str, Any] = {
-            "task": "answer",
-            "model": "runs/answers",
-            "data": "dev.json",
-            "date": "2026-01-02",
-            "metrics": {
-                "f1": float(np.mean(shares)),
-                "num_examples": count,
-                "num_truncated": 1,
-                "num_windowed": 3,
-                "num_windows": 7,
-            },
-            "judgements": judgements,
-            "max_seq_length": 384,
-            "truncation": "had their question cut to --max-query-length",
-            "metric": "f1",
-        }
-        return Evaluation(**{**given, **overrides})
+        f1 = float(np.mean(shares))
+        metrics = {"f1": f1, "num_truncated": 1, "num_windowed": 3, "num_windows": 7}
+        return evaluation(
+            *("answer", "f1", metrics, judgements, overrides),
+            max_seq_length=384,
+            truncation="had their question cut to --max-query-length",
+        )
 
     return make
+
+
+def all_right(given: Evaluation) -> Evaluation:
+    """The same of a model that is always right."""
+    right = [replace(one, predicted=one.expected, correct=1.0) for one in given.judgements]
+    return replace(given, judgements=right)

@@ -2,15 +2,13 @@
 
 import csv
 import json
-import re
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+from tests.reporting.trees import ATTACK, parsed, text_of
+
 from tidybert.data.checks import DataReport
 from tidybert.reporting.check_page import check_page, write_check
-
-ATTACK = "</title><script>alert(1)</script><img src=x onerror=alert(1)>\x00"
 
 
 def contents(**overrides: Any) -> dict[str, Any]:
@@ -41,17 +39,10 @@ def contents(**overrides: Any) -> dict[str, Any]:
     }
 
 
-def parsed(page: str) -> ET.Element:
-    body = page.removeprefix("<!doctype html>\n")
-    for raw in ("style", "script"):
-        body = re.sub(rf"<{raw}>.*?</{raw}>", f"<{raw}></{raw}>", body, flags=re.DOTALL)
-    return ET.fromstring(re.sub(r"<meta([^>]*)>", r"<meta\1/>", body))
-
-
 def test_the_page_has_all_findings_and_no_element_of_a_text() -> None:
     page = check_page(contents())
     root = parsed(page)
-    text = " ".join("".join(root.itertext()).split())
+    text = " ".join(text_of(root).split())
 
     assert not {"img", "link", "iframe"} & {each.tag for each in root.iter()}
     assert len(list(root.iter("script"))) == 1
@@ -76,7 +67,7 @@ def test_a_check_that_found_nothing_says_so() -> None:
 
     root = parsed(check_page(contents(report=report, **nothing)))
 
-    assert "The checks before training found nothing." in "".join(root.itertext())
+    assert "The checks before training found nothing." in text_of(root)
     assert [each.get("id") for each in root.iter("h2")] == ["checks"]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.reporting.conftest import all_right
 
 from tidybert.metrics.bootstrap import Interval, Intervals
 from tidybert.reporting.contents import REPORT_VERSION, report_contents
@@ -14,6 +15,10 @@ from tidybert.reporting.evaluation import Evaluation
 from tidybert.tasks.answers import Judgement
 
 TRUST = Path(__file__).parents[2] / "docs" / "trust.md"
+
+
+def notes_of(evaluation: Evaluation) -> str:
+    return "\n".join(report_contents(evaluation)["notes"])
 
 
 def judgement(expected, predicted, confidence, row, tokens=5):
@@ -115,34 +120,33 @@ def test_what_was_cut_is_told_in_the_words_of_the_task(answered) -> None:
     assert found["notes"][0].startswith(f"1 of 50 examples {found['truncation']}: ")
 
 
-def test_what_should_be_known_first_is_noted(four: Evaluation) -> None:
-    notes = "\n".join(report_contents(four)["notes"])
-    assert "1 of 4 examples were cut to max_seq_length: the model saw only a part" in notes
-    assert "4 examples are few" in notes
-
-    flat = Intervals({"accuracy": Interval(1.0, 1.0)}, 0.95, 1000, 0)
-    sure = report_contents(replace(four, intervals=flat, temperature=20.0))["notes"]
-    assert any("every resample has the same accuracy" in note for note in sure)
-    assert any("upper bound" in note for note in sure)
+def drawn(low: float, high: float, count: int = 1000, ran_out: bool = False) -> Intervals:
+    return Intervals({"accuracy": Interval(low, high)}, 0.95, count, 0, ran_out)
 
 
 @pytest.mark.parametrize(
-    ("drawn", "by_name", "note"),
+    ("changes", "note"),
     [
-        (12, {}, "time ran out after 12 resamples, too few"),
-        (400, {"accuracy": Interval(0.1, 0.9)}, "come from 400 resamples"),
+        ({}, "1 of 4 examples were cut to max_seq_length: the model saw only a part"),
+        ({}, "4 examples are few"),
+        ({"intervals": drawn(1, 1)}, "every resample has the same accuracy"),
+        ({"temperature": 20.0}, "upper bound"),
+        ({"intervals": Intervals({}, 0.95, 12, 0, True)}, "ran out after 12 resamples, too few"),
+        ({"intervals": drawn(0.1, 0.9, 400, True)}, "come from 400 resamples"),
+        ({"metrics": {"accuracy": 0.5}}, "accuracy is not above that of the most frequent class"),
     ],
 )
-def test_time_that_ran_out_is_noted(four: Evaluation, drawn, by_name, note) -> None:
-    found = report_contents(replace(four, intervals=Intervals(by_name, 0.95, drawn, 0, True)))
-    assert any(note in each for each in found["notes"])
-    assert found["bootstrap"]["num_resamples"] == drawn
+def test_what_should_be_known_first_is_noted(four: Evaluation, changes, note: str) -> None:
+    changed = {**changes, "metrics": {**four.metrics, **changes.get("metrics", {})}}
+
+    assert note in notes_of(replace(four, **changed))
+    assert (note in notes_of(four)) == (not changes)
 
 
 def test_fewer_resamples_on_request_are_no_lack_of_time(four: Evaluation) -> None:
-    asked = Intervals({"accuracy": Interval(0.1, 0.9)}, 0.95, 400, 0)
-    notes = report_contents(replace(four, intervals=asked))["notes"]
-    assert not any("time ran out" in note for note in notes)
+    few = replace(four, intervals=drawn(0.1, 0.9, 400))
+    assert "time ran out" not in notes_of(few)
+    assert report_contents(few)["bootstrap"]["num_resamples"] == 400
 
 
 def test_coverage_begins_where_twenty_examples_answer(four: Evaluation) -> None:
@@ -163,28 +167,15 @@ def test_coverage_begins_where_twenty_examples_answer(four: Evaluation) -> None:
     }
 
 
-def test_a_model_no_better_than_its_baseline_is_noted(four: Evaluation) -> None:
-    assert not any("most frequent class" in note for note in report_contents(four)["notes"])
-    weak = replace(four, metrics={**four.metrics, "accuracy": 0.5})
-    assert any(
-        "accuracy is not above that of the" in note for note in report_contents(weak)["notes"]
-    )
-
-
 def test_only_a_model_that_is_mostly_right_judges_labels(classified) -> None:
-    evaluation = classified()
-    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
+    weak, strong = report_contents(classified()), report_contents(all_right(classified()))
 
-    assert not report_contents(evaluation)["suspected_label_errors"]["reliable"]
-    strong = report_contents(replace(evaluation, judgements=right))
+    assert not weak["suspected_label_errors"]["reliable"]
     assert strong["suspected_label_errors"]["reliable"]
-
-
-def test_the_surest_errors_come_first(classified) -> None:
-    shown = report_contents(classified())["errors"]["shown"]
-    sure = [each["confidence"] for each in shown]
+    assert strong["errors"] == {"total": 0, "shown": []}
+    sure = [each["confidence"] for each in weak["errors"]["shown"]]
     assert sure == sorted(sure, reverse=True)
-    assert all(each["expected"] != each["predicted"] for each in shown)
+    assert all(each["expected"] != each["predicted"] for each in weak["errors"]["shown"])
 
 
 def test_an_answer_that_is_right_in_part_is_wrong_in_part(answered) -> None:
@@ -234,28 +225,16 @@ def test_lengths_are_groups_of_about_equal_size_that_lose_nobody(classified) -> 
         assert group["low"] <= group["mean"] <= group["high"]
 
 
-def test_equal_lengths_make_no_groups(classified) -> None:
-    evaluation = classified()
-    same = [replace(one, num_tokens=9) for one in evaluation.judgements]
-    assert report_contents(replace(evaluation, judgements=same))["lengths"] is None
+def test_parts_that_make_no_sense_are_left_out(classified, answered) -> None:
+    def changed(evaluation: Evaluation, **changes: object) -> Evaluation:
+        return replace(
+            evaluation, judgements=[replace(o, **changes) for o in evaluation.judgements]
+        )
 
-
-def test_judgements_without_confidence_have_no_calibration(answered) -> None:
-    evaluation = answered()
-    unsure = [replace(one, confidence=None) for one in evaluation.judgements]
-    found = report_contents(replace(evaluation, judgements=unsure))
-
+    assert report_contents(changed(classified(), num_tokens=9))["lengths"] is None
+    found = report_contents(changed(answered(), confidence=None))
     assert found["calibration"] is found["coverage"] is found["uncertain"] is None
     assert found["errors"]["shown"][0]["correct"] == 0.0
-
-
-def test_a_perfect_model_has_no_errors(classified) -> None:
-    evaluation = classified()
-    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
-    assert report_contents(replace(evaluation, judgements=right))["errors"] == {
-        "total": 0,
-        "shown": [],
-    }
 
 
 @pytest.mark.parametrize("kind", ["classified", "scored", "answered"])

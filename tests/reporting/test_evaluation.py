@@ -1,5 +1,6 @@
 """From a tiny RUN to the evaluation that its report is made of."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from tidybert.inference.predictor import Predictor
 from tidybert.reporting.contents import report_contents
-from tidybert.reporting.evaluation import evaluation_of
+from tidybert.reporting.evaluation import ModelOrigin, evaluation_of, read_model_origin
 from tidybert.tasks.questions import span_answers
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_features import question_features
@@ -96,3 +97,14 @@ def test_a_report_scores_the_spans_of_a_question_once(
     assert len(calls) == len(examples)
     assert len(found.judgements) == 2
     assert "f1" in found.intervals.by_name
+
+
+def test_a_run_says_where_its_model_comes_from_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    assert read_model_origin(tmp_path) == ModelOrigin()
+    arguments, described = tmp_path / "arguments.json", tmp_path / "tidybert.json"
+    arguments.write_text(json.dumps({"model": "minilm", "train": "a.csv", "seed": 7}))
+    described.write_text('{"format_version": 1, "task": "classify", "sha256": "ab", "files": {}}')
+    assert read_model_origin(tmp_path) == ModelOrigin("minilm", "a.csv", 7, "ab")
+    arguments.write_text('{"model": ["a"], "seed": true}')
+    described.write_text("{")
+    assert read_model_origin(tmp_path) == ModelOrigin()

@@ -10,15 +10,14 @@ from importlib import resources
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reporting.conftest import all_right
+from tests.reporting.trees import ATTACK, checked, parsed, text_of
 
 from tidybert.reporting.contents import report_contents
+from tidybert.reporting.evaluation import ModelOrigin
 from tidybert.reporting.markup import visible
-from tidybert.reporting.model_origin import ModelOrigin
 from tidybert.reporting.report_page import environment, report_page
 
-ATTACK = (
-    "</title><script>alert(1)</script><img src='https://example.com/x' onerror=alert(1)>\x00\x1b"
-)
 KINDS = ["classified", "scored", "answered"]
 
 
@@ -26,20 +25,8 @@ def page_of(evaluation) -> str:
     return report_page(report_contents(evaluation))
 
 
-def parsed(page: str) -> ET.Element:
-    """The page as a tree; it is written so that an XML parser reads it, too."""
-    body = page.removeprefix("<!doctype html>\n")
-    for raw in ("style", "script"):
-        body = re.sub(rf"<{raw}>.*?</{raw}>", f"<{raw}></{raw}>", body, flags=re.DOTALL)
-    return ET.fromstring(re.sub(r"<meta([^>]*)>", r"<meta\1/>", body))
-
-
 def folded(text: str, longest: int) -> str:
     return str(environment().get_template("macros.html.j2").module.folded(text, longest)).strip()
-
-
-def text_of(element: ET.Element) -> str:
-    return "".join(element.itertext())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,6 +35,8 @@ def test_a_page_is_well_formed_and_needs_nothing_else(kind, request) -> None:
     root = parsed(page)
 
     assert not re.search(r"https?:|url\(|@import", page)
+    for each in root.iter("svg"):
+        checked(ET.tostring(each, encoding="unicode"))
     for element in root.iter():
         assert element.tag not in ("link", "img", "iframe", "object")
         assert "src" not in element.attrib
@@ -187,7 +176,9 @@ def test_the_figures_of_the_contents_stand_on_the_page(classified) -> None:
         assert each["text"].strip() in text
 
 
-def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
+def test_the_head_tells_what_was_cut_and_where_the_model_comes_from(
+    answered, scored, classified
+) -> None:
     def facts(evaluation):
         head = parsed(page_of(evaluation)).find("body/header/dl")
         return {text_of(each.find("dt")): text_of(each.find("dd")) for each in head}
@@ -196,6 +187,11 @@ def test_the_head_tells_what_was_cut_to_what(answered, scored) -> None:
     assert cut["cut short"] == "1 of 50 examples had their question cut to --max-query-length"
     assert cut["max_seq_length"] == "384 tokens"
     assert facts(scored())["cut short"] == "none"
+    assert "seed" not in cut
+    origin = ModelOrigin("minilm", "data/train.csv", 7, "0123456789abcdef" * 4)
+    found = facts(classified(origin=origin))
+    names = ("started from", "trained on", "seed", "hash of the model")
+    assert [found[name] for name in names] == ["minilm", "data/train.csv", "7", "0123456789ab"]
 
 
 def test_a_path_in_the_head_may_break_after_a_slash(classified) -> None:
@@ -226,11 +222,6 @@ def test_scores_are_measured_in_full_and_shown_short(scored) -> None:
     assert [each.text for each in errors.iter("span")][1::3] == ["1234569", "0.1"]
 
 
-def test_the_dev_part_is_named_where_the_temperature_was_fitted_on_it(classified) -> None:
-    assert "calibration looks better than it is" in page_of(classified())
-    assert "calibration looks better than it is" not in page_of(classified(temperature=None))
-
-
 @pytest.mark.parametrize(
     ("classes", "pictures", "tables"), [(2, 1, 1), (20, 1, 1), (77, 1, 0), (151, 0, 0)]
 )
@@ -253,36 +244,22 @@ def test_many_classes_have_the_weakest_first(classified) -> None:
     assert f1 == sorted(f1)
 
 
-def test_the_page_names_the_models_origin(classified) -> None:
-    origin = ModelOrigin("minilm", "data/train.csv", 7, "0123456789abcdef" * 4)
-    shown = text_of(parsed(page_of(classified(origin=origin))).find(".//header/dl"))
-
-    for fact in ("started from", "minilm", "data/train.csv", "seed", "7", "0123456789ab"):
-        assert fact in shown
-    assert "seed" not in text_of(parsed(page_of(classified())).find(".//header/dl"))
-
-
-def test_the_baseline_is_beside_the_metrics(classified, answered) -> None:
-    page = page_of(classified())
+def test_sentences_stand_only_where_they_are_true(classified, answered) -> None:
+    page, other = page_of(classified()), page_of(answered(correctness="F1 of the answer"))
     heads = [text_of(each) for each in parsed(page).find(".//table").iter("th")]
 
     assert heads[:5] == ["metric", "value", "95 % interval", "baseline", "on its scale"]
     assert "the most frequent class of this file" in page
-    assert "The baseline gives" not in page_of(answered())
-
-
-def test_correctness_has_its_own_name(answered) -> None:
-    page = page_of(answered(correctness="F1 of the answer"))
-
-    assert "F1 of the answer against coverage" in page
-    assert "accuracy" not in page
+    assert "The baseline gives" not in other
+    assert "F1 of the answer against coverage" in other
+    assert "accuracy" not in other
+    fitted_on_dev = "calibration looks better than it is"
+    assert fitted_on_dev in page
+    assert fitted_on_dev not in page_of(classified(temperature=None))
 
 
 def test_suspected_labels_are_no_headline_of_a_weak_model(classified) -> None:
-    evaluation = classified()
-    right = [replace(one, predicted=one.expected, correct=1.0) for one in evaluation.judgements]
-
-    weak, strong = page_of(evaluation), page_of(replace(evaluation, judgements=right))
+    weak, strong = page_of(classified()), page_of(all_right(classified()))
 
     assert "of the examples; read them" not in weak
     assert "most of these are likely its own mistakes" in weak

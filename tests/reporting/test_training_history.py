@@ -1,9 +1,18 @@
-"""metrics.jsonl read back, whole or torn."""
+"""metrics.jsonl read back, whole or torn, and its lines."""
 
 import json
 from pathlib import Path
 
-from tidybert.reporting.training_history import TrainingHistory, read_training_history
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidybert.reporting.training_history import (
+    TrainingHistory,
+    extremes,
+    read_training_history,
+    smooth_course,
+)
 
 
 def test_steps_and_evaluations_are_told_apart(tmp_path: Path) -> None:
@@ -44,3 +53,25 @@ def test_a_finished_run_has_one(tiny_run: Path) -> None:
     assert history is not None
     assert history.steps[-1]["step"] == history.evaluations[-1]["step"]
     assert 0 <= history.evaluations[-1]["accuracy"] <= 1
+
+
+@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=900))
+def test_extremes_keep_every_jump(values: list[float]) -> None:
+    kept = extremes([(float(x), y) for x, y in enumerate(values)])
+
+    assert len(kept) <= 402
+    assert kept == sorted(kept)
+    assert max(y for _, y in kept) == max(values)
+    assert min(y for _, y in kept) == min(values)
+
+
+def test_a_smooth_course_follows_a_steep_beginning() -> None:
+    points = [(float(n), 100.0 / n) for n in range(1, 201)]
+    smooth = smooth_course(points)
+
+    assert smooth[0] == points[0]
+    # The second value and one on each side.
+    assert smooth[1][1] == pytest.approx((100 + 50 + 100 / 3) / 3)
+    # Five values on each side, and none after the last.
+    assert smooth[100][1] == pytest.approx(sum(100 / n for n in range(96, 107)) / 11)
+    assert smooth[-1][1] == pytest.approx(sum(100 / n for n in range(195, 201)) / 6)

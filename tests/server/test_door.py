@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidybert.server.app import make_app
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
 
@@ -95,7 +96,9 @@ def test_a_full_server_says_when_to_come_back(make_engine: Make, make_client: An
     assert found.json()["error"]["type"] == "overloaded"
 
 
-def test_a_client_that_leaves_ends_its_work(make_engine: Make) -> None:
+def test_a_client_that_leaves_ends_its_work(
+    make_engine: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine("colours")
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -106,7 +109,7 @@ def test_a_client_that_leaves_ends_its_work(make_engine: Make) -> None:
         finally:
             ended.set()
 
-    engine.predict = predict  # type: ignore[method-assign]
+    monkeypatch.setattr(AskedModel, "predict", predict)
     app = make_app(engine)
     scope = {
         "type": "http",
@@ -141,14 +144,17 @@ def test_a_client_that_leaves_ends_its_work(make_engine: Make) -> None:
 
 
 def test_a_mistake_of_ours_shows_nothing_of_itself(
-    make_engine: Make, make_client: Any, caplog: pytest.LogCaptureFixture
+    make_engine: Make,
+    make_client: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = make_engine("colours")
 
     async def predict(*_given: Any, **_named: Any) -> Any:
         raise RuntimeError("secret /home/me")
 
-    engine.predict = predict  # type: ignore[method-assign]
+    monkeypatch.setattr(AskedModel, "predict", predict)
     found = run(make_client(engine), lambda client: client.post(PREDICT, json={"inputs": "cat"}))
 
     error = found.json()["error"]

@@ -1,13 +1,17 @@
 """The engine: its answers are those of the classes of inference, whoever else asks."""
 
 import asyncio
+import shutil
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
 
@@ -45,6 +49,10 @@ def close_to(found: Any, expected: Any) -> bool:
     return bool(found == pytest.approx(expected, abs=1e-6))
 
 
+def ask(engine: Engine, name: str, client: str = "me") -> AskedModel:
+    return AskedModel(engine, engine.model(name), client)
+
+
 def test_every_task_answers_as_predictors_do_under_mixed_load(
     make_engine: Make, served: dict[str, str]
 ) -> None:
@@ -52,17 +60,15 @@ def test_every_task_answers_as_predictors_do_under_mixed_load(
     engine = make_engine(*names, batch_tokens=64)
     asked = {name: inputs_of(engine.model(name).inputs, 12) for name in names}
 
-    async def ask(name: str, client: int) -> tuple[str, int, list[dict[str, Any]]]:
+    async def ask_one(name: str, client: int) -> tuple[str, int, list[dict[str, Any]]]:
         first, second = asked[name]
         one = slice(client, client + 3)
         second = None if second is None else second[one]
-        found = await engine.predict(
-            engine.model(name), first[one], second, client=f"client {client}"
-        )
+        found = await ask(engine, name, f"client {client}").predict(first[one], second)
         return name, client, found
 
     async def ask_all() -> list[tuple[str, int, list[dict[str, Any]]]]:
-        return await asyncio.gather(*(ask(name, at) for at in range(4) for name in names))
+        return await asyncio.gather(*(ask_one(name, at) for at in range(4) for name in names))
 
     found = asyncio.run(ask_all())
 
@@ -78,20 +84,20 @@ def test_the_other_heads_answer_as_their_classes_do(
     make_engine: Make, served: dict[str, str]
 ) -> None:
     engine = make_engine("base", "colours")
-    base, path, client = engine.model("base"), served["base"], "me"
+    path, base = served["base"], ask(engine, "base")
     given = texts(5)
     masked = ["the [MASK] is red", "we saw [MASK] [MASK]"]
 
-    async def ask() -> tuple[Any, ...]:
+    async def ask_all() -> tuple[Any, ...]:
         return (
-            await engine.embed(base, given, client=client),
-            await engine.embed(base, given, client=client, pooling="cls", normalize=True),
-            await engine.embed(engine.model("colours"), given, client=client, pooling="max"),
-            await engine.fill_mask(base, masked, client=client, top_k=3),
-            await engine.next_sentence(base, given, given[::-1], client=client),
+            await base.embed(given),
+            await base.embed(given, pooling="cls", normalize=True),
+            await ask(engine, "colours").embed(given, pooling="max"),
+            await base.fill_mask(masked, top_k=3),
+            await base.next_sentence(given, given[::-1]),
         )
 
-    mean, cls, of_run, filled, follows = asyncio.run(ask())
+    mean, cls, of_run, filled, follows = asyncio.run(ask_all())
 
     for found, run, settings in (
         (mean, "base", {}),
@@ -107,15 +113,14 @@ def test_the_other_heads_answer_as_their_classes_do(
 
 
 def test_ids_embed_as_their_text_does(make_engine: Make) -> None:
-    engine = make_engine("base")
-    model = engine.model("base")
-    whole = model.tokenizer.encode("the red cat").input_ids
+    base = ask(make_engine("base"), "base")
+    whole = base.model.tokenizer.encode("the red cat").input_ids
 
-    async def ask() -> list[Any]:
+    async def embed_all() -> list[Any]:
         given = [["the red cat"], [whole], [whole[1:-1]]]
-        return [await engine.embed(model, one, client="me") for one in given]
+        return [await base.embed(one) for one in given]
 
-    text, ids, bare = (one.vectors for one in asyncio.run(ask()))
+    text, ids, bare = (one.vectors for one in asyncio.run(embed_all()))
 
     np.testing.assert_allclose(ids, text, atol=1e-6)
     np.testing.assert_allclose(bare, text, atol=1e-6)
@@ -125,17 +130,13 @@ def test_ids_embed_as_their_text_does(make_engine: Make) -> None:
 def test_a_long_text_is_refused_with_its_place_and_cut_where_asked(
     make_engine: Make, number: int
 ) -> None:
-    engine = make_engine("colours")
-    model = engine.model("colours")
+    colours = ask(make_engine("colours"), "colours")
     given = ["cat"] * 75
     given[number] = "red " * 20
 
-    async def ask(truncate: bool) -> list[dict[str, Any]]:
-        return await engine.predict(model, given, client="me", truncate=truncate)
-
     with pytest.raises(Refusal, match="22 tokens, and the model reads 16") as caught:
-        asyncio.run(ask(False))
-    answers = asyncio.run(ask(True))
+        asyncio.run(colours.predict(given))
+    answers = asyncio.run(colours.predict(given, truncate=True))
 
     assert (caught.value.status, caught.value.param) == (422, f"inputs.{number}")
     assert [one["truncated"] for one in answers] == [at == number for at in range(75)]
@@ -146,7 +147,7 @@ def test_a_question_says_how_much_of_it_is_read(make_engine: Make) -> None:
     engine = make_engine("questions")
 
     with pytest.raises(Refusal, match="the model reads 6") as caught:
-        asyncio.run(engine.predict(engine.model("questions"), ["red " * 9], ["a cat"], client="me"))
+        asyncio.run(ask(engine, "questions").predict(["red " * 9], ["a cat"]))
 
     assert caught.value.param == "inputs.0"
 
@@ -169,9 +170,19 @@ def test_wrong_inputs_are_refused(
     engine = make_engine(name, max_inputs=8)
 
     with pytest.raises(Refusal, match=message) as caught:
-        asyncio.run(engine.predict(engine.model(name), texts, pairs, client="me"))
+        asyncio.run(ask(engine, name).predict(texts, pairs))
 
     assert caught.value.status == 422
+
+
+def test_a_server_that_ends_takes_nothing(make_engine: Make) -> None:
+    engine = make_engine("colours")
+    engine.close()
+
+    with pytest.raises(Refusal, match="not ready") as caught:
+        asyncio.run(ask(engine, "colours").predict(["a cat"]))
+
+    assert (caught.value.status, caught.value.retry_after) == (503, 1)
 
 
 def test_unknown_models_are_refused(make_engine: Make) -> None:
@@ -188,8 +199,6 @@ class SlowLane:
     """Computes when it is let."""
 
     def __init__(self) -> None:
-        import threading
-
         self.may_go = threading.Event()
 
     def run(self, features: Any) -> list[Any]:
@@ -199,38 +208,39 @@ class SlowLane:
 
 def test_a_client_that_leaves_and_one_that_is_late_free_their_places(make_engine: Make) -> None:
     engine = make_engine("colours", queue_inputs=100)
-    model = engine.model("colours")
     slow = SlowLane()
-    model.lanes["predict"] = slow  # type: ignore[assignment]
+    engine.model("colours").lanes["predict"] = slow  # type: ignore[assignment]
 
-    async def ask() -> None:
+    async def crowd() -> None:
         busy = [
-            asyncio.ensure_future(engine.predict(model, ["cat"], client="first")) for _ in range(4)
+            asyncio.ensure_future(ask(engine, "colours", "first").predict(["cat"]))
+            for _ in range(4)
         ]
         await asyncio.sleep(0.05)
         taken = engine.queue.inputs
-        leaving = asyncio.ensure_future(engine.predict(model, ["cat"] * 50, client="leaves"))
+        leaving = asyncio.ensure_future(ask(engine, "colours").predict(["cat"] * 50))
         await asyncio.sleep(0.05)
         assert engine.queue.inputs == taken + 50
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
         assert engine.queue.inputs == taken
+        engine.settings = replace(engine.settings, deadline=0.05)
         with pytest.raises(Refusal) as caught:
-            await engine.predict(model, ["cat"] * 50, client="late", deadline=0.05)
+            await ask(engine, "colours", "late").predict(["cat"] * 50)
         assert (caught.value.status, engine.queue.inputs) == (504, taken)
         slow.may_go.set()
         await asyncio.gather(*busy)
 
-    asyncio.run(ask())
+    asyncio.run(crowd())
 
     assert (engine.queue.inputs, engine.queue.tokens) == (0, 0)
 
 
 def test_a_bad_input_fails_no_other_request(make_engine: Make) -> None:
     engine = make_engine("colours")
-    model = engine.model("colours")
-    lane = model.lanes["predict"]
+    lanes = engine.model("colours").lanes
+    lane = lanes["predict"]
 
     class Touchy:
         def run(self, features: Any) -> list[Any]:
@@ -238,14 +248,14 @@ def test_a_bad_input_fails_no_other_request(make_engine: Make) -> None:
                 raise RuntimeError("a secret text")
             return lane.run(features)
 
-    model.lanes["predict"] = Touchy()  # type: ignore[assignment]
+    lanes["predict"] = Touchy()  # type: ignore[assignment]
 
-    async def ask() -> list[Any]:
+    async def ask_all() -> list[Any]:
         given = ["cat", "a red cat", "red cat"] * 3
-        asked = (engine.predict(model, [one], client="me") for one in given)
+        asked = (ask(engine, "colours").predict([one]) for one in given)
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    found = asyncio.run(ask())
+    found = asyncio.run(ask_all())
 
     assert [isinstance(one, RuntimeError) for one in found] == [False, True, False] * 3
 
@@ -253,19 +263,17 @@ def test_a_bad_input_fails_no_other_request(make_engine: Make) -> None:
 def test_reloading_fails_no_request_and_opens_what_is_there_now(
     make_engine: Make, own_copy: Callable[[str], Any], served: dict[str, str]
 ) -> None:
-    import shutil
-
     path = own_copy("colours")
     engine = make_engine(paths={"one": str(path)})
     before = engine.model("one")
 
-    async def ask() -> None:
+    async def crowd() -> None:
         is_over = False
 
         async def client() -> int:
             count = 0
             while not is_over:
-                await engine.predict(engine.model("one"), ["a red cat"], client="me")
+                await ask(engine, "one").predict(["a red cat"])
                 count += 1
             return count
 
@@ -275,13 +283,13 @@ def test_reloading_fails_no_request_and_opens_what_is_there_now(
         shutil.rmtree(path)
         with pytest.raises(ValueError, match="colours"):
             await engine.reload()
-        assert (await engine.predict(engine.model("one"), ["cat"], client="me"))[0]["label"]
+        assert (await ask(engine, "one").predict(["cat"]))[0]["label"]
         shutil.copytree(served["labels"], path)
         await engine.reload()
         is_over = True
         assert min(await asyncio.gather(*clients)) > 0
 
-    asyncio.run(ask())
+    asyncio.run(crowd())
 
     assert before.task is not None
     assert before.task.name == "classify"

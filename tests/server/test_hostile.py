@@ -1,6 +1,5 @@
 """Input that nobody should send: each gets its status and a message, and the server goes on."""
 
-import asyncio
 import contextlib
 import json
 import resource
@@ -15,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from tests.conftest import server_on_a_thread
 
 from tidybert.cli.main import run
 from tidybert.errors import UsageError
 from tidybert.server import process, workers
-from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.settings import ServerSettings
 
@@ -28,21 +27,16 @@ PREDICT = "/v1/models/colours/predict"
 
 @pytest.fixture
 def server(
-    make_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+    served: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, int, Engine]]:
     """A real server on a thread: its host, its port and its engine."""
     monkeypatch.setattr(process, "HEAD_SECONDS", 1)
     monkeypatch.setattr("tidybert.server.door._BODY_SECONDS", 1.0)
-    engine = make_engine("colours", "questions", "base", max_body=100_000, max_inputs=64)
-    bound = process.listening_on(ServerSettings(models={}, port=0))
-    running = process.http_server(make_app(engine), engine.settings)
-    thread = threading.Thread(target=lambda: asyncio.run(running.serve([bound])))
-    thread.start()
-    host, port = bound.getsockname()
-    yield host, port, engine
-    running.should_exit = True
-    thread.join(20)
-    assert not thread.is_alive()
+    models = {name: served[name] for name in ("colours", "questions", "base")}
+    limits = {"max_body": 100_000, "max_inputs": 64}
+    with server_on_a_thread(models=models, device="cpu", **limits) as (address, engine):
+        host, _, port = address.partition(":")
+        yield host, int(port), engine
 
 
 def descriptors() -> int:

@@ -1,48 +1,19 @@
 """classify: labels, weights, loss, metrics and answers."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.tasks.fixed_outputs import FixedLogits, examples_of, make_features, rows_of
 from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.batching import Batch, collate
-from tidybert.data.features import Features
-from tidybert.errors import ConfigError, DataError, UsageError
-from tidybert.files.text_examples import TextExample
+from tidybert.errors import DataError, UsageError
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification, balanced_class_weights
 from tidybert.tasks.registry import task_for
-
-
-class FixedLogits(nn.Module):
-    """Stands for a model: it gives these logits whatever the rows."""
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
-        return self.logits
-
-
-def make_features(count: int) -> list[Features]:
-    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
-    return [Features(ids, types, 2, example=number) for number in range(count)]
-
-
-def examples_of(*labels: str | None) -> list[TextExample]:
-    return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
-
-
-def rows_of(outputs: list[list[float]]) -> list[npt.NDArray[np.float32]]:
-    """The outputs of features, one row each."""
-    return [np.array([each], dtype=np.float32) for each in outputs]
 
 
 def labelled(task: Classification, *labels: str) -> Batch:
@@ -166,12 +137,6 @@ def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> Non
     )
 
     assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))
-
-
-@pytest.mark.parametrize("temperature", [0, -1.0, 1e-300, True, "1", None, float("nan")])
-def test_a_temperature_that_is_none_is_refused(temperature: Any) -> None:
-    with pytest.raises(ConfigError, match=r"temperature is .*a number from 0\.001 to 1000"):
-        ModelMetadata("classify", ("no", "yes"), settings={"temperature": temperature})
 
 
 def test_calibration_finds_the_temperature_and_keeps_the_answers() -> None:

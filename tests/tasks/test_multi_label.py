@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from tests.tasks.fixed_outputs import FixedLogits, make_features, rows_of
+from torch import nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli import main as shell
@@ -22,7 +22,9 @@ from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -54,23 +56,9 @@ def examples_of(*labels: tuple[str, ...] | None) -> list[TextExample]:
 
 
 def labelled(task: MultiLabelClassification, examples: list[TextExample]) -> list[Features]:
-    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
-    features = [Features(ids, types, 2, example=number) for number in range(len(examples))]
+    features = make_features(len(examples))
     task.add_labels(features, examples)
     return features
-
-
-def rows_of(*logits: list[float]) -> list[npt.NDArray[np.float32]]:
-    return [np.array([each], dtype=np.float32) for each in logits]
-
-
-class FixedLogits(nn.Module):
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
-        return self.logits
 
 
 def test_labels_become_the_ids_of_the_names() -> None:
@@ -141,7 +129,7 @@ def test_logits_and_loss_are_those_of_transformers(
 
 def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
     task = MultiLabelClassification(["a", "b"], {"a": 0.8})
-    outputs = rows_of([math.log(3), 0.0], [math.log(9), -1e4], [-5.0, -5.0])
+    outputs = rows_of([[math.log(3), 0.0], [math.log(9), -1e4], [-5.0, -5.0]])
 
     examples = examples_of((), (), ())
     answers = task.answers(outputs, labelled(task, examples), examples)
@@ -155,7 +143,7 @@ def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
 def test_a_temperature_makes_answers_less_sure_and_changes_none() -> None:
     sure = MultiLabelClassification(["a", "b"])
     task = MultiLabelClassification(["a", "b"], temperature=2.0)
-    outputs = rows_of([2 * math.log(3), -2.0], [-1e4, 0.0])
+    outputs = rows_of([[2 * math.log(3), -2.0], [-1e4, 0.0]])
     examples = examples_of((), ())
     features = labelled(task, examples)
 
@@ -172,7 +160,7 @@ def test_metrics_judgements_and_selections_agree() -> None:
     task = MultiLabelClassification(["a", "b"], {"b": 0.9})
     examples = examples_of(("a",), ("a", "b"), ())
     features = labelled(task, examples)
-    outputs = rows_of([2.0, -2.0], [1.0, 1.0], [-1.0, -3.0])
+    outputs = rows_of([[2.0, -2.0], [1.0, 1.0], [-1.0, -3.0]])
 
     metrics = task.answers(outputs, features, examples).metrics()
 
@@ -203,7 +191,7 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     task = MultiLabelClassification(["a", "b"])
     examples = examples_of(*[("a",)] * 12, *[()] * 12, *[("b",)] * 3)
     features = labelled(task, examples)
-    outputs = rows_of(*[[-1.0, -9.0]] * 12, *[[-3.0, -9.0]] * 12, *[[-3.0, 1.0]] * 3)
+    outputs = rows_of([*[[-1.0, -9.0]] * 12, *[[-3.0, -9.0]] * 12, *[[-3.0, 1.0]] * 3])
 
     tuned = task.calibrated(task.answers(outputs, features, examples))
 
@@ -217,21 +205,12 @@ def test_thresholds_are_tuned_stored_and_used() -> None:
     metrics = tuned.answers(outputs, features, examples).metrics()
     assert metrics["macro_f1"] == 1.0
     assert metrics["per_label"]["b"]["threshold"] is None
-    metadata = ModelMetadata(task.name, ("a", "b"), settings=tuned.settings())
-    found = task_for(metadata)
-    assert isinstance(found, MultiLabelClassification)
-    assert found.settings() == tuned.settings()
-    stored = {"temperature": 0}
-    with pytest.raises(ConfigError, match="temperature"):
-        task_for(ModelMetadata(task.name, ("a", "b"), settings=stored))
 
 
-@pytest.mark.parametrize("thresholds", [[0.5], {"c": 0.5}, {"a": 2}, {"a": "0.5"}, {"a": True}])
-def test_thresholds_that_are_none_are_refused(thresholds: Any) -> None:
-    with pytest.raises(ConfigError, match="thresholds is"):
-        task_for(ModelMetadata("multi-label", ("a", "b"), settings={"thresholds": thresholds}))
-    with pytest.raises(ConfigError, match="multi-label needs label_names"):
-        task_for(ModelMetadata("multi-label"))
+def test_thresholds_of_other_labels_are_refused() -> None:
+    settings = {"thresholds": {"c": 0.5}}
+    with pytest.raises(ConfigError, match=r"thresholds is .*; its keys must be names of labels"):
+        task_for(ModelMetadata("multi-label", ("a", "b"), settings=settings))
 
 
 def test_an_option_chooses_it_and_others_are_refused() -> None:
@@ -289,14 +268,16 @@ def tuned(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, toy_arguments: Callable[..., Any]
 ) -> tuple[Path, FinetunedModel]:
     run = tmp_path_factory.mktemp("labels") / "run"
-    finished = finetune_examples(
-        MultiLabelClassification(NAMES),
-        tiny_model,
-        toy_texts(192, 0),
-        toy_texts(64, 1),
-        toy_arguments(num_train_epochs=10, seed=1),
-        max_seq_length=16,
-        run=run,
+    finished = run_finetuning(
+        FinetuningJob(
+            MultiLabelClassification(NAMES),
+            tiny_model,
+            toy_texts(192, 0),
+            toy_texts(64, 1),
+            toy_arguments(num_train_epochs=10, seed=1),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run, finished
 

@@ -10,16 +10,33 @@ import pytest
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
+from tidybert.data.long_texts import LongTexts
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.registry import foreign_metadata, task_class, task_flags, task_for
 from tidybert.tasks.regression import Regression
+from tidybert.tasks.tags.tagging import Tagging
 
 
-@pytest.mark.parametrize("task", [Classification(["x", "y", "z"], None, 1.5), Regression()])
+@pytest.mark.parametrize(
+    ("task", "outputs"),
+    [
+        (Classification(["x", "y", "z"], None, 1.5), 3),
+        (MultiLabelClassification(["x", "y"], {"x": 0.25}, 1.5, LongTexts("windows", 7)), 2),
+        (Regression(LongTexts("head-tail")), 1),
+        (MultipleChoice(1.5), 1),
+        (QuestionAnswering(no_answers=True, doc_stride=5, n_best_size=2, temperature=2.0), 2),
+        (QuestionAnswering(null_score_diff_threshold=-1.5), 2),
+        (Tagging(["O", "B-x", "I-x"], 1.5, 9), 3),
+        (Tagging(["DT", "NN"]), 2),
+    ],
+)
 def test_a_task_is_found_again_by_its_metadata(
-    task: Any, tiny_config: Callable[..., BertConfig]
+    task: Any, outputs: int, tiny_config: Callable[..., BertConfig]
 ) -> None:
     found = task_for(
         ModelMetadata(task=task.name, label_names=task.label_names, settings=task.settings())
@@ -31,7 +48,7 @@ def test_a_task_is_found_again_by_its_metadata(
     shapes = {
         name: each.shape for name, each in found.build_model(tiny_config()).state_dict().items()
     }
-    assert shapes["classifier.weight"] == (len(task.label_names or "1"), 16)
+    assert shapes[f"{task.head}.weight"] == (outputs, 16)
 
 
 def test_a_task_that_is_unknown_is_named() -> None:
@@ -46,9 +63,14 @@ def test_a_misspelt_task_gets_a_suggestion() -> None:
         task_class("clasify")
 
 
-def test_classes_without_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="classify needs label_names"):
-        task_for(ModelMetadata("classify"))
+@pytest.mark.parametrize("task", ["classify", "multi-label", "tag"])
+def test_classes_without_names_are_refused(task: str) -> None:
+    with pytest.raises(ConfigError, match=f"{task} needs label_names"):
+        task_for(ModelMetadata(task))
+
+
+def test_another_programs_model_has_no_settings() -> None:
+    assert task_for(ModelMetadata("answer")).settings() == QuestionAnswering().settings()
 
 
 @pytest.mark.parametrize(

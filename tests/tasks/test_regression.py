@@ -1,37 +1,14 @@
 """regress: scores, loss, metrics and answers."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.tasks.fixed_outputs import FixedLogits, examples_of, make_features, rows_of
 from torch.nn import functional
 
 from tidybert.data.batching import collate
-from tidybert.data.features import Features
 from tidybert.errors import DataError
-from tidybert.files.text_examples import TextExample
 from tidybert.tasks.regression import Regression
-
-
-class FixedValues(nn.Module):
-    def __init__(self, values: Tensor) -> None:
-        super().__init__()
-        self.values = values
-
-    def forward(self, _rows: Any, lower_states: Any = None) -> Tensor:
-        return self.values[:, None]
-
-
-def make_features(count: int) -> list[Features]:
-    ids, types = np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=np.uint8)
-    return [Features(ids, types, 2, example=number) for number in range(count)]
-
-
-def examples_of(*labels: str | None) -> list[TextExample]:
-    return [TextExample("text", None, label, row) for row, label in enumerate(labels, start=2)]
 
 
 def test_the_loss_is_the_weighted_sum_of_squared_errors(device: str) -> None:
@@ -41,11 +18,11 @@ def test_the_loss_is_the_weighted_sum_of_squared_errors(device: str) -> None:
     values = torch.tensor([1.0, 0.0, 1.0], device=device)
     labels = torch.tensor([1.5, -2.0, 0.4], device=device)
 
-    loss = Regression().loss(FixedValues(values), collate(features).to(device))
+    loss = Regression().loss(FixedLogits(values[:, None]), collate(features).to(device))
     torch.testing.assert_close(loss / 3, functional.mse_loss(values, labels))
 
     features[1].weight = 3.0
-    loss = Regression().loss(FixedValues(values), collate(features).to(device))
+    loss = Regression().loss(FixedLogits(values[:, None]), collate(features).to(device))
     assert loss.item() == pytest.approx(0.25 + 3 * 4 + 0.36)
 
 
@@ -55,14 +32,10 @@ def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) ->
         Regression().add_labels(make_features(2), examples_of("1", label))
 
 
-def rows_of(values: list[float]) -> list[npt.NDArray[np.float32]]:
-    return [np.array([[each]], dtype=np.float32) for each in values]
-
-
 def test_an_answer_is_the_value() -> None:
     answers = (
         Regression()
-        .answers(rows_of([0.5, -3.0]), make_features(2), examples_of(None, None))
+        .answers(rows_of([[0.5], [-3.0]]), make_features(2), examples_of(None, None))
         .predictions()
     )
 
@@ -72,7 +45,7 @@ def test_an_answer_is_the_value() -> None:
 def test_metrics_are_correlations() -> None:
     features, examples = make_features(4), examples_of("1", "2", "3", "4")
     Regression().add_labels(features, examples)
-    outputs = rows_of([2, 4, 6, 8])
+    outputs = rows_of([[2], [4], [6], [8]])
 
     metrics = Regression().answers(outputs, features, examples).metrics()
 
@@ -90,7 +63,9 @@ def test_judgements_spell_scores_in_full() -> None:
     features, examples = make_features(2), examples_of("1234567.8", "0.1")
     Regression().add_labels(features, examples)
 
-    judged = [*Regression().answers(rows_of([1234569.125, 0.1]), features, examples).judgements()]
+    judged = [
+        *Regression().answers(rows_of([[1234569.125], [0.1]]), features, examples).judgements()
+    ]
 
     assert [float(one.expected) for one in judged] == [1234567.8, 0.1]
     assert [float(one.predicted) for one in judged] == [1234569.125, float(np.float32(0.1))]

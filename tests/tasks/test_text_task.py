@@ -13,7 +13,9 @@ from tidybert.cli import main as shell
 from tidybert.data.batching import collate
 from tidybert.data.long_texts import LongTexts
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.classification import Classification
@@ -45,14 +47,16 @@ def far_examples(count: int, seed: int) -> list[TextExample]:
 @pytest.fixture
 def trained(tiny_model: Path, toy_arguments: Callable[..., Any]) -> Callable[..., FinetunedModel]:
     def train(long_texts: LongTexts, run: Path | None = None) -> FinetunedModel:
-        return finetune_examples(
-            Classification(["animal", "colour"], long_texts=long_texts),
-            tiny_model,
-            far_examples(80, 0),
-            far_examples(40, 1),
-            toy_arguments(seed=1),
-            max_seq_length=12,
-            run=run,
+        return run_finetuning(
+            FinetuningJob(
+                Classification(["animal", "colour"], long_texts=long_texts),
+                tiny_model,
+                far_examples(80, 0),
+                far_examples(40, 1),
+                toy_arguments(seed=1),
+                max_seq_length=12,
+                out=run,
+            )
         )
 
     return train

@@ -1,7 +1,6 @@
 """Kernels that repeat to the bit: asked for on CUDA alone, and given back."""
 
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,12 +14,6 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment as it was, after the test too."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-
-
-@repeating
-def is_deterministic(arguments: object, device: str = "auto") -> tuple[bool, str | None]:
-    enabled = torch.are_deterministic_algorithms_enabled()
-    return enabled, os.environ.get("CUBLAS_WORKSPACE_CONFIG")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +36,9 @@ def test_cuda_repeats_where_it_is_asked(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
 
-    assert is_deterministic(SimpleNamespace(deterministic=asked), device) == expected
+    with repeating(asked, device):
+        enabled = torch.are_deterministic_algorithms_enabled()
+        assert (enabled, os.environ.get("CUBLAS_WORKSPACE_CONFIG")) == expected
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory
 

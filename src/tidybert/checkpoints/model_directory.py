@@ -17,9 +17,8 @@ from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
-from tidybert.checkpoints.undrawn_weights import UndrawnWeights
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.checkpoints.weight_loading import LoadReport, load_weights
+from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
 from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part
@@ -31,6 +30,7 @@ from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
     SENTENCE_FILE,
+    TENSORFLOW_CONFIG_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
@@ -85,12 +85,20 @@ class ModelDirectory:
         """The content of config.json; ConfigError if it cannot be read or the run has not ended."""
         if (found := find_unfinished(self.path)) is not None:
             raise ConfigError(found.message())
-        return read_json_object(self.path / CONFIG_FILE)
+        return read_json_object(self._config_file)
+
+    @cached_property
+    def _config_file(self) -> Path:
+        """config.json, or bert_config.json in a directory of the original code."""
+        theirs = self.path / TENSORFLOW_CONFIG_FILE
+        has_ours = present(self.path / CONFIG_FILE, error=ConfigError)
+        is_theirs = not has_ours and present(theirs, error=ConfigError)
+        return theirs if is_theirs else self.path / CONFIG_FILE
 
     @cached_property
     def config(self) -> BertConfig:
         """The encoder's sizes; raises ConfigError for a config.json that is not BERT's."""
-        return BertConfig.from_dict(self.description, source=str(self.path / CONFIG_FILE))
+        return BertConfig.from_dict(self.description, source=str(self._config_file))
 
     @cached_property
     def tokenizer(self) -> BertTokenizer:

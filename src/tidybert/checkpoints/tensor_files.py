@@ -18,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
+from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
 from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import parse_json, read_json_object
@@ -53,6 +55,8 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
     source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
+    elif source.suffix == INDEX:
+        tensors = _read_bundle(source)
     else:
         tensors = _read_file(source, allow_pickle=allow_pickle)
     check_finite(tensors, str(source))
@@ -127,6 +131,15 @@ def _weights_file(path: Path) -> Path:
         for candidate in (path / name, path / f"{name}{INDEX_SUFFIX}"):
             if present(candidate, error=WeightsError):
                 return candidate
+    checkpoints = sorted(path.glob(f"*{INDEX}"))
+    if len(checkpoints) > 1:
+        names = ", ".join(each.name for each in checkpoints[:5])
+        raise WeightsError(
+            f"{path}: {len(checkpoints)} TensorFlow checkpoints ({names}): keep one here, or name "
+            "a directory with one"
+        )
+    if checkpoints:
+        return checkpoints[0]
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
         f"{param('allow_pickle', True)}, {PICKLE_FILE}"
@@ -157,6 +170,25 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
         if name not in tensors:
             raise WeightsError(f"{index}: tensor {name!r} is not in its part {part!r}")
     return tensors
+
+
+def _read_bundle(index: Path) -> dict[str, Tensor]:
+    """A checkpoint of the original code under Hugging Face's names, without optimizer states.
+
+    Variables that are not BERT's keep their names, and a loading reports them as ignored.
+    """
+    bundle = TensorBundle(index)
+    found = named(bundle.variables)
+    if not found.names:
+        raise WeightsError(
+            f"{index}: none of its {len(bundle.variables)} variables is of the original BERT code "
+            f"(found {', '.join(found.unknown[:3]) or 'none'})"
+        )
+    for name in found.names:
+        _check_dtype(index, name, bundle.variables[name].dtype, _STORED_DTYPES.values())
+    return {
+        ours: from_tensorflow(theirs, bundle.read(theirs)) for theirs, ours in found.names.items()
+    }
 
 
 def _read_file(path: Path, *, allow_pickle: bool) -> dict[str, Tensor]:

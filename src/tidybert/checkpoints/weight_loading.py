@@ -1,10 +1,15 @@
-"""Tensors under Hugging Face's names into a model: match the names, check the shapes, copy."""
+"""Tensors under Hugging Face's names into a model: match the names, check the shapes, copy.
 
-from collections.abc import Mapping, Sequence
+``UndrawnWeights`` builds such a model without drawing numbers only to replace them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tidybert.checkpoints.conversion import PREFIX, from_huggingface, huggingface_names
 from tidybert.configuration import BertConfig
@@ -121,3 +126,36 @@ def _shortened(names: Sequence[str]) -> str:
         return "none"
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+_DRAWS: Final[frozenset[Callable[..., Any]]] = frozenset(
+    (
+        Tensor.normal_,
+        Tensor.uniform_,
+        nn.init.normal_,
+        nn.init.uniform_,
+        nn.init.kaiming_uniform_,
+    )
+)
+
+
+class UndrawnWeights(TorchFunctionMode):
+    """For a block that builds a module on the device meta and then calls its ``to_empty``.
+
+    Nothing is drawn on that device in any case.  But for the first draw there, and for a tensor
+    that is like one there, PyTorch loads its compiler, which takes two seconds.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _DRAWS:
+            return args[0] if args else given["tensor"]
+        if func is torch.empty_like:
+            return torch.empty(args[0].shape, dtype=args[0].dtype, **given)
+        return func(*args, **given)

@@ -1,1 +1,1 @@
-"""The shell's face: one file a command, light to import; what is heavy loads when it runs."""
+"""The shell's face: light to import; what is heavy loads when a command runs."""

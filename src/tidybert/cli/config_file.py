@@ -8,6 +8,7 @@ import typer
 
 from tidybert.cli.output import note
 from tidybert.errors import UsageError, suggestion
+from tidybert.pretraining.pretraining_arguments import is_what_it_was
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import RECORD
 from tidybert.training.run_origin import recorded_files
@@ -34,6 +35,11 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
         other = task if task in _COMMANDS else "another program"
         raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
+    if command in _COMMANDS:
+        schedule = str(values.get("schedule"))
+        values = {
+            name: each for name, each in values.items() if not is_what_it_was(name, each, schedule)
+        }
     known = {each.name for each in context.command.params if each.name} | {"task"}
     for name in values:
         if name not in known - {*NOT_RECORDED}:

@@ -113,8 +113,9 @@ def _parameters(group: type) -> list[inspect.Parameter]:
         for name, text in _texts(owner).items():
             if (each := of_name.pop(name, None)) is None:
                 continue
-            # A column's name or number comes from the shell as text either way.
-            kind = str | None if types[name] == (str | int | None) else types[name]
+            # A column's name or number, or a path, comes from the shell as text either way.
+            is_text = types[name] in (str | int | None, str | Path | None)
+            kind = str | None if is_text else types[name]
             flag, metavar = _declared(text) or (_default_flag(name, kind), None)
             if kind in (Path, Path | None):
                 _PATH_FLAGS.add(flag)

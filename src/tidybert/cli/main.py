@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli import (
+from tidybert.cli.commands import (
     attention,
-    bench,
     build_corpus,
     check,
     embed,
@@ -61,7 +60,6 @@ app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
 app.command("train-lm", cls=PanelCommand)(train_lm.train_lm)
 app.command("generate")(generate.generate)
 app.command("score")(score.score)
-app.add_typer(bench.app, name="bench")
 app.command("serve", cls=PanelCommand)(serve.serve)
 app.command("page", cls=PanelCommand)(page.page)
 app.command("train-vocab")(vocabularies.train_vocab)

@@ -4,6 +4,7 @@
 """
 
 import json
+import logging
 import math
 import sys
 import textwrap
@@ -28,10 +29,20 @@ def choose_notes(*, quiet: bool, verbose: bool) -> None:
     """How much this process says on stderr from now on: errors alone, notes, or decisions too."""
     global _is_quiet
     _is_quiet = quiet
-    if verbose or "tidybert.cli.decisions" in sys.modules:
-        from tidybert.cli.decisions import show_decisions
+    logger = logging.getLogger("tidybert")
+    if verbose:
+        logger.setLevel(logging.INFO)
+        logger.handlers = [_Decisions()]
+    elif any(isinstance(each, _Decisions) for each in logger.handlers):
+        logger.setLevel(logging.NOTSET)
+        logger.handlers = []
 
-        show_decisions(verbose)
+
+class _Decisions(logging.Handler):
+    """Notes for --verbose, which modules give their loggers: ``_LOGGER.info("device: cpu, …")``."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
 
 
 def is_quiet() -> bool:

@@ -20,15 +20,10 @@ def check_picture(flag: str, path: Path | None) -> None:
 
 def write_picture(shown: "Shown", path: Path) -> None:
     """Write the picture of a result; a page has its table too."""
-    from tidybert.explain.explained_text import ExplainedText
-    from tidybert.explain.plots import as_page, as_svg
     from tidybert.storage.atomic_files import atomic_write_text
 
-    content = as_svg(shown.plot())
     if path.suffix.lower() == ".html":
-        table = shown.table()
-        texts = [shown.text, shown.text_pair] if isinstance(shown, ExplainedText) else []
-        said = [each for each in texts if each is not None]
-        content = as_page(table.title, said, content, table.html(with_title=False))
-    atomic_write_text(path, content)
+        atomic_write_text(path, shown.page())
+    else:
+        shown.plot().save(path)
     note(f"{path}: written")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tidybert.corpus.documents import CorpusReport, Document
-    from tidybert.finetuning import Callbacks
+    from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.training.trainer import StepReport
 
 LINE_SECONDS: Final = 30.0
@@ -153,12 +153,12 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int]
 def shown_training(
     metric: str, train_batch_size: int, tensorboard: AddFigure | None = None
 ) -> "Iterator[Callbacks]":
-    """Callbacks for ``finetune_examples``: a bar for the steps, and a line for each evaluation.
+    """Callbacks of a fine-tuning: a bar for the steps, and a line for each evaluation.
 
     Each line shows ``metric`` on dev.  It repeats the bar's figures, because not every
     stderr has a bar.
     """
-    from tidybert.finetuning import Callbacks
+    from tidybert.finetuning.finetuning_run import Callbacks
 
     if busy := load_note():
         note(busy)

@@ -10,7 +10,7 @@ import numpy as np
 from tidybert.cli.output import clock, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from tidybert.finetuning import Trial, Trials
+    from tidybert.finetuning.trials_file import Trial, Trials
     from tidybert.pretraining.loop import PretrainingResult
     from tidybert.tasks.task import AnyTask
     from tidybert.training.trainer import TrainingResult

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -14,6 +14,7 @@ from tidybert.cli.output import choose_notes, note
 from tidybert.errors import UsageError
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import use_threads
+from tidybert.training.run_options import DeviceOption, PickleOption, RowsOption, RunOptions
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
@@ -74,23 +75,32 @@ def new_directory(out: Path) -> Iterator[None]:
         yield
 
 
+def values_of(given: Any, *groups: type) -> dict[str, Any]:
+    """The values of the flags that dataclasses declare, by name."""
+    return {each.name: getattr(given, each.name) for group in groups for each in fields(group)}
+
+
 @dataclass(frozen=True, kw_only=True)
-class RunFlags:
+class RunFlags(RunOptions):
     PANEL: ClassVar = "Checkpoints"
 
-    out: Path
-    """``--out RUN``: New directory for the trained model."""
     config: Path | None = field(default=None, metadata={"callback": take_config})
     """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
     win."""
-    resume: bool = False
-    """``--resume``: Go on from the last checkpoint in RUN."""
-    force: bool = False
-    """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
-    keep_checkpoints: bool = False
-    """``--keep-checkpoints``: Keep RUN/checkpoints when the run is finished."""
     tensorboard: bool = False
     """``--tensorboard``: Write figures for TensorBoard into RUN."""
+    # Its help is that of RunOptions; the shell needs one.
+    out: Path = field()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run to resume is finished, which a note says."""
+        from tidybert.training.run_directory import is_resumed_in_vain
+
+        if not (self.resume and is_resumed_in_vain(self.out, self.keep_checkpoints)):
+            return False
+        note(f"the run in {self.out} is finished: there is nothing to resume")
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,27 +116,16 @@ class ThreadsFlag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceFlag(ThreadsFlag):
-    PANEL: ClassVar = "Device"
-
-    device: str = "auto"
-    """Device to compute on: auto, cpu, cuda or cuda:N."""
+class DeviceFlag(ThreadsFlag, DeviceOption):
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
-class PickleFlag:
-    PANEL: ClassVar = "Checkpoints"
-
-    allow_pickle: bool = False
-    """``--allow-pickle``: Also read weights from a pickle; nothing else in it is loaded."""
+PickleFlag = PickleOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExamplesFlags(PickleFlag, DeviceFlag):
-    PANEL: ClassVar = "Data"
-
-    skip_bad_rows: bool = False
-    """``--skip-bad-rows``: Skip rows that cannot be read, and report which."""
+class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)

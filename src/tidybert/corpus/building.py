@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def build_corpus(
     directory = Path(directory)
     files = corpus_files(paths)
     options = options or CorpusOptions()
-    settings = {
+    settings: dict[str, Any] = {
         "files": described_files(files),
         "vocabulary": described(tokenizer),
         "column": options.column,

@@ -12,8 +12,9 @@ from typing import BinaryIO, ClassVar, Final
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
 from tidybert.errors import DataError, in_python, param, suggestion
+from tidybert.files.raw_rows import Problem, problem_lines
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import KEPT_PROBLEMS, Problem, problem_lines
+from tidybert.files.read_report import KEPT_PROBLEMS
 from tidybert.files.records import line_records, parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, decoded_lines
 from tidybert.files.wording import count_of, keys_seen, text_problem

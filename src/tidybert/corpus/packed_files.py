@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_files import SUFFIXES
-from tidybert.files.text_lines import GZIP_MAGIC
-from tidybert.files.unpacking import LimitedUnpacking
+from tidybert.files.text_lines import GZIP_MAGIC, LimitedUnpacking
 from tidybert.files.wording import count_of
 from tidybert.storage.opening import open_regular, os_reason
 

@@ -13,8 +13,9 @@ from typing import Final
 from tidybert.errors import DataError, param, suggestion
 from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_lines import open_bytes
 
@@ -109,7 +110,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
         marks = {mark: "".join(start).count(mark) for mark in ",;\t"}
         options = ReadOptions(delimiter=max(marks, key=marks.__getitem__), quoting=True)
         columns: list[str] | None = None
-        for row in delimited_rows(stream, "csv", options, ReadReport(path=path)):
+        for row in delimited_rows(stream, "csv", ReadReport(path, options=options)):
             if isinstance(row, Problem):
                 raise DataError(f"{path}:{row.row}: {row.message}")
             line, cells = row

@@ -3,7 +3,10 @@
 They tell which texts of another file had a part in training, and hold no text.
 """
 
+import unicodedata
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -59,3 +62,40 @@ def read_training_texts(run: Path) -> TrainingTexts | None:
     if (version, shape, dtype) != ((1, 0), hashes.shape, hashes.dtype):
         raise ConfigError(f"{path}: not the hashes that tidybert wrote")
     return TrainingTexts(hashes, len(hashes) < MAX_HASHES)
+
+
+def text_hashes(identities: Iterable[Hashable]) -> Hashes:
+    """A hash of each identity (``Task.identity``), the same on every machine and in every process.
+
+    Texts that differ only in case, white space or Unicode's composition have one hash.  The order
+    of the texts of a pair counts.  Two different texts have one hash with a chance of 2**-64.
+
+    Args:
+        identities: each a text, None, or a tuple or a frozenset of identities.
+
+    Returns:
+        (N,) uint64.
+    """
+    digests = b"".join(
+        blake2b(_canonical(identity), digest_size=8).digest() for identity in identities
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def _canonical(identity: Hashable) -> bytes:
+    """Bytes that are equal for equal identities alone: lengths keep texts apart."""
+    if isinstance(identity, str):
+        text = " ".join(unicodedata.normalize("NFC", identity).casefold().split()).encode()
+        return b"%d:%b" % (len(text), text)
+    if identity is None:
+        return b"-"
+    parts = list(map(_canonical, _members(identity)))
+    if isinstance(identity, frozenset):
+        parts.sort()
+    return b"(%b)" % b"".join(parts)
+
+
+def _members(identity: Hashable) -> Iterator[Hashable]:
+    if not isinstance(identity, tuple | frozenset):
+        raise TypeError(f"an identity holds texts, None, tuples and frozensets, not {identity!r}")
+    return iter(identity)

@@ -4,47 +4,38 @@ After scikit-learn's developer guide (develop.rst): no logic in __init__, checks
 attributes end in an underscore.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from tidybert.catalog import find_model
-from tidybert.checkpoints.label_values import restored_values
-from tidybert.configuration import BertConfig
-from tidybert.errors import ConfigError, UsageError
-from tidybert.estimators.checked_inputs import text_tags
+from tidybert.errors import UsageError
+from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
 from tidybert.estimators.fit_notes import forget_warnings
-from tidybert.estimators.held_out import HeldOut, choose_parts
-from tidybert.finetuning import FinetunedModel, clear_run, finetune_examples, save
+from tidybert.estimators.held_out import choose_parts, read_held_out
+from tidybert.estimators.saved_estimator import SavedEstimator, plain
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
-from tidybert.inference.loading import choose_device, load_finished, to_device
+from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.notebooks import html_table
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.shown_report import ShownReport
-from tidybert.storage.json_objects import plain_json, read_json_object
-from tidybert.storage.model_files import ARGUMENTS_FILE
-from tidybert.storage.opening import present
-from tidybert.storage.output_lock import contents, output_lock
 from tidybert.system.progress_bar import counting_bar
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.python_spelling import as_in_python
-from tidybert.training.run_directory import check_run
-from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
 from tidybert.training.training_arguments import (
     HeadPooling,
@@ -56,24 +47,26 @@ from tidybert.training.training_arguments import (
 #: The training arguments about files; fit writes none.
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")
 
-_ESTIMATORS = {
-    "classify": "BertClassifier",
-    "multi-label": "BertClassifier",
-    "regress": "BertRegressor",
-    "tag": "BertTagger",
-    "answer": "BertQuestionAnswerer",
-    "choose": "BertMultipleChoice",
-}
+
+@dataclass(frozen=True)
+class Begun:
+    """What ``fit`` has made of X and y: a task, its examples, and their weights by class, (n,).
+
+    fitted: attributes that only one estimator has; None removes one.
+    """
+
+    task: AnyTask
+    examples: Sequence[Any]
+    weights: npt.NDArray[np.float64] | float = 1.0
+    fitted: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertEstimator(BaseEstimator):  # type: ignore[misc]
+class BertEstimator(SavedEstimator):
     """Base of the estimators; see BertClassifier for the parameters.
 
     A dataclass writes the __init__ that scikit-learn reads the parameters from.
     """
-
-    _task_names: ClassVar[tuple[str, ...]]
 
     model: str | Path = field(default="minilm", kw_only=False)
     vocab: str | Path | None = None
@@ -117,154 +110,70 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
     history_: History = field(init=False)
     validation_indices_: npt.NDArray[np.int64] = field(init=False)
 
-    def save(self, directory: str | Path, *, force: bool = False) -> None:
-        """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
-
-        arguments.json holds the parameters, all but ``device``; tidybert.json the classes with
-        their types.  ``force`` replaces a RUN that is there.
-
-        Raises UsageError for a directory with contents, DataError for classes that no file can
-        hold, DiskError where it cannot be written, and InUseError where another process does.
-        """
-        check_is_fitted(self)
-        run = Path(directory)
-        values = {"task": self.task_.name, **self._stored()}
-        text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        with output_lock(run):
-            if run.is_dir() and contents(run):
-                if not force:
-                    raise UsageError(
-                        f"{run} is not empty: name a new directory, or give force=True to replace "
-                        "the RUN in it"
-                    )
-                check_run(run, resume=False, force=True)
-                clear_run(run)
-            save(self._finished(), run, beside={ARGUMENTS_FILE: text})
-
-    @classmethod
-    def load(cls, run: str | Path, *, device: str = "auto") -> Self:
-        """A fitted estimator from a finished RUN of ``save``, the shell or transformers.
-
-        The parameters come from its arguments.json, if it has one; ``result_`` has only the
-        metrics.  Raises what ``Predictor`` raises, and UsageError for another task.
-        """
-        task, model, tokenizer, metadata = load_finished(run)
-        if task.name not in cls._task_names:
-            other = _ESTIMATORS.get(task.name)
-            raise UsageError(
-                f"{run} was trained to {task.name}, {cls.__name__} is to "
-                f"{' or '.join(cls._task_names)}: load it with "
-                f"{f'{other}.load' if other else 'Predictor'}"
-            )
-        path = find_model(run) / ARGUMENTS_FILE
-        stored: dict[str, Any] = {"model": str(run)}
-        if present(path, error=ConfigError):
-            stored = read_json_object(path)
-        known = {*cls._get_param_names()} - {"device"}
-        # The shell writes null for a flag that was not given.
-        given = {name: each for name, each in stored.items() if each is not None and name in known}
-        estimator = cls(**given)
-        estimator.device = device
-        estimator.task_, estimator.model_, estimator.tokenizer_ = task, model, tokenizer
-        estimator.max_seq_length_ = metadata.max_seq_length
-        estimator.result_ = TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0)
-        if metadata.inputs in ("text", "pair"):
-            estimator.n_features_in_ = ("text", "pair").index(metadata.inputs) + 1
-        if "feature_names" in stored:
-            estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
-        estimator._restore(restored_values(task.names, metadata.label_values))
-        return estimator
-
-    def report(self, X: Any, y: Any, *, resamples: int = NUM_RESAMPLES) -> ShownReport:
-        """The evaluation report on labelled examples, which a notebook shows.
-
-        Measure on examples that had no part in the training.  ``resamples``: samples that the
-        intervals are drawn from.  Raises DataError for examples that cannot be measured on.
-        """
-        check_is_fitted(self)
-        examples = self._examples(X, y)
-        answers = self._measured(examples)
-        evaluation = evaluation_of(
-            answers,
-            {**answers.metrics(), **answers.counts()},
-            run=type(self).__name__,
-            file=f"{len(examples):,} examples",
-            max_seq_length=self.max_seq_length_,
-            num_resamples=resamples,
-        )
-        return ShownReport(evaluation)
-
-    def _stored(self) -> dict[str, Any]:
-        """The contents of arguments.json beside the task."""
-        params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        del params["device"], params["random_state"]
-        names = getattr(self, "feature_names_in_", None)
-        return {
-            **params,
-            "seed": self._seed(),
-            **({} if names is None else {"feature_names": names.tolist()}),
-        }
-
-    def _restore(self, values: Mapping[str, Any]) -> None:
-        """Set the attributes that only one estimator has; ``values`` are of labels, by name."""
-
-    def _label_values(self) -> dict[str, Any]:
-        """By name, the labels as y had them."""
-        return {}
-
-    def _finished(self) -> FinetunedModel:
-        """The fitted model as the rooms below know it."""
-        config: Any = self.model_.config
-        width = getattr(self, "n_features_in_", None)
-        return FinetunedModel(
-            self.task_,
-            self.model_,
-            self.tokenizer_,
-            config,
-            self.max_seq_length_,
-            self.result_,
-            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
-            made_from=RunOrigin(label_values=self._label_values()),
-        )
-
-    def _train(
+    def fit(
         self,
-        task: AnyTask,
-        examples: Sequence[Any],
-        weights: npt.NDArray[np.float64],
-        held_out: HeldOut,
-        **fitted: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: Any = None,
     ) -> Self:
-        """Train on examples of any task, and set the fitted attributes.
-
-        weights: (n,) of the examples.  fitted: those that only one estimator has.
+        """Fine-tune ``model`` on examples X and their answers y, which the class describes.
 
         Ctrl-C keeps the best weights so far, and ends more than this fit.
+
+        Args:
+            sample_weight: (n,) the examples' shares in the loss of a step; 0 leaves one out.
+            X_val, y_val: examples to measure on, in place of ``validation_fraction``.
+            groups: (n,) such as authors; ``validation_fraction`` then holds out whole groups.
+
+        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
+        parameter's value, and what loading ``model`` raises.  Warns of what the checks find in the
+        data (DataWarning), and of a model that gives one answer to all that it is measured on
+        (CollapseWarning).
         """
+        read = self._read(X)
+        require_y(self, y)
+        weights = read_weights(sample_weight, len(read))
+        kept = np.flatnonzero(weights)
+        begun = self._begin(read, y, kept)
+        held_out = read_held_out(
+            X_val, y_val, groups, len(read), lambda X, y: self._labelled(X, y, begun)
+        )
         arguments = self._arguments(has_dev=held_out.examples is not None)
         forget_warnings(self)
         device = choose_device(self.device)
-        start = self._finished() if self.warm_start and hasattr(self, "model_") else self.model
-        parts = choose_parts(task, examples, held_out, self.validation_fraction, arguments.seed)
-        weight_of = {one.row: weight for one, weight in zip(examples, weights, strict=True)}
+        is_warm = self.warm_start and hasattr(self, "model_")
+        parts = choose_parts(
+            begun.task, begun.examples, held_out, self.validation_fraction, arguments.seed
+        )
+        shares = weights[kept] * begun.weights
+        weight_of = {one.row: each for one, each in zip(begun.examples, shares, strict=True)}
         history: History = []
-        fitted |= {"history_": history, "validation_indices_": parts.places}
+        fitted = {
+            "history_": history,
+            "validation_indices_": parts.places,
+            **begun.fitted,
+            **self._columns(X, read),
+        }
         with as_in_python():
+            job = FinetuningJob(
+                begun.task,
+                self._finished() if is_warm else self.model,
+                parts.train,
+                parts.dev,
+                arguments,
+                max_seq_length=plain(self.max_seq_length),
+                vocab=None if is_warm else self.vocab,
+                new_head=self.new_head,
+                device=str(device),
+                example_weights=[float(weight_of[one.row]) for one in parts.train],
+            )
             try:
                 with noted_training(history, verbose=self.verbose) as callbacks:
-                    finished = finetune_examples(
-                        task,
-                        start,
-                        parts.train,
-                        parts.dev,
-                        arguments,
-                        max_seq_length=_plain(self.max_seq_length),
-                        vocab=None if start is not self.model else self.vocab,
-                        new_head=self.new_head,
-                        device=str(device),
-                        example_weights=[float(weight_of[one.row]) for one in parts.train],
-                        callbacks=callbacks,
-                    )
+                    finished = run_finetuning(job, callbacks)
             except TrainingInterrupted as interrupted:
                 if isinstance(interrupted.kept, FinetunedModel):
                     self._take(interrupted.kept, fitted)
@@ -273,13 +182,49 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         self._take(finished, fitted)
         return self
 
+    def report(self, X: Any, y: Any, *, resamples: int = NUM_RESAMPLES) -> ShownReport:
+        """The evaluation report on labelled examples, which a notebook shows.
+
+        Measure on examples that had no part in the training.  ``resamples``: samples that the
+        intervals are drawn from.  Raises DataError for examples that cannot be measured on.
+        """
+        answers = self._measured(X, y)
+        evaluation = evaluation_of(
+            answers,
+            {**answers.metrics(), **answers.counts()},
+            run=type(self).__name__,
+            file=f"{len(answers.examples):,} examples",
+            max_seq_length=self.max_seq_length_,
+            num_resamples=resamples,
+        )
+        return ShownReport(evaluation)
+
+    def _read(self, X: Any) -> Sequence[Any]:
+        """X as the estimator's examples have it; raises DataError for anything else."""
+        raise NotImplementedError
+
+    def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
+        """The task and the labelled examples at the places that are ``kept``."""
+        raise NotImplementedError
+
+    def _labelled(self, X: Any, y: Any, begun: Begun | None = None) -> list[Any]:
+        """Labelled examples to be measured on, by what is fitted or what has ``begun``."""
+        raise NotImplementedError
+
+    def _columns(self, X: Any, read: Sequence[Any]) -> dict[str, Any]:
+        """Attributes for the columns of X."""
+        return {}
+
     def _take(self, finished: FinetunedModel, fitted: Mapping[str, Any]) -> None:
         self.task_, self.model_ = finished.task, finished.model
         self.tokenizer_ = finished.tokenizer
         self.max_seq_length_, self.result_ = finished.max_seq_length, finished.result
         self.n_iter_ = finished.result.num_steps
         for name, value in fitted.items():
-            setattr(self, name, value)
+            if value is not None:
+                setattr(self, name, value)
+            elif hasattr(self, name):
+                delattr(self, name)
 
     def _kept(self) -> str:
         """Which weights an interrupted fit has left."""
@@ -295,9 +240,10 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         """The model's answers to examples without labels."""
         return self._answers(examples, labelled=False)
 
-    def _measured(self, examples: Sequence[Any]) -> Answers[Any, Any]:
+    def _measured(self, X: Any, y: Any) -> Answers[Any, Any]:
         """The model's answers to labelled examples, to be measured."""
-        return self._answers(examples, labelled=True)
+        check_is_fitted(self)
+        return self._answers(self._labelled(X, y), labelled=True)
 
     def _answers(self, examples: Sequence[Any], *, labelled: bool) -> Answers[Any, Any]:
         device = to_device(self.model_, self.device)
@@ -312,15 +258,11 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return self.task_.answers(outputs, features, examples)
 
-    def _examples(self, X: Any, y: Any) -> list[Any]:
-        """Labelled examples for a fitted model, to be measured on."""
-        raise NotImplementedError
-
     def _seed(self) -> Any:
         """``random_state`` where it is given, else ``seed``."""
         given = self.random_state
         if given is None:
-            return _plain(self.seed)
+            return plain(self.seed)
         if not isinstance(given, int | np.integer):
             raise UsageError(f"random_state is {given!r:.40}; expected a whole number, or None")
         return int(given)
@@ -334,7 +276,7 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
                 "held out to know when to stop: set validation_fraction, for example to 0.1, or "
                 "give X_val and y_val"
             )
-        values = {name: _plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
+        values = {name: plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
         with as_in_python():
             return TrainingArguments(**{**values, "seed": self._seed()})
 
@@ -366,39 +308,5 @@ class BertEstimator(BaseEstimator):  # type: ignore[misc]
         )
         return facts
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "model_" in state:
-            # NumPy arrays load on a machine without the device that the model is on.
-            weights = {name: each.cpu().numpy() for name, each in self.model_.state_dict().items()}
-            config: Any = self.model_.config
-            state["model_"] = {
-                "config": {"model_type": config.model_type, **config.to_dict()},
-                "weights": weights,
-            }
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "model_" in state:
-            stored = state["model_"]
-            # The meta device draws nothing at random.
-            with torch.device("meta"):
-                model = self.task_.build_model(BertConfig.from_dict(stored["config"]))
-            weights = {name: torch.tensor(each) for name, each in stored["weights"].items()}
-            model.load_state_dict(weights, assign=True)
-            self.model_ = model.eval()
-
     def __sklearn_tags__(self) -> Any:
         return text_tags(super().__sklearn_tags__())
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers, as a grid has them, and paths as JSON values."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return str(value) if isinstance(value, Path) else value

@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tidybert.errors import DataError
-from tidybert.estimators.base import BertEstimator
-from tidybert.estimators.checked_inputs import read_weights, require_y
-from tidybert.estimators.held_out import read_held_out
+from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.ragged_rows import RaggedRows
-from tidybert.files.read_report import Problem
+from tidybert.files.raw_rows import Problem
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example
 from tidybert.tasks.choices.multiple_choice import ChosenAnswers, MultipleChoice
 
@@ -41,30 +39,12 @@ class BertMultipleChoice(BertEstimator):
     _task_names = ("choose",)
     task_: MultipleChoice = field(init=False)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_val: Any = None,
-        y_val: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Fine-tune ``model`` on contexts with choices X, and the right ones y.
+    def _read(self, X: Any) -> list[Any]:
+        return _rows(X)
 
-        sample_weight, X_val, y_val, groups: see BertClassifier.fit.
-
-        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
-        parameter's value, and what loading ``model`` raises.
-        """
-        require_y(self, y)
-        every = _choices(X, y)
-        weights = read_weights(sample_weight, len(every))
-        kept = np.flatnonzero(weights).tolist()
-        held_out = read_held_out(X_val, y_val, groups, len(every), _choices)
-        examples = [every[index] for index in kept]
-        return self._train(MultipleChoice(), examples, weights[kept], held_out)
+    def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
+        every = _choices(read, y)
+        return Begun(MultipleChoice(), [every[place] for place in kept.tolist()])
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """(n,) the number of the likeliest choice of each example, from 0."""
@@ -77,27 +57,30 @@ class BertMultipleChoice(BertEstimator):
 
     def score(self, X: Any, y: Any) -> float:
         """The share of the examples whose right choice is chosen."""
-        check_is_fitted(self)
-        return float(self._measured(_choices(X, y)).metrics()["accuracy"])
+        return float(self._measured(X, y).metrics()["accuracy"])
 
     def _chosen(self, X: Any) -> ChosenAnswers:
         check_is_fitted(self)
-        answers = self._run(_choices(X))
+        answers = self._run(_choices(_rows(X)))
         assert isinstance(answers, ChosenAnswers)
         return answers
 
-    def _examples(self, X: Any, y: Any) -> list[ChoiceExample]:
-        return _choices(X, y)
+    def _labelled(self, X: Any, y: Any, begun: Begun | None = None) -> list[ChoiceExample]:
+        return _choices(_rows(X), y)
 
 
-def _choices(X: Any, y: Any = None) -> list[ChoiceExample]:
-    """Examples, with the right choices where ``y`` is given; DataError for other values."""
+def _rows(X: Any) -> list[Any]:
     rows = np.asarray(X).tolist() if hasattr(X, "columns") or isinstance(X, np.ndarray) else X
     if isinstance(rows, str) or not hasattr(rows, "__iter__"):
         raise DataError(f"X is {X!r:.40}, of type {type(X).__name__}: {_ROWS}")
     rows = list(rows)
     if not rows:
         raise DataError(f"X is empty: {_ROWS}")
+    return rows
+
+
+def _choices(rows: Sequence[Any], y: Any = None) -> list[ChoiceExample]:
+    """Examples, with the right choices where ``y`` is given; DataError for other values."""
     answers: Sequence[Any] = [None] * len(rows) if y is None else list(y)
     if len(answers) != len(rows):
         raise DataError(f"X has {len(rows)} examples and y has {len(answers)}")

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tidybert.errors import DataError
-from tidybert.estimators.base import BertEstimator
-from tidybert.estimators.checked_inputs import is_missing, read_texts, read_weights, require_y
-from tidybert.estimators.held_out import read_held_out
+from tidybert.estimators.base import Begun, BertEstimator
+from tidybert.estimators.checked_inputs import is_missing, read_texts
 from tidybert.tasks.questions.gold_answers import AnswerError, GoldAnswers, gold_answers
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -57,36 +56,19 @@ class BertQuestionAnswerer(BertEstimator):
     _task_names = ("answer",)
     task_: QuestionAnswering = field(init=False)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_val: Any = None,
-        y_val: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Fine-tune ``model`` on questions with their texts X and the answers y.
+    def _read(self, X: Any) -> list[tuple[str, ...]]:
+        return _pairs(X)
 
-        sample_weight, X_val, y_val, groups: see BertClassifier.fit.
-
-        Raises DataError (a ValueError) for answers that are not in their text, UsageError for a
-        parameter's value, and what loading ``model`` raises.
-        """
-        require_y(self, y)
-        every = _answered(X, y)
-        weights = read_weights(sample_weight, len(every))
-        kept = np.flatnonzero(weights).tolist()
-        examples = [every[index] for index in kept]
+    def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
+        every = _answered(read, y)
+        examples = [every[place] for place in kept.tolist()]
         names = QuestionOptions.field_names()
         with as_in_python():
             options = QuestionOptions(
                 **{name: getattr(self, name) for name in names if hasattr(self, name)}
             )
             task = QuestionAnswering.from_examples(examples, options)
-        held_out = read_held_out(X_val, y_val, groups, len(every), _answered)
-        return self._train(task, examples, weights[kept], held_out, n_features_in_=2)
+        return Begun(task, examples, fitted={"n_features_in_": 2})
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The text of each answer, (n,) of str objects."""
@@ -104,10 +86,10 @@ class BertQuestionAnswerer(BertEstimator):
     def score(self, X: Any, y: Any) -> float:
         """The mean F1 of the answers, word by word, as SQuAD counts it."""
         check_is_fitted(self)
-        return float(self._run(self._examples(X, y)).metrics()["f1"])
+        return float(self._run(self._labelled(X, y)).metrics()["f1"])
 
-    def _examples(self, X: Any, y: Any) -> list[QuestionExample]:
-        return _answered(X, y)
+    def _labelled(self, X: Any, y: Any, begun: Begun | None = None) -> list[QuestionExample]:
+        return _answered(_pairs(X), y)
 
     def _restore(self, values: Mapping[str, Any]) -> None:
         for name in ("max_query_length", "max_answer_length"):
@@ -129,9 +111,9 @@ def _example(place: int, pair: Sequence[str], found: GoldAnswers | None = None) 
     return QuestionExample(str(place), pair[0], pair[1], answers, is_impossible, place)
 
 
-def _answered(X: Any, y: Any) -> list[QuestionExample]:
+def _answered(pairs: Sequence[tuple[str, ...]], y: Any) -> list[QuestionExample]:
     """Examples with their answers; DataError where one cannot be taken."""
-    pairs, given = _pairs(X), list(y)
+    given = list(y)
     if len(pairs) != len(given):
         raise DataError(f"X has {len(pairs)} questions and y has {len(given)} answers")
     examples = []

@@ -1,16 +1,14 @@
 """BertTagger: a tag for each word, behind scikit-learn's interface."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tidybert.errors import DataError
-from tidybert.estimators.base import BertEstimator
-from tidybert.estimators.checked_inputs import read_weights
-from tidybert.estimators.held_out import read_held_out
+from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.ragged_rows import RaggedRows
 from tidybert.files.wording import count_of
 from tidybert.metrics.entity_scores import TagCounts
@@ -42,37 +40,14 @@ class BertTagger(BertEstimator):
     task_: Tagging
     classes_: npt.NDArray[Any]
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_val: Any = None,
-        y_val: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Fine-tune ``model`` on sentences X and their tags y.
+    def _read(self, X: Any) -> list[tuple[str, ...]]:
+        return read_sentences(X)
 
-        Args:
-            X: n sentences, each a list of words.
-            y: n lists of tags, one a word.
-            sample_weight: (n,) the weight of each sentence's words in the loss; 0 leaves one out.
-            X_val, y_val, groups: see BertClassifier.fit.
-
-        Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
-        parameter's value, and what loading ``model`` raises.
-        """
-        every = _examples(X, y)
-        weights = read_weights(sample_weight, len(every))
-        kept = np.flatnonzero(weights).tolist()
-        examples = [every[index] for index in kept]
+    def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
+        tags = read_tags(y, read)
+        examples = [TaggedExample(read[place], tags[place], place) for place in kept.tolist()]
         task = Tagging.from_examples(examples, WindowOptions(doc_stride=self.doc_stride))
-        held_out = read_held_out(
-            X_val, y_val, groups, len(every), lambda X, y: _examples(X, y, task.of_entities)
-        )
-        classes = np.array(task.label_names)
-        return self._train(task, examples, weights[kept], held_out, classes_=classes)
+        return Begun(task, examples, fitted={"classes_": np.array(task.label_names)})
 
     def predict(self, X: Any) -> RaggedRows[list[str]]:
         """A list of tags for each sentence."""
@@ -96,8 +71,13 @@ class BertTagger(BertEstimator):
         assert isinstance(answers, TagAnswers)
         return answers
 
-    def _examples(self, X: Any, y: Any) -> list[TaggedExample]:
-        return _examples(X, y, self.task_.of_entities)
+    def _labelled(self, X: Any, y: Any, begun: Begun | None = None) -> list[TaggedExample]:
+        task = self.task_ if begun is None else begun.task
+        assert isinstance(task, Tagging)
+        sentences = read_sentences(X)
+        tags = read_tags(y, sentences, task.of_entities)
+        pairs = zip(sentences, tags, strict=True)
+        return [TaggedExample(*pair, index) for index, pair in enumerate(pairs)]
 
     def score(self, X: Any, y: Any) -> float:
         """The F1 of entities, as conlleval counts it, or the accuracy of other tags."""
@@ -109,13 +89,6 @@ class BertTagger(BertEstimator):
 
     def _restore(self, values: Mapping[str, Any]) -> None:
         self.classes_ = np.array(self.task_.label_names)
-
-
-def _examples(X: Any, y: Any, of_entities: bool | None = None) -> list[TaggedExample]:
-    sentences = read_sentences(X)
-    tags = read_tags(y, sentences, of_entities)
-    pairs = zip(sentences, tags, strict=True)
-    return [TaggedExample(*pair, index) for index, pair in enumerate(pairs)]
 
 
 def read_sentences(X: Any) -> list[tuple[str, ...]]:

@@ -6,17 +6,15 @@ heads are counted from 1, as people do; arrays begin at 0: ``probs[layer - 1, he
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tidybert.errors import UsageError, param
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText
-from tidybert.explain.shown import Floats, Table, shaded_matrix
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tidybert.explain.shown import Floats, Table
+from tidybert.reporting.drawing import Picture
 
 _MOST_LOOKED_AT: Final = 3
 _SHOWN_TERMS: Final = 8
@@ -80,7 +78,7 @@ class AttentionCell(ExplainedText):
         )
         return Table(title, ("term", "q", "k", "q·k"), rows, frozenset({"term"}))
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The terms of query · key as bars."""
         title = str(self.table().title)
         return plots.bars([f"{at}" for at in range(len(self.products))], self.products, title)
@@ -107,9 +105,9 @@ class AttentionHead(ExplainedText):
         return Table(title, headings, rows, frozenset(headings))
 
     def _repr_html_(self) -> str:
-        return shaded_matrix(str(self.table().title), self.tokens, self.probs)
+        return self.plot().svg
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The matrix with the pieces on both sides."""
         return plots.matrix(self.probs, self.tokens, str(self.table().title))
 
@@ -200,7 +198,7 @@ class Attention(ExplainedText):
             frozenset(),
         )  # fmt: skip
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """A small matrix for each layer and head."""
         return plots.grid(self.probs, "attention: rows of layers, columns of heads")
 

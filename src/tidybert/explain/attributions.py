@@ -11,7 +11,7 @@ n pieces, H width, w words.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,8 @@ from tidybert.explain.shown import Floats, Table, shaded_words, signed
 from tidybert.explain.targets import Target
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tidybert.reporting.drawing import Picture
+from tidybert.tokenization import BertTokenizer
 
 METHODS: Final = ("integrated-gradients", "gradient-x-input", "leave-one-out")
 STEPS: Final = 50
@@ -98,7 +97,7 @@ class Attributions(ExplainedText):
         texts = [word.text for word in self.words]
         return shaded_words(texts, self.word_values) + super()._repr_html_()
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """A bar for each word."""
         values = np.nan_to_num(self.word_values)
         return plots.bars([word.text for word in self.words], values, self.table().title)
@@ -138,6 +137,22 @@ def check_method(method: str, steps: int | None) -> int:
     if steps < 1:
         raise UsageError(f"{param('steps')} is {steps}: expected at least 1")
     return steps
+
+
+def baseline_ids(features: Features, tokenizer: BertTokenizer) -> npt.NDArray[np.int32]:
+    """(n,) ids with [PAD] in place of each piece but [CLS], [SEP] and [MASK]."""
+    kept = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
+    ids = features.input_ids
+    return np.where(np.isin(ids, kept), ids, np.int32(tokenizer.pad_token_id))
+
+
+def attribute(given: ExplainedInput, method: str, steps: int) -> Found:
+    """The values by one of METHODS; ``steps`` of ``check_method``."""
+    if method == "leave-one-out":
+        return leave_one_out(given)
+    if method == "gradient-x-input":
+        return gradient_x_input(given)
+    return integrated_gradients(given, steps)
 
 
 def integrated_gradients(given: ExplainedInput, steps: int) -> Found:

@@ -6,17 +6,15 @@ on the last layer alone, so the answers of lower layers are a view and no predic
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText
 from tidybert.explain.shown import Floats, Table
+from tidybert.reporting.drawing import Picture
 from tidybert.tokenization import BertTokenizer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SHOWN_WORDS: Final = 3
 
@@ -83,7 +81,7 @@ class Cloze(ExplainedText):
         left = frozenset({"likeliest", "hidden"})
         return Table("answers at each [MASK], layer by layer", headings, rows, left)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The probability of each [MASK]'s hidden piece, or of the last layer's best, by layer."""
         names, columns = [], []
         for mask in self.masks:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.explain.shown import Shown
 from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION
@@ -46,6 +46,11 @@ class ExplainedText(Shown):
         return self.encoding.tokens
 
     @property
+    def quoted(self) -> list[str]:
+        """The text, and the second one of a pair."""
+        return [self.text] if self.text_pair is None else [self.text, self.text_pair]
+
+    @property
     def words(self) -> list[Word]:
         """The words of the text, then those of the second text."""
         return words_of(self.encoding, (self.text, self.text_pair or ""))
@@ -64,13 +69,8 @@ def words_of(encoding: Encoding, sides: Sequence[str]) -> list[Word]:
     ):
         if side is None:
             continue
-        continues = (
-            token.startswith(CONTINUATION)
-            and token != CONTINUATION
-            and bool(groups)
-            and groups[-1][-1] == position - 1
-        )
-        if continues:
+        follows = bool(groups) and groups[-1][-1] == position - 1
+        if follows and token.startswith(CONTINUATION) and token != CONTINUATION:
             groups[-1].append(position)
         else:
             groups.append([position])
@@ -92,6 +92,14 @@ def pieces_within(encoding: Encoding, span: Span) -> list[int]:
         )
         if side == 0 and start < span[1] and end > span[0]
     ]
+
+
+def pieces_at(encoding: Encoding, span: Span, name: str) -> list[int]:
+    """The same; DataError that names the parameter where there is none."""
+    found = pieces_within(encoding, span)
+    if not found:
+        raise DataError(f"{param(name)}: characters {span[0]} to {span[1]} hold no piece")
+    return found
 
 
 def place_of(word: str, text: str) -> Span:

@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import collate
-from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, WeightsError, param
-from tidybert.explain import attributions as methods
 from tidybert.explain.attention_maps import Attention
-from tidybert.explain.attributions import Attributions, ExplainedInput, check_method
+from tidybert.explain.attributions import (
+    Attributions,
+    ExplainedInput,
+    attribute,
+    baseline_ids,
+    check_method,
+)
 from tidybert.explain.cloze_layers import Cloze, answers_of
-from tidybert.explain.explained_text import pieces_within, place_of, words_of
+from tidybert.explain.explained_text import pieces_at, pieces_within, place_of, words_of
 from tidybert.explain.inside_encoder import (
     as_array,
     attention_of,
@@ -32,7 +35,7 @@ from tidybert.explain.inside_encoder import (
 )
 from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInTexts
 from tidybert.explain.shown import Floats, cosine
-from tidybert.explain.targets import check_task, find_target, find_word_target
+from tidybert.explain.targets import check_task, find_target, find_word_target, task_features
 from tidybert.explain.word_space import (
     NearestPieces,
     Similarities,
@@ -126,11 +129,8 @@ class Explainer(ShowsFacts):
             )
         if hide is None:
             return encoding
-        hidden = pieces_within(encoding, hide)
-        if not hidden:
-            raise DataError(f"{param('hide')}: characters {hide[0]} to {hide[1]} hold no piece")
         tokens, ids = list(encoding.tokens), list(encoding.input_ids)
-        for position in hidden:
+        for position in pieces_at(encoding, hide, "hide"):
             tokens[position], ids[position] = MASK_TOKEN, self.tokenizer.mask_token_id
         return replace(encoding, tokens=tokens, input_ids=ids)
 
@@ -191,11 +191,8 @@ class Explainer(ShowsFacts):
                 f"{param('top_k')} is {top_k}: expected 1 to {self.tokenizer.vocab_size}"
             )
         encoding = self.encode(text, text_pair, hide=hide)
-        masked = [
-            at
-            for at, index in enumerate(encoding.input_ids)
-            if index == self.tokenizer.mask_token_id
-        ]
+        mask = self.tokenizer.mask_token_id
+        masked = [at for at, index in enumerate(encoding.input_ids) if index == mask]
         if not masked:
             raise DataError(
                 f"{text!r:.60} has no {MASK_TOKEN}: write it, in capitals, in place of a word, or "
@@ -233,32 +230,22 @@ class Explainer(ShowsFacts):
         cut, or a task whose answers this cannot explain; WeightsError for a model without a head.
         """
         steps = check_method(method, steps)
-        if self.predictor is not None:
+        if self.predictor is None:
+            encoding = self.encode(text, text_pair)
+            (features,) = encoding_features([encoding])
+            model, batch = self._masked_lm(), collate([features])
+            chosen = find_word_target(model, self.tokenizer, encoding, batch, target, at)
+        else:
             check_task(self.predictor.task)
-        is_run = self.predictor is not None
-        encoding = (
-            self.tokenizer.encode(text, text_pair) if is_run else self.encode(text, text_pair)
-        )
+            encoding = self.tokenizer.encode(text, text_pair)
+            features = task_features(self.predictor, encoding, text, text_pair)
+            chosen = find_target(self.predictor, encoding, collate([features]), target, at)
         words = words_of(encoding, (text, text_pair or ""))
-        (features,) = encoding_features([encoding])
-        if self.predictor is not None:
-            features = self._task_features(self.predictor, encoding, text, text_pair)
-            found_target = find_target(self.predictor, encoding, collate([features]), target, at)
-        else:
-            found_target = find_word_target(
-                self._masked_lm(), self.tokenizer, encoding, collate([features]), target, at
-            )
-        given = ExplainedInput(
-            self.encoder, features, words, self._baseline(features), found_target
-        )
-        if method == "leave-one-out":
-            found = methods.leave_one_out(given)
-        elif method == "gradient-x-input":
-            found = methods.gradient_x_input(given)
-        else:
-            found = methods.integrated_gradients(given, steps)
+        baseline = baseline_ids(features, self.tokenizer)
+        given = ExplainedInput(self.encoder, features, words, baseline, chosen)
+        found = attribute(given, method, steps)
         return Attributions(
-            *(text, text_pair, encoding, method, found_target.label, found.score),
+            *(text, text_pair, encoding, method, chosen.label, found.score),
             *(found.baseline_score, found.values, found.word_values),
             *(found.completeness_gap, found.steps),
         )
@@ -310,13 +297,13 @@ class Explainer(ShowsFacts):
             raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
         if layer == WORDS:
             vectors = word_vectors(self._word_table(), self.tokenizer, texts)
-            return Similarities(list(texts), WORDS, vectors, cosine(vectors[:, None], vectors))
-        number = self._layer(layer)
-        encodings = [self.encode(text) for text in texts]
-        with torch.inference_mode():
-            found = pooled(states_of(self.encoder, encodings)[number], rows_of(encodings), "mean")
-        vectors = as_array(found)
-        return Similarities(list(texts), number, vectors, cosine(vectors[:, None], vectors))
+        else:
+            layer = self._layer(layer)
+            encodings = [self.encode(text) for text in texts]
+            with torch.inference_mode():
+                states = states_of(self.encoder, encodings)[layer]
+                vectors = as_array(pooled(states, rows_of(encodings), "mean"))
+        return Similarities(list(texts), layer, vectors, cosine(vectors[:, None], vectors))
 
     # --- parts
 
@@ -346,21 +333,6 @@ class Explainer(ShowsFacts):
             )
         return self.masked_lm
 
-    def _task_features(
-        self, predictor: Predictor, encoding: Encoding, text: str, text_pair: str | None
-    ) -> Any:
-        """The input as the RUN's task makes it; DataError where it is cut or in several parts."""
-        task = predictor.task
-        examples = task.from_texts([text], None if text_pair is None else [text_pair])
-        task.check_inputs(examples, predictor.metadata.inputs)
-        features = task.features(examples, self.tokenizer, predictor.max_seq_length)
-        if len(features) != 1 or features[0].input_ids.tolist() != encoding.input_ids:
-            raise DataError(
-                f"the text has {len(encoding)} pieces, and the model reads at most "
-                f"{predictor.max_seq_length} at once in one text or pair: shorten it"
-            )
-        return features[0]
-
     def _layer(self, layer: int | str) -> int:
         """The number of a layer, from 0; UsageError for one that the model lacks."""
         last: int = self.config.num_hidden_layers
@@ -370,12 +342,6 @@ class Explainer(ShowsFacts):
                 f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
             )
         return int(layer) % (last + 1)
-
-    def _baseline(self, features: Features) -> npt.NDArray[np.int32]:
-        """(n,) ids with [PAD] in place of each piece but [CLS], [SEP] and [MASK]."""
-        one = self.tokenizer
-        kept = np.isin(features.input_ids, (one.cls_token_id, one.sep_token_id, one.mask_token_id))
-        return np.where(kept, features.input_ids, np.int32(one.pad_token_id))
 
     def _word_table(self) -> Floats:
         """(V, H): the word embeddings of the tokenizer's pieces."""

@@ -6,17 +6,14 @@ n pieces, L layers, H width, B texts.  Layer 0 is the output of the embeddings, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidybert.explain import plots
 from tidybert.explain.explained_text import ExplainedText
 from tidybert.explain.shown import Floats, Shown, Table, cosine
+from tidybert.reporting.drawing import Picture
 from tidybert.tokenization.encoding import Span
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +52,7 @@ class EmbeddingSum(ExplainedText):
         headings = ("piece", "id", "position", "segment", *(f"|{name}|" for name in self.parts))
         return Table("lengths of the embeddings", headings, rows, frozenset({"piece"}))
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """Each part as a strip a piece."""
         return plots.strips(
             list(self.parts.values()), list(self.parts), self.tokens, "embeddings and their sum"
@@ -80,7 +77,7 @@ class HiddenStates(ExplainedText):
         title = "cosine of a piece's state with that of the layer below, by layer"
         return Table(title, headings, rows, frozenset({"piece"}))
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The states as strips, a layer after another."""
         names = [f"layer {number}" for number in range(len(self.states))]
         return plots.strips(list(self.states), names, self.tokens, "hidden states")
@@ -127,7 +124,7 @@ class WordInTexts(Shown):
         note = "\n".join(f"{number}: {text}" for number, text in enumerate(self.texts, start=1))
         return Table(f"cosine of {self.word!r} in two texts", headings, rows, frozenset(), note)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The same as lines over the layers."""
         values = np.stack([self.cosines[:, first, second] for first, second in self.pairs], axis=1)
         return plots.lines(values, self._names(), "cosine", f"{self.word!r} in two texts")

@@ -1,164 +1,162 @@
-"""Pictures by matplotlib, which the extra ``plots`` installs; nothing here needs a display."""
+"""The pictures of results: matrices, bars, lines over the layers, strips of numbers, and a map."""
 
-import io
-import warnings
 from collections.abc import Sequence
-from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
-from tidybert.errors import UsageError
-from tidybert.system.terminal_text import printable
+from tidybert.reporting.drawing import Frame, Picture, around, cut, moved, room_for, text
+from tidybert.reporting.heat_maps import CellTable, shades
+from tidybert.reporting.markup import element
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_COLOURS: Final = "Blues"
-_CELL_INCHES: Final = 0.28
-_SMALL_INCHES: Final = 0.9
+_LONGEST_TITLE: Final = 90
+_HEADING: Final = 36.0
+# With more pieces, a matrix is an image without names.
 _MOST_LABELS: Final = 80
+_CELL, _SMALL_SIDE = 20.0, 64.0
 _MOST_TALL_BARS: Final = 30
+_STRIP_WIDTH, _STRIP_ROW = 560.0, 14.0
+_SERIES: Final = ("", " second", " third", " fourth", " fifth", " sixth")
 
 
-def _figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            "pictures need matplotlib: install it with pip install 'tidybert[plots]'"
-        ) from error
-    return Figure(figsize=(width, height), layout="constrained")
+def _picture(title: str, said: str, width: float, height: float, *body: Markup) -> Picture:
+    """A picture of this size below its heading."""
+    words = cut(title, _LONGEST_TITLE)
+    parts = [text(words, 12, 22, "heading"), moved(0, _HEADING, *body)]
+    return Picture("explanation", title, said, max(width, 9 * len(words)), height + _HEADING, parts)
 
 
-def _plain(texts: Sequence[str]) -> list[str]:
-    # A dollar begins a formula.
-    return [printable(each).replace("$", r"\$") for each in texts]
-
-
-def matrix(values: npt.NDArray[Any], labels: Sequence[str], title: str) -> "Figure":
+def matrix(values: npt.NDArray[Any], labels: Sequence[str], title: str) -> Picture:
     """A matrix (n, n) of numbers from 0 to 1, with labels on both sides."""
-    side = 1.6 + _CELL_INCHES * min(len(labels), _MOST_LABELS)
-    figure = _figure(side + 0.6, side)
-    axes = figure.add_subplot()
-    image = axes.imshow(values, cmap=_COLOURS, vmin=0, vmax=1)
-    if len(labels) <= _MOST_LABELS:
-        axes.set_xticks(range(len(labels)), _plain(labels), rotation=90)
-        axes.set_yticks(range(len(labels)), _plain(labels))
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(image, ax=axes, fraction=0.04)
-    return figure
+    said = "Each row is a piece that looks at the columns; a full shade is 1."
+    if len(labels) > _MOST_LABELS:
+        side = 4.0 * len(labels)
+        return _picture(title, said, side + 24, side + 12, shades(values, 12, 0, side, side))
+    table = CellTable(labels, _CELL, _CELL)
+    cells = [
+        table.cell((row, column), "right", value, f"{labels[row]} → {label}: {value:.4f}")
+        for row, each in enumerate(values.tolist())
+        for column, (label, value) in enumerate(zip(labels, each, strict=True))
+    ]
+    width, height = table.size
+    scale = _scale(table.corner[0], height + 6)
+    return _picture(title, said, max(width, 300), height + 40, table.lines(), *cells, scale)
 
 
-def grid(values: npt.NDArray[Any], title: str) -> "Figure":
+def _scale(left: float, top: float) -> Markup:
+    """What the shades of a matrix mean."""
+    box = '<rect x="{}" y="{}" width="28" height="10" class="right" fill-opacity="{}"/>'
+    drawn = []
+    for at, value in enumerate((0, 0.25, 0.5, 0.75, 1)):
+        x = left + 28 * at
+        drawn += [element(box, x, top, value), text(f"{value}", x + 14, top + 24, "tick", "middle")]
+    return Markup().join(drawn)
+
+
+def grid(values: npt.NDArray[Any], title: str) -> Picture:
     """Matrices (L, N, n, n), a row of N small pictures for each of L; each has its own scale."""
     rows, columns = values.shape[:2]
-    figure = _figure(0.6 + _SMALL_INCHES * columns, 0.8 + _SMALL_INCHES * rows)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for (row, column), each in np.ndenumerate(axes):
-        each.imshow(values[row, column], cmap=_COLOURS, vmin=0)
-        each.set_xticks([])
-        each.set_yticks([])
-        if column == 0:
-            each.set_ylabel(f"{row + 1}", rotation=0, labelpad=10, va="center", fontsize=9)
-        if row == 0:
-            each.set_title(f"{column + 1}", fontsize=9)
-    figure.suptitle(title, fontsize=10)
-    return figure
+    step, left, top = _SMALL_SIDE + 8, 34.0, 22.0
+    drawn = [
+        text(f"{column + 1}", left + step * column + _SMALL_SIDE / 2, 12, "tick", "middle")
+        for column in range(columns)
+    ]
+    for row in range(rows):
+        y = top + step * row
+        drawn.append(text(f"{row + 1}", left - 8, y + _SMALL_SIDE / 2 + 4, "tick", "end"))
+        for column in range(columns):
+            scaled = _coarse(values[row, column] / values[row, column].max())
+            place = left + step * column, y, _SMALL_SIDE, _SMALL_SIDE
+            box = '<rect x="{}" y="{}" width="{}" height="{}" class="grid"/>'
+            drawn += [shades(scaled, *place), element(box, *place)]
+    said = "A small matrix for each head, whose rows are the pieces that look at the columns."
+    return _picture(title, said, left + step * columns + 8, top + step * rows, *drawn)
 
 
-def bars(labels: Sequence[str], values: npt.NDArray[Any], title: str) -> "Figure":
+def _coarse(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A matrix (n, n) of at most 128 rows: the largest value of each block."""
+    block = -(-len(values) // 128)
+    padded = np.pad(values, (0, -len(values) % block))
+    blocks = padded.reshape(len(padded) // block, block, -1, block)
+    return np.asarray(blocks.max((1, 3)))
+
+
+def bars(labels: Sequence[str], values: npt.NDArray[Any], title: str) -> Picture:
     """A horizontal bar for each value, the first at the top; negative ones have another colour."""
-    figure = _figure(6, 1 + (0.22 if len(labels) <= _MOST_TALL_BARS else 0.13) * len(labels))
-    axes = figure.add_subplot()
-    places = range(len(labels))
-    colours = ["#b2182b" if each < 0 else "#2166ac" for each in values]
-    axes.barh(places, values, color=colours)
-    size = 9 if len(labels) <= _MOST_TALL_BARS else 6
-    axes.set_yticks(places, _plain(labels), fontsize=size)
-    axes.invert_yaxis()
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_title(title, fontsize=10)
-    return figure
-
-
-def lines(values: npt.NDArray[Any], names: Sequence[str], label: str, title: str) -> "Figure":
-    """(L + 1, C) values over the layers 0 to L, a line for each column."""
-    figure = _figure(6, 3.6)
-    axes = figure.add_subplot()
-    for column, name in zip(values.T, _plain(names), strict=True):
-        axes.plot(range(len(column)), column, marker="o", label=name)
-    axes.set_xticks(range(len(values)))
-    axes.set_xlabel("layer")
-    axes.set_ylabel(label)
-    axes.set_title(title, fontsize=10)
-    if len(names) > 1:
-        axes.legend(fontsize=8)
-    return figure
-
-
-def strips(values: Sequence[npt.NDArray[Any]], names: Sequence[str], labels: Sequence[str],
-           title: str) -> "Figure":  # fmt: skip
-    """Matrices (n, H) one above the other, with a row for each label; blue is positive."""
-    height = 0.5 + 0.2 * len(labels)
-    figure = _figure(8, 0.6 + height * len(values))
-    for number, (each, name) in enumerate(zip(values, names, strict=True), start=1):
-        axes = figure.add_subplot(len(values), 1, number)
-        bound = float(np.abs(each).max()) or 1.0
-        axes.imshow(each, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")
-        axes.set_yticks(range(len(labels)), _plain(labels), fontsize=7)
-        axes.set_xticks([])
-        axes.set_title(f"{name}, to ±{bound:.2g}", fontsize=9)
-    figure.suptitle(title, fontsize=10)
-    return figure
-
-
-def scatter(points: npt.NDArray[Any], labels: Sequence[str], title: str) -> "Figure":
-    """Points (n, 2) with their labels."""
-    figure = _figure(6, 5)
-    axes = figure.add_subplot()
-    axes.scatter(points[:, 0], points[:, 1], s=18)
-    middle = (points[:, 0].min() + points[:, 0].max()) / 2
-    for (x, y), label in zip(points, _plain(labels), strict=True):
-        short = label if len(label) <= 40 else label[:39] + "…"
-        # Towards the middle, where there is room.
-        side, shift = ("right", -4) if x > middle else ("left", 4)
-        axes.annotate(
-            short, (x, y), xytext=(shift, 4), textcoords="offset points", ha=side, fontsize=8
-        )
-    axes.margins(0.15)
-    axes.set_title(title, fontsize=10)
-    return figure
-
-
-def as_svg(figure: "Figure") -> str:
-    """The figure as SVG, the same bytes each time, with its texts as text."""
-    import matplotlib
-
-    file = io.StringIO()
-    # Texts stay texts, so a reader's fonts count: those of this machine may lack a script.
-    with (
-        warnings.catch_warnings(),
-        matplotlib.rc_context({"svg.hashsalt": "tidybert", "svg.fonttype": "none"}),
-    ):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
-
-
-def as_page(title: str, texts: Sequence[str], svg: str, table: str) -> str:
-    """A page that needs no other file: the texts, a picture, and the table with its numbers."""
-    title = escape(printable(title))
-    picture = f'<svg role="img" aria-label="{title}"{svg[svg.index("<svg") + 4 :]}'
-    said = "".join(f"<blockquote>{escape(printable(each))}</blockquote>" for each in texts)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>"
-        "body{font:1rem/1.5 system-ui,sans-serif;margin:1rem auto;max-width:70rem;padding:0 1rem}"
-        "svg{max-width:100%;height:auto}table{border-collapse:collapse}"
-        "td,th{padding:.1rem .7rem;text-align:left;border-bottom:1px solid #ccc}"
-        f"</style></head><body><h1>{title}</h1>{said}{picture}{table}"
-        "</body></html>\n"
+    small = len(labels) > _MOST_TALL_BARS
+    frame = Frame(
+        *(around([0.0, *values.tolist()]), (len(labels), 0)),
+        width=420 + room_for(labels, small=small),
+        height=(12 if small else 20) * len(labels) + 30,
+        left=room_for(labels, small=small) + 12,
+        top=0,
+        bottom=30,
     )
+    class_ = "tick small" if small else "tick"
+    drawn = [frame.axes(y_ticks=[], upright=True)]
+    for at, (label, value) in enumerate(zip(labels, values.tolist(), strict=True)):
+        kind = "bar below" if value < 0 else "bar"
+        drawn.append(text(cut(label), frame.left - 6, frame.at_y(at + 0.5) + 4, class_, "end"))
+        drawn.append(frame.bar((0, value), (at + 0.1, at + 0.9), f"{label}: {value:.4f}", kind))
+    drawn.append(frame.upright(0, *frame.y, "axis"))
+    said = f"{len(labels)} bars from {values.min():.4g} to {values.max():.4g}."
+    return _picture(title, said, frame.width, frame.height, *drawn)
+
+
+def lines(values: npt.NDArray[Any], names: Sequence[str], label: str, title: str) -> Picture:
+    """(L + 1, C) values over the layers 0 to L, a line for each column."""
+    legend = room_for(names) + 40 if len(names) > 1 else 22
+    frame = Frame(
+        *((0, len(values) - 1), around(values.ravel().tolist())),
+        *(490 + legend, max(260.0, 20.0 * len(names))),
+        left=64,
+        right=legend,
+    )
+    drawn = [frame.axes("layer", label, x_ticks=range(len(values)))]
+    for at, (name, column) in enumerate(zip(names, values.T.tolist(), strict=True)):
+        series, y = _SERIES[at % len(_SERIES)], 16 + 18.0 * at
+        drawn.append(frame.line(enumerate(column), f"line{series}"))
+        for layer, value in enumerate(column):
+            said = f"{name}, layer {layer}: {value:.4f}"
+            drawn.append(frame.dot(layer, value, said, class_=f"dot{series}"))
+        if len(names) > 1:
+            x = frame.width - legend + 16
+            drawn.append(element('<circle cx="{}" cy="{}" r="4" class="dot{}"/>', x, y, series))
+            drawn.append(text(cut(name), x + 10, y + 4))
+    said = f"The {label} over the layers: " + ", ".join(names)
+    return _picture(title, said, frame.width, frame.height, *drawn)
+
+
+def strips(
+    values: Sequence[npt.NDArray[Any]], names: Sequence[str], labels: Sequence[str], title: str
+) -> Picture:
+    """Matrices (n, H) one above the other, with a row for each label; blue is positive."""
+    left, high = room_for(labels, small=True) + 12, _STRIP_ROW * len(labels)
+    drawn, y = [], 14.0
+    for each, name in zip(values, names, strict=True):
+        bound = float(np.abs(each).max()) or 1.0
+        drawn.append(text(f"{name}, to ±{bound:.2g}", left, y - 6, "name"))
+        drawn.append(shades(each / bound, left, y, _STRIP_WIDTH, high))
+        for at, label in enumerate(labels):
+            drawn.append(
+                text(cut(label), left - 6, y + _STRIP_ROW * (at + 0.5) + 4, "tick small", "end")
+            )
+        y += high + 30
+    said = "Rows are pieces and columns are dimensions: blue is positive, orange is negative."
+    return _picture(title, said, left + _STRIP_WIDTH + 12, y - 14, *drawn)
+
+
+def scatter(points: npt.NDArray[Any], labels: Sequence[str], title: str) -> Picture:
+    """Points (n, 2) with their labels."""
+    (x, y), middle = points.T.tolist(), (points[:, 0].min() + points[:, 0].max()) / 2
+    frame = Frame(around(x, 0.15), around(y, 0.15), 560, 420, top=4, bottom=30)
+    drawn = [frame.axes(upright=True)]
+    for each, up, label in zip(x, y, labels, strict=True):
+        # Towards the middle, where there is room.
+        side, shift = ("end", -6) if each > middle else ("start", 6)
+        drawn.append(frame.dot(each, up, label))
+        drawn.append(text(cut(label, 40), frame.at_x(each) + shift, frame.at_y(up) - 5, "", side))
+    said = "Points that are near each other are alike: " + ", ".join(labels)
+    return _picture(title, said, frame.width, frame.height, *drawn)

@@ -4,23 +4,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from importlib.metadata import version
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 from rich.cells import cell_len
 
 from tidybert.inference.notebooks import one_line
+from tidybert.reporting.drawing import Picture
+from tidybert.reporting.report_page import rendered
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.terminal_text import printable
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Floats = npt.NDArray[np.float32]
 # Red, green and blue of more and of less than 0.
-_MORE: Final = "33,102,172"
-_LESS: Final = "178,24,43"
+_MORE: Final = "47,130,200"
+_LESS: Final = "207,101,42"
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,25 @@ class Shown(ABC):
         """What a terminal and a notebook show."""
 
     @abstractmethod
-    def plot(self) -> "Figure":
-        """The same as a picture of matplotlib; UsageError without matplotlib."""
+    def plot(self) -> Picture:
+        """The same as a picture, which a notebook shows and ``save`` writes as SVG."""
+
+    @property
+    def quoted(self) -> Sequence[str]:
+        """The texts that its page begins with."""
+        return ()
+
+    def page(self) -> str:
+        """A page that needs no other file: the texts, the picture, and the table."""
+        table = self.table()
+        return rendered(
+            "explanation.html.j2",
+            title=table.title,
+            version=version("tidybert"),
+            texts=self.quoted,
+            picture=self.plot().inline,
+            table=Markup(table.html(with_title=False)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON can hold them; a score of minus infinity becomes None."""
@@ -87,25 +105,6 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return self.table().html()
-
-
-def shaded_matrix(title: str, labels: Sequence[str], values: Floats) -> str:
-    """A table (n, n) of numbers from 0 to 1 as shades, with each number where the pointer is."""
-    heads = "".join(
-        f'<th scope="col" style="writing-mode:vertical-rl">{_shown(each)}</th>' for each in labels
-    )
-    rows = []
-    for label, row in zip(labels, values.tolist(), strict=True):
-        cells = "".join(
-            f'<td style="background:rgba({_MORE},{value:.3f})" '
-            f'title="{_shown(label)} → {_shown(other)}: {value:.4f}"></td>'
-            for other, value in zip(labels, row, strict=True)
-        )
-        rows.append(f'<tr><th scope="row">{_shown(label)}</th>{cells}</tr>')
-    return (
-        f"<table><caption>{_shown(title)}</caption><thead><tr><td></td>{heads}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table>"
-    )
 
 
 def shaded_words(words: Sequence[str], values: Floats) -> str:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from tidybert.data.batching import Batch
+from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param, suggestion
-from tidybert.explain.explained_text import pieces_within
+from tidybert.explain.explained_text import pieces_at
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.tasks.classification import Classification
@@ -86,6 +87,24 @@ def check_task(task: AnyTask) -> None:
         )
 
 
+def task_features(
+    predictor: Predictor, encoding: Encoding, text: str, text_pair: str | None
+) -> Features:
+    """The input as the RUN's task makes it; DataError where it is cut or in several parts."""
+    task = predictor.task
+    examples = task.from_texts([text], None if text_pair is None else [text_pair])
+    task.check_inputs(examples, predictor.metadata.inputs)
+    features: list[Features] = task.features(
+        examples, predictor.tokenizer, predictor.max_seq_length
+    )
+    if len(features) != 1 or features[0].input_ids.tolist() != encoding.input_ids:
+        raise DataError(
+            f"the text has {len(encoding)} pieces, and the model reads at most "
+            f"{predictor.max_seq_length} at once in one text or pair: shorten it"
+        )
+    return features[0]
+
+
 def find_target(
     predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None, at: Span | None
 ) -> Target:
@@ -95,25 +114,27 @@ def find_target(
     that the model does not know, or an ``at`` that the task does not take.
     """
     task = predictor.task
+
+    def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
+        found: Tensor = task.outputs(predictor.model, batch)
+        return found if wanted is None else found[wanted]
+
     if isinstance(task, Tagging):
-        return _tag_target(predictor, task, encoding, batch, label, at)
+        return _tag_target(task, outputs, encoding, batch, label, at)
     if at is not None:
         raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
     if isinstance(task, Classification | MultiLabelClassification | Regression):
-        return _text_target(predictor, task, batch, label)
+        return _text_target(task, outputs, batch, label)
     assert isinstance(task, QuestionAnswering)
-    return _span_target(predictor, task, encoding, batch, label)
+    return _span_target(task, outputs, encoding, batch, label)
 
 
 def _text_target(
-    predictor: Predictor,
     task: Classification | MultiLabelClassification | Regression,
+    outputs: Outputs,
     batch: Batch,
     label: str | None,
 ) -> Target:
-    def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        return task.outputs(predictor.model, batch)
-
     if isinstance(task, Regression):
         if label is not None:
             raise UsageError(f"{param('target')}: a model that gives scores has no labels")
@@ -139,8 +160,8 @@ def _chosen(task: AnyTask, label: str | None, logits: Tensor) -> int:
 
 
 def _tag_target(
-    predictor: Predictor,
     task: Tagging,
+    outputs: Outputs,
     encoding: Encoding,
     batch: Batch,
     label: str | None,
@@ -153,12 +174,8 @@ def _tag_target(
             "(0, 5)"
         )
     (features,) = batch.features
-    before = [row for row in features.place.rows.tolist() if row <= _pieces_at(encoding, at)[0]]
-    row = before[-1]
-
-    def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        return task.outputs(predictor.model, batch)[wanted]
-
+    first = pieces_at(encoding, at, "at")[0]
+    row = max(row for row in features.place.rows.tolist() if row <= first)
     with torch.no_grad():
         chosen = _chosen(task, label, outputs(batch, torch.tensor([row]))[0])
     temperature = task.temperature
@@ -167,16 +184,9 @@ def _tag_target(
     )
 
 
-def _pieces_at(encoding: Encoding, at: Span) -> list[int]:
-    found = pieces_within(encoding, at)
-    if not found:
-        raise DataError(f"{param('at')}: characters {at[0]} to {at[1]} hold no piece")
-    return found
-
-
 def _span_target(
-    predictor: Predictor,
     task: QuestionAnswering,
+    outputs: Outputs,
     encoding: Encoding,
     batch: Batch,
     label: str | None,
@@ -184,12 +194,8 @@ def _span_target(
     """The sum of the start and end logits of the answer."""
     if label is not None:
         raise UsageError(f"{param('target')}: a question's own answer is explained")
-
-    def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        return task.outputs(predictor.model, batch)[wanted]
-
     with torch.no_grad():
-        logits = task.outputs(predictor.model, batch).float().numpy()
+        logits = outputs(batch, None).float().numpy()
     inside = np.array([side == 1 for side in encoding.sequence_ids])
     # Pairs of a start and an end that is not before it, both in the text.
     sums = logits[:, None, 0] + logits[None, :, 1]
@@ -217,7 +223,7 @@ def find_word_target(
     ``at`` names the characters of one [MASK] of several.  Raises DataError where that leaves none
     or several, and UsageError for a word of several pieces.
     """
-    places = range(len(encoding)) if at is None else _pieces_at(encoding, at)
+    places = range(len(encoding)) if at is None else pieces_at(encoding, at, "at")
     masked = [place for place in places if encoding.input_ids[place] == tokenizer.mask_token_id]
     if len(masked) != 1:
         raise DataError(

@@ -4,18 +4,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tidybert.errors import DataError, UsageError, param
 from tidybert.explain import plots
 from tidybert.explain.shown import Floats, Shown, Table, cosine
+from tidybert.reporting.drawing import Picture
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NOT_A_WORD: Final = re.compile(r"\[.+\]")
 
@@ -45,7 +43,7 @@ class NearestPieces(Shown):
         title = f"pieces nearest to {' '.join(self.word_pieces)}"
         return Table(title, ("piece", "cosine"), rows, frozenset({"piece"}))
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The cosines as bars."""
         return plots.bars(self.pieces, self.cosines, self.table().title)
 
@@ -90,7 +88,7 @@ class Similarities(Shown):
         """(m, 2): the vectors on the two directions in which they differ most (PCA)."""
         return principal_components(self.vectors)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Picture:
         """The map."""
         return plots.scatter(self.map(), self.texts, "map of the vectors (PCA)")
 

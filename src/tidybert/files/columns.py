@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
-from tidybert.files.read_options import ROLES, ReadOptions
+from tidybert.files.read_options import ROLES
 from tidybert.files.read_report import ReadReport
 from tidybert.storage.limits import COLUMNS
 
@@ -87,18 +87,17 @@ class Columns:
         return max(positions)
 
 
-def has_header(
-    options: ReadOptions, first_row: Sequence[str], report: ReadReport, *, need_label: bool
-) -> bool:
+def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
     """Whether the first row of a delimited file names its columns.
 
     Raises DataError where numbers alone are given, or were in training, and the first row looks
     like names.
     """
+    options = report.options
     if options.header is not None:
         return options.header
     given = [value for value in (options.text, options.text_pair) if value is not None]
-    if need_label and options.label is not None:
+    if report.need_label and options.label is not None:
         given += label_parts(options.label)
     if not given:
         given = list(report.recorded.values())
@@ -115,14 +114,7 @@ def has_header(
     return False
 
 
-def find_columns(
-    seen: Seen,
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
-    first_object: int | None = None,
-) -> Columns:
+def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = None) -> Columns:
     """Find the columns asked for, and guess those not given where only one guess is possible.
 
     Args:
@@ -133,7 +125,7 @@ def find_columns(
     Raises DataError with the columns seen where one is missing or cannot be guessed, and UsageError
     where one is named twice.
     """
-    path = report.path
+    path, options, need_label = report.path, report.options, report.need_label
     names: Sequence[str] = () if isinstance(seen, int) else seen
     COLUMNS.check(seen if isinstance(seen, int) else len(seen), path)
     places: dict[str, list[Any]] = {}

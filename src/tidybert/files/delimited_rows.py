@@ -10,8 +10,8 @@ from itertools import islice
 from typing import BinaryIO
 
 from tidybert.errors import param
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.raw_rows import Problem
+from tidybert.files.read_report import ReadReport
 from tidybert.files.text_lines import Line, chomp, decoded_lines
 from tidybert.storage.limits import CELL_CHARACTERS
 
@@ -20,9 +20,10 @@ CellsRow = tuple[int, list[str]]
 
 
 def delimited_rows(
-    stream: BinaryIO, file_format: str, options: ReadOptions, report: ReadReport
+    stream: BinaryIO, file_format: str, report: ReadReport
 ) -> Iterator[CellsRow | Problem]:
     """The rows of csv or tsv; blank lines are passed over, and counted in the report."""
+    options = report.options
     lines = decoded_lines(stream, options.codec(), report.path)
     lines = islice(lines, options.skip_rows, None)
     split = _quoted_rows if options.quotes(file_format) else _unquoted_rows

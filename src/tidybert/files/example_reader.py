@@ -8,8 +8,9 @@ from typing import Any, Generic, Self, TypeVar
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.file_formats import FileFormats, refuse_file_options
 from tidybert.files.in_memory import MEMORY, Memory, TupleNames
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import KEPT_PROBLEMS, Problem, ReadReport
+from tidybert.files.read_report import KEPT_PROBLEMS, ReadReport
 from tidybert.files.reading import Reading
 from tidybert.files.wording import count_of
 
@@ -75,6 +76,7 @@ class ExampleReader(Generic[E]):
                 file_format = self.formats.like(report.path, options, like.format)
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
+        report.options, report.need_label = options, need_label
         rows = self.rows(options, report, need_label=need_label, **self.details, **details)
         try:
             for row in rows:

@@ -116,10 +116,10 @@ def refuse_file_options(options: ReadOptions, name: str) -> None:
             raise UsageError(f"{name}: {param(each)} is for files, and these data are in memory")
 
 
-def refuse_flags(options: ReadOptions, report: ReadReport, *names: str) -> None:
+def refuse_flags(report: ReadReport, *names: str) -> None:
     """Raise UsageError where one of these is given, which the report's format has no use for."""
     for name in names:
-        if getattr(options, name) != getattr(ReadOptions, name):
+        if getattr(report.options, name) != getattr(ReadOptions, name):
             raise UsageError(
                 f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
                 + (f"; is another {param('format')} meant?" if name in ROLES else "")

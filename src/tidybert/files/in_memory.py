@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import DataError
-from tidybert.files.read_report import Problem
-from tidybert.files.records import Record
+from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.wording import count_of
 
 TupleNames = Callable[[Sequence[Any]], Sequence[str]]

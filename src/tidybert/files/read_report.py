@@ -1,29 +1,16 @@
 """ReadReport: how a file was read, and which of its rows could not be."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidybert.errors import DataError, in_python, param
-from tidybert.files.read_options import ROLES
+from tidybert.files.in_memory import Memory
+from tidybert.files.raw_rows import Problem, shown_problems
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.wording import count_of
 
-if TYPE_CHECKING:
-    from tidybert.files.in_memory import Memory
-
-SHOWN_PROBLEMS: Final = 5
 KEPT_PROBLEMS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A row that cannot be read: the 1-based line where it starts, and why.
-
-    A row in memory has its place, from 0, for its line.
-    """
-
-    row: int
-    message: str
 
 
 @dataclass
@@ -32,8 +19,12 @@ class ReadReport:
 
     path: str = ""
     """The file, or the name of the parameter that holds the rows in memory."""
-    memory: "Memory | None" = None
+    memory: Memory | None = None
     """The rows, where they are in no file."""
+    options: ReadOptions = field(default_factory=ReadOptions)
+    """How to read it."""
+    need_label: bool = False
+    """Whether a row without a label is a bad row."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""
@@ -111,16 +102,3 @@ class ReadReport:
         """The first problems, each with file and line, and how many more there are."""
         placed = [(self.place(each.row), each.message) for each in self.problems]
         return shown_problems(placed, self.num_problems)
-
-
-def problem_lines(problems: Sequence[tuple[str, Problem]], total: int) -> list[str]:
-    """The first problems, each with its file and line, and how many more of ``total`` there are."""
-    return shown_problems([(f"{path}:{each.row}", each.message) for path, each in problems], total)
-
-
-def shown_problems(problems: Sequence[tuple[str, str]], total: int) -> list[str]:
-    """The first problems, each a place and a message, and how many more of ``total`` there are."""
-    shown = problems[:SHOWN_PROBLEMS]
-    lines = [f"  {place}: {message}" for place, message in shown]
-    more = total - len(shown)
-    return [*lines, f"  and {more:,} more"] if more else lines

@@ -11,17 +11,14 @@ from typing import Any, BinaryIO
 
 from tidybert.errors import DataError
 from tidybert.files.json_entries import json_cursor
+from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.text_lines import Line, decoded_lines
-from tidybert.files.unpacking import check_unpacked
+from tidybert.files.read_report import ReadReport
+from tidybert.files.text_lines import Line, check_unpacked, decoded_lines
 from tidybert.files.wording import json_type
 from tidybert.storage.opening import open_regular, os_reason
 
 PARQUET_BATCH = 1024
-
-# An object's number (its line, or its place in a Parquet file, from 1) and its values by name.
-Record = tuple[int, dict[str, Any]]
 
 
 def json_records(

@@ -12,9 +12,10 @@ from typing import Any, Final
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.columns import Columns, find_columns, has_header
 from tidybert.files.delimited_rows import CellsRow
-from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.records import Record, parquet_names, parquet_rows
+from tidybert.files.raw_rows import Problem, Record
+from tidybert.files.read_options import ROLES
+from tidybert.files.read_report import ReadReport
+from tidybert.files.records import parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, chomp
 from tidybert.files.wording import count_of, keys_seen
 
@@ -32,11 +33,7 @@ class LabelCells:
 
 
 def delimited_values(
-    rows: Iterator[CellsRow | Problem],
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
+    rows: Iterator[CellsRow | Problem], report: ReadReport
 ) -> Iterator[Values | Problem]:
     """Rows of csv and tsv; with a header each must be as wide as it.
 
@@ -48,7 +45,7 @@ def delimited_values(
     lone_label: object = None
     for row in rows:
         if isinstance(row, Problem):
-            if columns is None and options.header is not False:
+            if columns is None and report.options.header is not False:
                 raise DataError(f"{report.path}:{row.row}: {row.message}")
             yield row
             continue
@@ -56,17 +53,17 @@ def delimited_values(
         is_first = columns is None
         if columns is None:
             width = len(cells)
-            columns = _delimited_columns(cells, options, report, need_label=need_label)
+            columns = _delimited_columns(cells, report)
             if report.header:
                 continue
         elif len(cells) != width:
             if report.header or len(cells) <= columns.last():
-                yield Problem(number, _ragged(cells, width, columns, options, report))
+                yield Problem(number, _ragged(cells, width, columns, report))
                 continue
             ragged += 1
             first_ragged = first_ragged or number
         values = _values(number, cells, columns)
-        if is_first and options.header is None:
+        if is_first and report.options.header is None:
             lone_label = values[3]
         elif values[3] == lone_label:
             lone_label = None
@@ -84,11 +81,11 @@ def delimited_values(
 
 
 def record_values(
-    rows: Iterator[Record | Problem], options: ReadOptions, report: ReadReport, *, need_label: bool
+    rows: Iterator[Record | Problem], report: ReadReport
 ) -> Iterator[Values | Problem]:
     """Rows that are objects: keys given are looked up in each, others guessed from the first."""
     for role in ROLES:
-        if isinstance(getattr(options, role), int):
+        if isinstance(getattr(report.options, role), int):
             raise UsageError(
                 f"{report.path}: {param(role)}: objects have no column numbers; give a key"
             )
@@ -99,13 +96,11 @@ def record_values(
             continue
         number, record = row
         if columns is None:
-            columns = find_columns(
-                list(record), options, report, need_label=need_label, first_object=number
-            )
+            columns = find_columns(list(record), report, first_object=number)
         absent = [
             key
             for role, keys in columns.places.items()
-            if role != "label" or need_label
+            if role != "label" or report.need_label
             for key in keys
             if key not in record
         ]
@@ -116,9 +111,7 @@ def record_values(
             yield _values(number, record, columns)
 
 
-def parquet_values(
-    options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> Iterator[Values | Problem]:
+def parquet_values(report: ReadReport) -> Iterator[Values | Problem]:
     """Rows of a Parquet file, of which only the columns asked for are read."""
     if report.path == "-":
         raise UsageError(
@@ -127,33 +120,26 @@ def parquet_values(
     if report.path.lower().endswith(".gz"):
         raise UsageError(f"{report.path}: Parquet is compressed within; unpack this file first")
     names = parquet_names(report.path)
-    rows = partial(parquet_rows, report.path)
-    yield from _column_values(names, rows, options, report, need_label=need_label)
+    yield from _column_values(names, partial(parquet_rows, report.path), report)
 
 
-def memory_values(
-    options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> Iterator[Values | Problem]:
+def memory_values(report: ReadReport) -> Iterator[Values | Problem]:
     """The report's rows in memory, of which only the columns asked for are read."""
     memory = report.memory
     assert memory is not None
     if memory.names is None:
-        yield from record_values(memory.records(), options, report, need_label=need_label)
+        yield from record_values(memory.records(), report)
     else:
-        rows = _column_values(memory.names, memory.records, options, report, need_label=need_label)
-        yield from rows
+        yield from _column_values(memory.names, memory.records, report)
 
 
 def _column_values(
     names: Sequence[str],
     rows: Callable[[Sequence[str]], Iterator[Record | Problem]],
-    options: ReadOptions,
     report: ReadReport,
-    *,
-    need_label: bool,
 ) -> Iterator[Values | Problem]:
     """The values of ``rows``, which gives those of some of the columns ``names``."""
-    found = find_columns(names, options, report, need_label=need_label)
+    found = find_columns(names, report)
     columns = Columns(found.names, found.names)
     wanted = [key for each in columns.names.values() for key in each]
     for key in wanted:
@@ -163,11 +149,9 @@ def _column_values(
         yield row if isinstance(row, Problem) else _values(*row, columns)
 
 
-def line_values(
-    lines: Iterator[Line], report: ReadReport, *, need_label: bool
-) -> Iterator[Values | Problem]:
+def line_values(lines: Iterator[Line], report: ReadReport) -> Iterator[Values | Problem]:
     """Formats text (each line is a text, a blank one an empty text) and label-text."""
-    if report.format == "text" and need_label:
+    if report.format == "text" and report.need_label:
         raise UsageError(
             f"{report.path}: plain text has no labels; give {param('format', 'label-text')}, tsv "
             "or csv"
@@ -199,15 +183,13 @@ def _values(number: int, row: Any, columns: Columns) -> Values:
     return number, row[places["text"][0]], text_pair, label
 
 
-def _delimited_columns(
-    first_row: list[str], options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> Columns:
-    report.header = has_header(options, first_row, report, need_label=need_label)
+def _delimited_columns(first_row: list[str], report: ReadReport) -> Columns:
+    report.header = has_header(first_row, report)
     seen = [cell.strip() for cell in first_row] if report.header else len(first_row)
     try:
-        columns = find_columns(seen, options, report, need_label=need_label)
+        columns = find_columns(seen, report)
     except DataError as error:
-        separator = options.separator(report.format)
+        separator = report.options.separator(report.format)
         other = next((c for c in "\t;|," if c != separator and c in first_row[0]), None)
         if len(first_row) > 1 or other is None:
             raise
@@ -215,14 +197,13 @@ def _delimited_columns(
         raise DataError(
             f"{error.message}. Is {shown} the delimiter? Then give {param('delimiter', name)}"
         ) from None
-    if not report.header and options.header is None:
+    if not report.header and report.options.header is None:
         report.notes.append("no header: the first row is read as data")
     return columns
 
 
-def _ragged(
-    cells: list[str], width: int, columns: Columns, options: ReadOptions, report: ReadReport
-) -> str:
+def _ragged(cells: list[str], width: int, columns: Columns, report: ReadReport) -> str:
+    options = report.options
     expected = (
         f"the header has {width}" if report.header else f"column {columns.last()} is asked for"
     )

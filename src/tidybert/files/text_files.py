@@ -12,8 +12,9 @@ from tidybert.files.delimited_rows import delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number, labels_of
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.table_cells import (
     MISSING,
@@ -56,11 +57,11 @@ def _examples(
         )
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    for values in _rows(options, report, need_label=need_label):
+    for values in _rows(report):
         if isinstance(values, Problem):
             yield values
             continue
-        row = _example(values, separator, report, need_label=need_label, scores=scores)
+        row = _example(values, separator, report, scores=scores)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
@@ -72,38 +73,34 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def _rows(
-    options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> Iterator[Values | Problem]:
+def _rows(report: ReadReport) -> Iterator[Values | Problem]:
     if report.memory is not None:
-        yield from memory_values(options, report, need_label=need_label)
+        yield from memory_values(report)
         return
-    path = report.path
+    path, options = report.path, report.options
     report.format = FORMATS.of(path, options)
     if report.format == "parquet":
-        refuse_flags(options, report, *TABLE_FLAGS)
-        yield from parquet_values(options, report, need_label=need_label)
+        refuse_flags(report, *TABLE_FLAGS)
+        yield from parquet_values(report)
         return
     with open_bytes(path) as stream:
         if not report.format:
             is_json = stream.peek(1)[:1] == b"{"
             report.guess_format("jsonl" if is_json else "text", "the first byte")
         if report.format in ("csv", "tsv"):
-            rows = delimited_rows(stream, report.format, options, report)
-            yield from delimited_values(rows, options, report, need_label=need_label)
+            rows = delimited_rows(stream, report.format, report)
+            yield from delimited_values(rows, report)
             return
-        refuse_flags(options, report, *TABLE_FLAGS)
+        refuse_flags(report, *TABLE_FLAGS)
         if report.format in ("text", "label-text"):
-            refuse_flags(options, report, *ROLES)
-            lines = decoded_lines(stream, options.codec(), path)
-            yield from line_values(lines, report, need_label=need_label)
+            refuse_flags(report, *ROLES)
+            yield from line_values(decoded_lines(stream, options.codec(), path), report)
             return
-        entries = json_records(stream, options, report)
-        yield from record_values(entries, options, report, need_label=need_label)
+        yield from record_values(json_records(stream, options, report), report)
 
 
 def _example(
-    values: Values, separator: str | None, report: ReadReport, *, need_label: bool, scores: bool
+    values: Values, separator: str | None, report: ReadReport, *, scores: bool
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
     row, text, text_pair, raw_label = values
@@ -121,18 +118,18 @@ def _example(
         labels = labels_of(raw_label, separator)
         if not isinstance(labels, str):
             return TextExample(text, pair, None, row, labels)
-        return Problem(row, labels) if need_label else TextExample(text, pair, None, row)
+        return Problem(row, labels) if report.need_label else TextExample(text, pair, None, row)
     if isinstance(raw_label, LabelCells):
         raise UsageError(
             f"{param('label')} {report.columns['label']} names several columns; they are read with "
             f"{param('multi_label')} alone"
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
-    if need_label and label is None:
+    if report.need_label and label is None:
         empty = raw_label is None or (isinstance(raw_label, str) and not raw_label.strip())
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
         return Problem(row, f"the label is {what}")
-    if scores and need_label and label is not None and finite_number(label) is None:
+    if scores and report.need_label and label is not None and finite_number(label) is None:
         return Problem(
             row,
             f"the score {label[:40]!r} is not a finite number; is "

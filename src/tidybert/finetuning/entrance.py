@@ -3,14 +3,13 @@
 They read, check, train and measure as the commands of the shell do, with the same defaults.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning.few_labels import choose_way, recommend_few
 from tidybert.finetuning.finetune_options import (
     EvaluateOptions,
     FinetuneOptions,
@@ -19,9 +18,10 @@ from tidybert.finetuning.finetune_options import (
     TaskName,
 )
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import finetune_examples
-from tidybert.finetuning.training_examples import read_training_examples
-from tidybert.finetuning.training_notes import History, noted_training
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.training_notes import noted_training
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
@@ -43,24 +43,12 @@ from tidybert.tasks.metric_types import (
     SpanMetrics,
     TagMetrics,
 )
-from tidybert.tasks.registry import task_class, task_flags, task_names
+from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.python_spelling import as_in_python, tell
-from tidybert.training.run_directory import owned_run
 from tidybert.training.training_arguments import TrainingArguments
 
-_OF_RUN = ("resume", "new_head", "device", "allow_pickle", "keep_checkpoints", "force")
-_OF_MODEL = ("max_seq_length", "vocab", "new_head", "device", "allow_pickle")
 _OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
 _Model = str | Path | FinetunedModel[Any]
-# What the shell records too: each of its trials counts as a run of its own.
-_OF_SHELL: Mapping[str, Any] = {
-    "few": False,
-    "seeds": 1,
-    "search": False,
-    "time_limit": None,
-    "tensorboard": False,
-    "threads": None,
-}
 
 
 @overload
@@ -142,102 +130,40 @@ def finetune(
     of loading ``model``.
     """
     rows = "line" if isinstance(data, str | Path) else "row"
+
+    def training(_job: FinetuningJob, _metric: str) -> AbstractContextManager[Callbacks]:
+        return noted_training([], verbose=verbose, rows=rows)
+
     with as_in_python(rows):
         if task not in task_names():
             raise UsageError(
                 f"{param('task')} is {task!r}; expected one of {', '.join(task_names())}"
                 f"{suggestion(task, task_names())}"
             )
+        if out is not None and not isinstance(out, str | Path):
+            raise UsageError(f"{param('out')} is {out!r:.40}; expected the path of a directory")
+        share, held_out = _share(dev)
         given = split_options(
             {**options, "multi_label": multi_label},
-            {"read": ReadOptions, "task": task_flags(), "training": TrainingArguments},
-            "max_seq_length", "corrections", "vocab", "skip_bad_rows", "few", *_OF_RUN,
+            {"job": FinetuningOptions, "read": ReadOptions, "task": task_flags(),
+             "training": TrainingArguments},
         )  # fmt: skip
-        if out is None:
-            return _finetune(data, task, model, dev, None, verbose, given, rows)
-        if not isinstance(out, str | Path):
-            raise UsageError(f"{param('out')} is {out!r:.40}; expected the path of a directory")
-        run = Path(out)
-        with owned_run(run, given[""].get("resume", False), given[""].get("force", False)):
-            return _finetune(data, task, model, dev, run, verbose, given, rows)
-
-
-def _finetune(
-    data: Any,
-    task: str,
-    model: _Model,
-    dev: Any,
-    run: Path | None,
-    verbose: bool,
-    given: Mapping[str, dict[str, Any]],
-    rows: str,
-) -> FinetunedModel[Any]:
-    """The work of ``finetune``, with its options split by ``split_options``."""
-    read, other = ReadOptions(**given["read"]), given[""]
-    options, arguments = task_flags()(**given["task"]), TrainingArguments(**given["training"])
-    chosen = task_class(task, options)
-    share, held_out = _share(dev)
-    few = bool(other.pop("few", False))
-    if few:
-        share, other = 0.0, {**other, "new_head": True}
-    note: Callable[[str], None] = (lambda line: tell(line, rows)) if verbose else lambda _line: None
-    found = read_training_examples(
-        chosen,
-        data,
-        held_out,
-        options,
-        read,
-        dev_fraction=share,
-        seed=arguments.seed,
-        corrections=other.get("corrections"),
-        skip_bad_rows=other.get("skip_bad_rows", False),
-        names=("data", "dev"),
-        tell=note,
-        warns=True,
-    )
-    paths = {"train": data, "dev": held_out, "corrections": other.get("corrections")}
-    flags = {
-        "task": task,
-        **{name: str(each) if isinstance(each, str | Path) else None
-           for name, each in paths.items()},
-        "dev_fraction": share,
-        "max_seq_length": None,
-        "vocab": None,
-        "skip_bad_rows": False,
-        **{name: False for name in _OF_RUN if name not in ("resume", "force")},
-        "device": "auto",
-        **{name: each for name, each in other.items() if name not in ("resume", "force")},
-        **_OF_SHELL,
-        **asdict(read),
-        **asdict(options),
-    }  # fmt: skip
-    name = None if run is None else run.resolve().name
-    history: History = []
-    if few:
-        named = {name: other[name] for name in _OF_MODEL if name in other}
-        arguments = choose_way(
-            found.job,
-            found.examples,
-            arguments,
-            lambda some, varied: finetune_examples(found.job, model, some, None, varied, **named),
-            note,
-        ).arguments
-    else:
-        recommend_few(found.job, len(found.examples), note)
-    with noted_training(history, verbose=verbose, rows=rows) as callbacks:
-        return finetune_examples(
-            found.job,
+        job = FinetuningJob(
+            task,
             model,
-            found.examples,
-            found.held_out or None,
-            arguments,
-            max_seq_length=other.get("max_seq_length"),
-            vocab=other.get("vocab"),
-            run=run,
-            made_from=replace(found.origin, name=name, flags=flags),
-            callbacks=callbacks,
-            **{name: other[name] for name in _OF_RUN if name in other},
+            data,
+            held_out,
+            TrainingArguments(**given["training"]),
+            read=ReadOptions(**given["read"]),
+            task_options=task_flags()(**given["task"]),
+            dev_fraction=share,
+            out=None if out is None else Path(out),
+            **given["job"],
         )
+        note: Callable[[str], None] = (
+            (lambda line: tell(line, rows)) if verbose else lambda _line: None
+        )
+        return run_finetuning(job, Callbacks(note, str, training=training, rows=rows))
 
 
 def _share(dev: Any) -> tuple[float, Any]:

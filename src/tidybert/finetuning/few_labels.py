@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import DataError, param
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.forward import run_features
@@ -29,7 +29,6 @@ _STEPS: Final = 100
 _FEWEST_EPOCHS: Final = 5.0
 _MOST_EPOCHS: Final = 20.0
 """Fine-tuning takes the epochs of _STEPS steps, within these limits."""
-_SET_BY_FEW: Final = ("head_start", "num_train_epochs", "max_steps")
 
 TrainInMemory = Callable[[Sequence[Any], TrainingArguments], FinetunedModel]
 """Trains on examples with these arguments, without examples to measure on."""
@@ -60,10 +59,9 @@ def choose_way(
     The contrastive way is the best on average (docs/results.md), and a few examples say little.  So
     another way must be right on more of them by over a standard deviation (McNemar 1947).
     The head reads the mean of all tokens unless ``arguments.pooling`` is given.  Equal texts are in
-    one fold.  Raises UsageError for another task than classify and for arguments that the ways set,
-    DataError where a class has more than 64 examples or fewer than 2.
+    one fold.  Raises DataError where a class has more than 64 examples or fewer than 2.
     """
-    _check(task, examples, arguments)
+    _check(examples)
     arguments = replace(arguments, pooling=arguments.pooling or "mean")
     folds = _folds(task, examples, arguments.seed)
     right: dict[str, npt.NDArray[np.bool_]] = {}
@@ -104,14 +102,7 @@ def recommend_few(task: AnyTask, num_examples: int, note: Callable[[str], None])
         )
 
 
-def _check(task: AnyTask, examples: Sequence[Any], arguments: TrainingArguments) -> None:
-    if task.name != "classify":
-        raise UsageError(f"{param('few')} is for classify, not for {task.name}; leave it out")
-    for name in _SET_BY_FEW:
-        if getattr(arguments, name) != getattr(TrainingArguments(), name):
-            raise UsageError(
-                f"{param(name)} is given, but {param('few')} sets it: leave out one of them"
-            )
+def _check(examples: Sequence[Any]) -> None:
     counts = Counter(one.label for one in examples)
     (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
     if most > MOST_OF_A_CLASS:

@@ -80,6 +80,9 @@ class FinetuneOptions(ReadingOptions, total=False):
     logging_steps: int
 
     few: bool
+    seeds: int
+    search: bool
+    time_limit: float | None
     corrections: str | Path | None
     vocab: str | Path | None
     new_head: bool

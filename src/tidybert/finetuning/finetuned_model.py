@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from torch import nn
 
-from tidybert.checkpoints.label_values import stored_values
+from tidybert.catalog import find_model
+from tidybert.checkpoints.label_values import restored_values, stored_values
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.errors import UsageError
+from tidybert.errors import ConfigError, UsageError
 from tidybert.inference.answer_list import AnswerList
 from tidybert.inference.answer_precision import as_trained
+from tidybert.inference.loading import load_finished
 from tidybert.inference.measurement import measure
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE
+from tidybert.storage.opening import present
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
@@ -27,6 +32,7 @@ from tidybert.training.run_origin import RunOrigin
 from tidybert.training.trainer import TrainingResult
 
 if TYPE_CHECKING:
+    from tidybert.finetuning.trials_file import Trials
     from tidybert.reporting.shown_report import ShownReport
 
 
@@ -42,6 +48,8 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         arguments: all of the training, by name, as in arguments.json.
         run: the RUN on disk; None for a model in memory alone.
         held_out: the examples that it was measured on.
+        few: the way that ``few`` chose, and the accuracy of each way.
+        trials: those of ``seeds`` or ``search``; this is the best one's model.
     """
 
     task: AnyTask
@@ -56,6 +64,33 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
     held_out: Sequence[Any] = ()
+    few: Mapping[str, Any] | None = None
+    trials: "Trials | None" = None
+
+    @classmethod
+    def of_run(cls, run: str | Path) -> "FinetunedModel[Any]":
+        """The model of a finished RUN, or of one that transformers saved, on the CPU.
+
+        Its result has no more than the metrics.  Raises what ``Predictor`` raises.
+        """
+        task, model, tokenizer, metadata = load_finished(run)
+        config: Any = model.config
+        file = find_model(run) / ARGUMENTS_FILE
+        return FinetunedModel(
+            task,
+            model,
+            tokenizer,
+            config,
+            metadata.max_seq_length,
+            TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0),
+            inputs=metadata.inputs,
+            made_from=RunOrigin(
+                reading=metadata.reading,
+                label_values=restored_values(task.names, metadata.label_values),
+            ),
+            arguments=read_json_object(file) if present(file, error=ConfigError) else {},
+            run=Path(run),
+        )
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""From labelled examples to a trained model and a finished RUN: config, build, train, save.
-
-The shell and the scikit-learn estimators both call ``finetune_examples``.
-"""
+"""From labelled examples to a trained model and a finished RUN: config, build, train, save."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +12,15 @@ from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
-from tidybert.data.text_hashes import text_hashes
-from tidybert.data.training_texts import write_training_texts
-from tidybert.errors import (
-    CollapseWarning,
-    UsageError,
-    in_python,
-    param,
-)
+from tidybert.data.training_texts import text_hashes, write_training_texts
+from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.finetuning.collapse import collapse_message, collapsed_to
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.first_weights import built_from, model_sources
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
+from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, to_device
@@ -36,14 +30,12 @@ from tidybert.system.user_warnings import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.training.course import INTERVALS, Course, sha256_of, weights_sha256
-from tidybert.training.determinism import repeating
 from tidybert.training.frozen_states import freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import (
     clear_run,
-    owning_run,
     require_room_for_run,
     trained_bytes,
     write_arguments,
@@ -55,117 +47,120 @@ from tidybert.training.training_arguments import TrainingArguments
 
 @dataclass(frozen=True)
 class Callbacks(TrainingCallbacks):
-    """The same functions, and one that gets the report on the data.
+    """The same functions, and those that a fine-tuning calls beside.
 
+    data: gets the report on the data.
+    origin: gets what the data are, once they are read.
+    training: gives the callbacks of a training that begins, from its job and the metric that
+        decides; a job may have several of them.  None: these are its callbacks.
     rows: what the rows of examples are to a program, such as position; what the checks find, and a
         collapse, are then Python warnings at its line.  None notes them, as the shell does.
     """
 
     data: Callable[[DataReport], None] = lambda _report: None
+    origin: Callable[[RunOrigin], None] = lambda _origin: None
+    training: "Callable[[FinetuningJob, str], AbstractContextManager[Callbacks]] | None" = None
     rows: str | None = None
 
 
-@owning_run
-@repeating
-def finetune_examples(
-    task: AnyTask,
-    model: "str | Path | FinetunedModel",
-    train: Sequence[Any],
-    dev: Sequence[Any] | None,
-    arguments: TrainingArguments,
-    *,
-    max_seq_length: int | None = None,
-    vocab: str | Path | None = None,
-    run: Path | None = None,
-    resume: bool = False,
-    new_head: bool = False,
-    device: str = "auto",
-    allow_pickle: bool = False,
-    example_weights: Sequence[float] | None = None,
-    keep_checkpoints: bool = False,
-    force: bool = False,
-    made_from: RunOrigin | None = None,
+def train(
+    job: FinetuningJob,
+    examples: TrainingExamples,
+    callbacks: Callbacks,
     probe: ProbeMemory | None = None,
-    callbacks: Callbacks | None = None,
 ) -> FinetunedModel:
-    """Train ``model`` on ``train``, keep the weights that do best on ``dev``, and save the RUN.
+    """Train once, keep the weights that do best on the examples held out, and save the RUN, if any.
 
     Args:
-        model: a MODEL, or one in memory.  A size (``mini``) has random weights and needs ``vocab``.
-        dev: None trains without evaluations: the last weights are kept.
-        max_seq_length: tokens an example is cut to; the task's default where not given.
-        vocab: a MODEL whose vocabulary is used; only with a size.
-        run: the directory to write; None keeps everything in memory.
-        resume: go on from the last checkpoint in ``run``.
-        new_head: reinitialise the head even if ``model`` has one for this task and these labels;
-            without it that head is trained further.
-        example_weights: one a training example, its share in the loss.
-        keep_checkpoints: keep RUN/checkpoints when the run is finished.
-        force: replace a RUN that is at ``run``, once training can begin.
-        made_from: further entries of arguments.json.
-        probe: what runs that differ in ``arguments`` alone share, so that they fit one probe.
+        examples: those of the job, or some of them.
+        probe: what runs that differ in their arguments alone share, so that they fit one probe.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
-    callbacks, made_from = callbacks or Callbacks(), made_from or RunOrigin()
-    if max_seq_length is None:
-        max_seq_length = task.default_max_seq_length
-    config, tokenizer, origin = model_sources(model, vocab)
-    if arguments.early_stopping_patience is not None and not dev:
-        raise _needs_dev("early_stopping_patience")
-    arguments, config = _with_defaults(arguments, task, config, callbacks.tell)
-    fitting_length(config, max_seq_length)
+    task, run, length = examples.task, job.out, job.length
+    config, tokenizer, origin = model_sources(job.model, job.vocab)
+    arguments, config = _with_defaults(job.arguments, task, config, callbacks.tell)
+    fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
-        network, has_head = built_from(task, config, origin, new_head, allow_pickle, callbacks.tell)
+        network, has_head = built_from(
+            task, config, origin, job.new_head, job.allow_pickle, callbacks.tell
+        )
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
-    chosen = to_device(network, device)
-    _require_room(run, network, arguments, len(train), has_dev=bool(dev))
-    train_features = task.features(train, tokenizer, max_seq_length)
-    dev_features = task.features(dev, tokenizer, max_seq_length) if dev else []
-    data = TrainingData(train, dev, train_features, dev_features, max_seq_length)
-    _check_data(data, task, callbacks)
-    _weigh(data, example_weights)
-    if not has_head:
-        task.start(network, train_features)
-    measure = _measured(data, as_trained(arguments.precision, chosen))
-    trainer = Trainer(
-        network,
-        train_features,
-        task.loss,
-        arguments,
-        evaluate=(lambda each: measure(task, each).metrics()) if dev else None,
-        metric=task.metric,
-        run=run,
-        course=_course(task, network, data, arguments),
-        callbacks=callbacks,
+    device = to_device(network, job.device)
+    has_dev = bool(examples.held_out)
+    _require_room(run, network, arguments, len(examples.train), has_dev=has_dev)
+    data = TrainingData(
+        examples.train,
+        examples.held_out,
+        task.features(examples.train, tokenizer, length),
+        task.features(examples.held_out or [], tokenizer, length),
+        length,
     )
-    given = {"task": task.name, "model": str(model), "max_seq_length": max_seq_length}
-    given |= {**made_from.flags, **asdict(arguments)}
-    record = _record(data, made_from, trainer, chosen)
+    _check_data(data, task, callbacks)
+    _weigh(data, job.example_weights)
+    if not has_head:
+        task.start(network, data.train_features)
+    measure = _measured(data, as_trained(arguments.precision, device))
+    trainer = _trainer(task, network, data, measure, arguments, run, callbacks)
+    given = {**job.recorded(), **asdict(arguments)}
+    record = _record(data, examples.origin, trainer, device)
     if run is not None:
-        if resume:
+        if job.resume:
             trainer.resume()
-        elif force:
+        elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start != "random" and trainer.state.step == 0:
         start_with_probe(task, trainer, None if origin is None else probe)
     result, interrupted = _trained(trainer)
-    answers = _calibrated(task, network, measure) if dev else None
+    answers = _calibrated(task, network, measure) if has_dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
-    collapsed = _collapse(answers, callbacks)
-    about = collapsed, task.inputs_of(train), made_from, given, run, data.held_out
-    finished = FinetunedModel(task, network, tokenizer, config, max_seq_length, result, *about)
+    finished = FinetunedModel(
+        task,
+        network,
+        tokenizer,
+        config,
+        length,
+        result,
+        collapsed=_collapse(answers, callbacks),
+        inputs=task.inputs_of(examples.train),
+        made_from=examples.origin,
+        arguments=given,
+        run=run,
+        held_out=data.held_out,
+    )
     if interrupted is not None:
         raise interrupted.keeping(finished)
     if run is not None:
         record["seconds"] = round(trainer.state.progress["seconds"], 3)
         _finish(run, finished, {**given, RECORD: record}, data, answers)
-        (remove_best if keep_checkpoints else remove_checkpoints)(run)
+        (remove_best if job.keep_checkpoints else remove_checkpoints)(run)
     return finished
+
+
+def _trainer(
+    task: AnyTask,
+    network: nn.Module,
+    data: TrainingData[Any],
+    measure: Callable[[AnyTask, nn.Module], Answers[Any, Any]],
+    arguments: TrainingArguments,
+    run: Path | None,
+    callbacks: Callbacks,
+) -> Trainer:
+    return Trainer(
+        network,
+        data.train_features,
+        task.loss,
+        arguments,
+        evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
+        metric=task.metric,
+        run=run,
+        course=_course(task, network, data, arguments),
+        callbacks=callbacks,
+    )
 
 
 def _finish(
@@ -180,10 +175,6 @@ def _finish(
     write_training_texts(run, text_hashes(map(finished.task.identity, data.train)))
     write_run_card(run, finished.task, arguments, answers, finished.inputs, finished.made_from.name)
     save(finished, run)
-
-
-def _needs_dev(name: str) -> UsageError:
-    return UsageError(f"{param(name)} needs examples to evaluate on: give {param('dev')}")
 
 
 def _with_defaults(

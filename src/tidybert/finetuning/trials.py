@@ -6,25 +6,29 @@ trial's model becomes the RUN's, and the weights of the others are removed.  A t
 gradient is not finite has failed, and the next one begins.
 """
 
-import statistics
+import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.catalog import find_model, is_size
 from tidybert.configuration import BertConfig
-from tidybert.errors import DivergedError, TrainingError, UsageError, in_shell, param
+from tidybert.errors import DivergedError, TrainingError, in_shell, param
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.trials_file import Trial, read_trials, write_trials
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.first_weights import model_sources
+from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.finetuning.trials_file import Trial, Trials, finished, read_trials, write_trials
+from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.storage.own_files import move_files, remove_tree
-from tidybert.training.argument_checks import check_seed
 from tidybert.training.run_checkpoints import checkpoints_directory
 from tidybert.training.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
-SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
 _BATCH_SIZES: Final = (32, 16)
 _EPOCHS: Final = (3.0, 2.0, 4.0)
 # Appendix A.3 of the paper, for base and large.
@@ -33,15 +37,11 @@ _RATES: Final = (5e-5, 3e-5, 2e-5)
 _RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
 _SMALL: Final = 50_000_000
 
+# They change no result.
+_NOT_SHARED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")
+
 Variants = Sequence[tuple[str, dict[str, Any]]]
 """Names, and the arguments that each changes."""
-
-
-def seed_variants(arguments: TrainingArguments, count: int) -> Variants:
-    """``count`` seeds from the arguments' own on.  Raises UsageError for a seed too high."""
-    check_seed(arguments.seed + count - 1)
-    seeds = range(arguments.seed, arguments.seed + count)
-    return [(f"seed-{seed}", {"seed": seed}) for seed in seeds]
 
 
 def search_variants(config: BertConfig) -> Variants:
@@ -61,80 +61,80 @@ def search_variants(config: BertConfig) -> Variants:
     ]
 
 
-def check_search(arguments: TrainingArguments) -> None:
-    """Raise UsageError where an argument is given that the search will set."""
-    defaults = TrainingArguments()
-    for name in SEARCHED:
-        if getattr(arguments, name) != getattr(defaults, name):
-            raise UsageError(
-                f"{param(name)} is given, but {param('search')} sets it: leave out one of them"
-            )
+def variants_of(job: FinetuningJob) -> Variants:
+    """The trials of a job: those of a search, or one for each seed from the arguments' own on."""
+    if job.search:
+        return search_variants(model_sources(job.model, job.vocab)[0])
+    first = job.arguments.seed
+    return [(f"seed-{seed}", {"seed": seed}) for seed in range(first, first + job.seeds)]
 
 
-@dataclass(frozen=True)
-class Trials:
-    """The trials in their order, the best one, and how many the time limit left out."""
+def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str, Any]:
+    """The settings that all trials of a job share, by the names of the arguments, as JSON.
 
-    trials: tuple[Trial, ...]
-    best: Trial
-    num_untried: int
-
-    @property
-    def num_failed(self) -> int:
-        """The number of trials without metrics."""
-        return len(self.trials) - len(_finished(self.trials))
-
-    def spread(self, metric: str) -> tuple[float, float]:
-        """Mean and standard deviation (n - 1) of a metric over the trials that did not fail."""
-        values = [each.metrics[metric] for each in _finished(self.trials)]
-        return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-Train = Callable[[TrainingArguments, Path, bool], FinetunedModel]
-"""Trains with these arguments into this directory; the third is whether to resume."""
+    A MODEL is recorded by a hash of its files, a size by its name, and examples by a hash as they
+    were read.  Settings that change no result are not recorded.  Raises ModelNotFoundError.
+    """
+    arguments = asdict(job.arguments)
+    has_dev = job.dev is not None
+    return {
+        "task": job.task_class.name,
+        "dev_fraction": None if has_dev else job.dev_fraction,
+        "max_seq_length": job.length,
+        "new_head": job.new_head,
+        "search": job.search,
+        **asdict(job.task_options),
+        **{name: value for name, value in arguments.items() if name not in _NOT_SHARED},
+        "model": str(job.model) if is_size(str(job.model)) else _hash_of_files(str(job.model)),
+        "vocab": None if job.vocab is None else _hash_of_files(job.vocab),
+        "train": _hash_of(map(repr, examples.labelled or examples.train)),
+        "dev": _hash_of(map(repr, examples.held_out or ())) if has_dev else None,
+    }
 
 
 def run_trials(
-    train: Train,
-    arguments: TrainingArguments,
+    job: FinetuningJob,
     variants: Variants,
+    train: Callable[[FinetuningJob], FinetunedModel],
     *,
     shared: Mapping[str, Any],
     metric: str,
-    run: Path,
-    time_limit: float | None = None,
     note: Callable[[str], None] = lambda _line: None,
 ) -> Trials:
-    """Train each variant, and leave the best one's model in ``run``.
+    """Train each variant of a job, and leave the best one's model in its RUN.
+
+    A trial begins only if it should end within the job's ``time_limit`` at the speed of those
+    before it; the first always begins.
 
     Args:
-        train: see Train.
+        train: runs the job of a trial.
         shared: see ``shared_settings``; the trials in trials.json must have had the same.
         metric: decides which trial is best, the higher the better.
-        time_limit: seconds of training.  A trial begins only if it should end within them at the
-            speed of those before it; the first always begins.
 
     Raises UsageError where trials.json has other shared settings, TrainingError where all trials
     failed, and what ``train`` raises except DivergedError.
     """
+    run = job.out
+    assert run is not None, "the job has checked it"
     path = run / TRIALS_FILE
     known = {each.name: each for each in read_trials(path, shared)}
+    seconds = math.inf if job.time_limit is None else 60 * job.time_limit
     done: list[Trial] = []
     untried = 0
     for number, (name, varied) in enumerate(variants, start=1):
+        directory = run / TRIALS_FOLDER / name
         if name not in known:
-            if time_limit is not None and _expected(done, arguments, varied) > time_limit:
+            if _expected(done, job.arguments, varied) > seconds:
                 untried += 1
                 continue
             note(f"trial {number} of {len(variants)}: {name}")
-            directory = run / TRIALS_FOLDER / name
-            known[name] = _run_trial(train, arguments, name, varied, directory)
+            known[name] = _run_trial(job, name, varied, directory, train)
             write_trials(path, shared, known.values())
-        remove_tree(checkpoints_directory(run / TRIALS_FOLDER / name))
+        remove_tree(checkpoints_directory(directory))
         done.append(known[name])
         note(_line(done[-1], metric))
         best = _best(done, metric)
-        for each in _finished(done):
+        for each in finished(done):
             if each is not best:
                 remove_tree(run / TRIALS_FOLDER / each.name / WEIGHTS_FILE)
     best = _best(done, metric)
@@ -149,22 +149,33 @@ def run_trials(
 
 
 def _run_trial(
-    train: Train, arguments: TrainingArguments, name: str, varied: dict[str, Any], directory: Path
+    job: FinetuningJob,
+    name: str,
+    varied: dict[str, Any],
+    directory: Path,
+    train: Callable[[FinetuningJob], FinetunedModel],
 ) -> Trial:
     if is_finished(directory):
         # A kill came before trials.json recorded it, so its result is lost.
         remove_tree(directory)
+    # A trial counts as a run of its own.
+    trial = replace(
+        job,
+        arguments=replace(job.arguments, **varied),
+        seeds=1,
+        search=False,
+        time_limit=None,
+        out=directory,
+        resume=directory.exists(),
+        force=False,
+    )
     begin = time.perf_counter()
     try:
-        trained = train(replace(arguments, **varied), directory, directory.exists())
+        trained = train(trial)
     except DivergedError as error:
         return Trial(name, varied, {}, time.perf_counter() - begin, error=in_shell(error.message))
     result = trained.result
     return Trial(name, varied, dict(result.metrics), result.seconds, trained.collapsed)
-
-
-def _finished(trials: Iterable[Trial]) -> list[Trial]:
-    return [each for each in trials if each.error is None]
 
 
 def _line(trial: Trial, metric: str) -> str:
@@ -182,14 +193,26 @@ def _expected(done: Sequence[Trial], arguments: TrainingArguments, varied: dict[
     def epochs(changed: dict[str, Any]) -> float:
         return replace(arguments, **changed).num_train_epochs
 
-    finished = _finished(done)
+    ended = finished(done)
     spent = sum(each.seconds for each in done)
-    if not finished:
+    if not ended:
         return spent
-    seconds = sum(each.seconds for each in finished)
-    return spent + seconds / sum(epochs(each.varied) for each in finished) * epochs(varied)
+    seconds = sum(each.seconds for each in ended)
+    return spent + seconds / sum(epochs(each.varied) for each in ended) * epochs(varied)
 
 
 def _best(trials: Iterable[Trial], metric: str) -> Trial | None:
     """The first of the best; None where all failed."""
-    return max(_finished(trials), key=lambda each: float(each.metrics[metric]), default=None)
+    return max(finished(trials), key=lambda each: float(each.metrics[metric]), default=None)
+
+
+def _hash_of_files(model: str | Path) -> str:
+    files = sorted(path for path in find_model(model).iterdir() if path.is_file())
+    return _hash_of(f"{file_sha256(path)}  {path.name}" for path in files)
+
+
+def _hash_of(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(f"{line}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()

@@ -1,20 +1,17 @@
 """trials.json: the trials that have ended, and the settings that all of them share."""
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.catalog import find_model, is_size
 from tidybert.errors import TrainingError, UsageError, param
-from tidybert.storage.atomic_files import atomic_write_json, file_sha256
+from tidybert.storage.atomic_files import atomic_write_json
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
-# They change no result.
-_NOT_RECORDED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")
 # The file has hashes of their content, so they may move.
 _CONTENTS: Final = ("model", "vocab", "train", "dev")
 
@@ -35,29 +32,28 @@ class Trial:
     error: str | None = None
 
 
-def shared_settings(
-    model: str | Path,
-    vocab: str | Path | None,
-    train: Sequence[Any],
-    dev: Sequence[Any] | None,
-    **given: Any,
-) -> dict[str, Any]:
-    """The settings that all trials of a RUN share, by the names of the arguments, as JSON.
+@dataclass(frozen=True)
+class Trials:
+    """The trials in their order, the best one, and how many the time limit left out."""
 
-    Args:
-        model, vocab: MODELs, recorded by a hash of their files; a size is recorded by its name.
-        train, dev: the examples as they were read, recorded by a hash.
-        given: all other settings; those that change no result are not recorded.
+    trials: tuple[Trial, ...]
+    best: Trial
+    num_untried: int
 
-    Raises ModelNotFoundError.
-    """
-    return {
-        **{name: value for name, value in given.items() if name not in _NOT_RECORDED},
-        "model": str(model) if is_size(model) else _hash_of_files(model),
-        "vocab": None if vocab is None else _hash_of_files(vocab),
-        "train": _hash_of(map(repr, train)),
-        "dev": None if dev is None else _hash_of(map(repr, dev)),
-    }
+    @property
+    def num_failed(self) -> int:
+        """The number of trials without metrics."""
+        return len(self.trials) - len(finished(self.trials))
+
+    def spread(self, metric: str) -> tuple[float, float]:
+        """Mean and standard deviation (n - 1) of a metric over the trials that did not fail."""
+        values = [each.metrics[metric] for each in finished(self.trials)]
+        return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def finished(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials that did not fail."""
+    return [each for each in trials if each.error is None]
 
 
 def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
@@ -120,15 +116,3 @@ def _difference(name: str, before: Any, now: Any) -> str:
         return f"{shown} (other content)"
     was, given = ("not given" if each is None or each is False else each for each in (before, now))
     return f"{shown} ({was} before, {given} now)"
-
-
-def _hash_of_files(model: str | Path) -> str:
-    files = sorted(path for path in find_model(model).iterdir() if path.is_file())
-    return _hash_of(f"{file_sha256(path)}  {path.name}" for path in files)
-
-
-def _hash_of(lines: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(f"{line}\n".encode(errors="surrogatepass"))
-    return digest.hexdigest()

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidybert.data.text_hashes import text_hashes
-from tidybert.data.training_texts import read_training_texts
+from tidybert.data.training_texts import read_training_texts, text_hashes
 from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
 from tidybert.inference.predictor import Predictor

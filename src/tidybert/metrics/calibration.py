@@ -7,7 +7,7 @@ Classification for Deep Neural Networks), the Brier score Brier 1950.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,63 +19,47 @@ Ints = npt.NDArray[np.int64]
 LOWEST_TEMPERATURE: Final = 0.05
 HIGHEST_TEMPERATURE: Final = 20.0
 PRIOR: Final = 20.0
-"""Examples at a temperature of 1 that every fit adds; benchmarks/temperature.py measures them."""
-IGNORED_LABEL: Final = -100
+"""Examples at a temperature of 1 that every fit adds; docs/trust.md shows what they change."""
 NUM_BINS: Final = 15
 
 _MAX_ITERATIONS: Final = 100
 _TOLERANCE: Final = 1e-10
 
 
-def fit_temperature(logits: npt.ArrayLike, labels: npt.ArrayLike, *, prior: float = PRIOR) -> float:
+def fit_temperature(
+    logits: Sequence[npt.ArrayLike] | npt.NDArray[Any],
+    labels: npt.ArrayLike,
+    *,
+    prior: float = PRIOR,
+) -> float:
     """The temperature T for which softmax(logits / T) has the lowest log-loss, drawn towards 1.
 
     Few examples say little about T.  So ``prior`` further examples count whose labels are as
     probable as T = 1 makes them; 0 leaves them out.
 
     T is between LOWEST_TEMPERATURE and HIGHEST_TEMPERATURE; at a bound, the best T is beyond it
-    (``temperature_note``).  T is 1 if no class scores above the label in any example: the log-loss
-    then falls with T for ever, and the data do not show whether the model is too confident.
+    (``temperature_note``).  T is 1 if no candidate scores above the label in any example: the
+    log-loss then falls with T for ever, and the data do not show whether the model is too
+    confident.
 
     Args:
-        logits: (N, C), finite.  A single logit s for two classes is (0, s).
-        labels: (N,) integers, indices of classes; rows with -100 are ignored, such as a tagger's
-            special tokens.
+        logits: (N, C), or N arrays (C_i,) where examples have different numbers of candidates: the
+            choices of a question, or the tokens that an answer can begin at.  They are finite.  A
+            single logit s for two classes is (0, s).
+        labels: (N,) integers, indices of candidates.
 
     Raises:
         ValueError: no example, other shapes, or logits that are not finite.
-    """
-    values = np.asarray(logits, dtype=np.float64)
-    given = np.asarray(labels, dtype=np.int64)
-    if values.ndim != 2 or given.shape != values.shape[:1]:
-        raise ValueError(
-            f"logits of shape {values.shape} and labels of shape {given.shape} were given; "
-            "(N, C) and (N,) are expected"
-        )
-    kept = given != IGNORED_LABEL
-    values, given = values[kept], given[kept]
-    return _fit(values.reshape(-1), np.full(len(given), values.shape[1]), given, prior)
-
-
-def fit_temperature_ragged(
-    logits: Sequence[npt.ArrayLike], labels: npt.ArrayLike, *, prior: float = PRIOR
-) -> float:
-    """``fit_temperature`` for examples with different numbers of candidates.
-
-    logits: N arrays (C_i,): the choices of a question, or the tokens that an answer can begin at.
-    labels: (N,) indices of candidates; examples with -100 are ignored.
     """
     rows = [np.asarray(each, dtype=np.float64) for each in logits]
     given = np.asarray(labels, dtype=np.int64)
     if given.shape != (len(rows),) or any(row.ndim != 1 for row in rows):
         raise ValueError(
-            f"{len(rows)} rows of logits and labels of shape {given.shape} were given; N arrays "
-            "of one dimension and (N,) are expected"
+            f"{len(rows)} rows of logits and labels of shape {given.shape} were given; (N, C) or N "
+            "arrays of one dimension, and (N,), are expected"
         )
-    kept = [row for row, label in zip(rows, given, strict=True) if label != IGNORED_LABEL]
-    sizes = np.array([len(row) for row in kept], dtype=np.int64)
-    given = given[given != IGNORED_LABEL]
-    return _fit(np.concatenate([np.empty(0), *kept]), sizes, given, prior)
+    sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    return _fit(np.concatenate([np.empty(0), *rows]), sizes, given, prior)
 
 
 def temperature_note(temperature: float) -> str | None:

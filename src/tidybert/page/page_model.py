@@ -127,27 +127,16 @@ View = Callable[..., dict[str, Any] | bytes]
 
 def shown_tokens(encoding: Encoding) -> list[dict[str, Any]]:
     """The pieces as the page draws them; ``side`` is the text of a piece, None for [CLS], [SEP]."""
-    return [
-        {
-            "piece": piece,
-            "id": index,
-            "segment": segment,
-            "position": position,
-            "start": span[0],
-            "end": span[1],
-            "side": side,
-        }
-        for position, (piece, index, segment, span, side) in enumerate(
-            zip(
-                encoding.tokens,
-                encoding.input_ids,
-                encoding.token_type_ids,
-                encoding.offset_mapping,
-                encoding.sequence_ids,
-                strict=True,
-            )
-        )
-    ]
+    columns = {
+        "piece": encoding.tokens,
+        "id": encoding.input_ids,
+        "segment": encoding.token_type_ids,
+        "position": range(len(encoding)),
+        "start": [start for start, _ in encoding.offset_mapping],
+        "end": [end for _, end in encoding.offset_mapping],
+        "side": encoding.sequence_ids,
+    }
+    return [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
 
 
 def written_texts(text: str, pair: str) -> str:

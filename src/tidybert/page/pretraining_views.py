@@ -1,5 +1,6 @@
-"""The views Next sentence and How it is trained."""
+"""The views of pre-trained heads: Next sentence, How it is trained, and Left to right."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -9,12 +10,16 @@ from torch.nn import functional
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError
-from tidybert.page.page_model import PageModel, checked_place, shown_tokens
+from tidybert.inference.generation import Sampling
+from tidybert.page.page_model import PageModel, checked_place, checked_text, shown_tokens
 from tidybert.pretraining.instance_options import MaskingOptions
 from tidybert.pretraining.masking import Masking
 from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 _MOST_SEEDS: Final = 2**31 - 1
+_MOST_STEPS: Final = 64
+_POSITIONS: Final = 64
 
 
 def next_sentence(model: PageModel, text: str, pair: str) -> dict[str, Any]:
@@ -43,7 +48,7 @@ def training(
     checked_place("seed", seed, 0, _MOST_SEEDS)
     ids = np.array(encoding.input_ids, dtype=np.int32)
     key = random_bits(seed, 0, Purpose.MASK_KEY, np.array([0]))
-    masking = Masking(MaskingOptions(), model.tokenizer, len(ids))
+    masking = Masking(MaskingOptions(), model.tokenizer)
     masked = masking.mask(ids, np.array([len(ids)]), key)
     types = np.array(encoding.token_type_ids, dtype=np.uint8)
     rows = collate([Features(masked.input_ids, types, len(ids), False, example=0)]).rows
@@ -57,25 +62,16 @@ def training(
         likeliest = found.prediction_logits.argmax(1).tolist()
     mean = float(losses.mean())
     pieces = model.tokenizer.convert_ids_to_tokens
-    hidden = [
-        {
-            "position": position,
-            "truth": piece,
-            "became": became,
-            "what": _what_happened(piece, became, model.tokenizer.mask_token_id == index),
-            "likeliest": best,
-            "loss": loss,
-        }
-        for position, piece, became, index, best, loss in zip(
-            masked.positions.tolist(),
-            pieces(masked.labels.tolist()),
-            pieces(masked.input_ids[masked.positions].tolist()),
-            masked.input_ids[masked.positions].tolist(),
-            pieces(likeliest),
-            losses.tolist(),
-            strict=True,
-        )
-    ]
+    columns = {
+        "position": masked.positions.tolist(),
+        "truth": pieces(masked.labels.tolist()),
+        "became": pieces(masked.input_ids[masked.positions].tolist()),
+        "likeliest": pieces(likeliest),
+        "loss": losses.tolist(),
+    }
+    hidden = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
+    for each in hidden:
+        each["what"] = _what_happened(each["truth"], each["became"])
     shown: dict[str, Any] = {
         "tokens": shown_tokens(encoding),
         "read": pieces(masked.input_ids.tolist()),
@@ -95,10 +91,10 @@ def training(
     return shown
 
 
-def _what_happened(piece: str, became: str, is_mask: bool) -> str:
+def _what_happened(piece: str, became: str) -> str:
     if piece == became:
         return "kept"
-    return "masked" if is_mask else "replaced"
+    return "masked" if became == MASK_TOKEN else "replaced"
 
 
 def _training_code(written: str, text: str, pair: str, seed: int, follows: bool) -> str:
@@ -125,7 +121,7 @@ tokenizer = BertTokenizer.from_pretrained({written!r})
 encoding = tokenizer.encode({text!r}{add_pair}, special_tokens_in_text=True)
 size = len(encoding)
 key = random_bits({seed}, 0, Purpose.MASK_KEY, np.array([0]))
-masking = Masking(MaskingOptions(), tokenizer, size)
+masking = Masking(MaskingOptions(), tokenizer)
 masked = masking.mask(np.array(encoding.input_ids, np.int32), np.array([size]), key)
 print(tokenizer.convert_ids_to_tokens(masked.input_ids.tolist()))
 
@@ -135,3 +131,40 @@ found = model.eval()(rows, masked_lm_positions=torch.from_numpy(masked.positions
 labels = torch.from_numpy(masked.labels.astype(np.int64))
 loss = functional.cross_entropy(found.prediction_logits, labels)
 {last}"""
+
+
+def left_to_right(
+    model: PageModel, text: str, temperature: float | None = None, seed: int = 1
+) -> dict[str, Any]:
+    """Each next token with the ten likeliest ones, up to [EOS] or 64 of them.
+
+    ``temperature`` draws the tokens; without it each is the likeliest.
+    """
+    checked_text(text)
+    sampling = Sampling(temperature, seed=seed)
+    steps = list(model.generator.steps(text, max_tokens=_MOST_STEPS, sampling=sampling))
+    drawn = "" if temperature is None else f", temperature={temperature}, seed={seed}"
+    python = f"""from tidybert import TextGenerator
+from tidybert.inference.generation import Sampling
+
+generator = TextGenerator({model.written!r})
+sampling = Sampling({drawn.removeprefix(", ")})
+for step in generator.steps({text!r}, max_tokens={_MOST_STEPS}, sampling=sampling):
+    print(step.prompt, "|", step.token, round(step.probability, 3))
+"""
+    return {
+        "steps": [asdict(one) for one in steps],
+        "ended": bool(steps) and steps[-1].is_end,
+        "python": python,
+    }
+
+
+def positions(model: PageModel) -> dict[str, Any]:
+    """What the model adds to a token at each of its first positions: (P, H), to two decimals."""
+    generator = model.generator
+    table = generator.model.bert.embeddings.position_embeddings.weight.detach()
+    config = generator.model.config
+    return {
+        "kind": getattr(config, "positions", "learned"),
+        "values": table[:_POSITIONS].numpy().round(2).tolist(),
+    }

@@ -1,14 +1,22 @@
-"""The views Tokens and Gap: pieces with their embeddings, and what a model writes in a gap."""
+"""The views Tokens, Gap and Words: pieces with their embeddings, masked words, words on a map."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
 from tidybert.errors import DataError
 from tidybert.explain.explained_text import words_of
-from tidybert.page.page_model import PageModel, checked_place, shown_tokens, written_texts
+from tidybert.page.page_model import (
+    PageModel,
+    checked_place,
+    checked_text,
+    shown_tokens,
+    written_texts,
+)
 
 _LIKELIEST: Final = 10
+_MOST_WORDS: Final = 40
 
 
 def tokens(model: PageModel, text: str, pair: str = "") -> dict[str, Any]:
@@ -62,9 +70,14 @@ before = explainer.attention({text!r})
 after = explainer.attention({text!r}, hide={hidden.span})
 print((after.probs - before.probs).mean(axis=1)[:, {first}].round(3))
 """
+    masks = []
+    for mask in cloze.masks:
+        if mask.position in hidden.pieces:
+            layers = [asdict(each) for each in mask.layers]
+            masks.append({**layers[-1], "truth": mask.truth, "layers": layers})
     return {
         "tokens": shown_tokens(encoding),
-        "masks": [_shown_mask(each) for each in cloze.masks if each.position in hidden.pieces],
+        "masks": masks,
         "vocabulary": model.tokenizer.vocab_size,
         "change": {
             "from": np.ascontiguousarray(change[:, first, :]),
@@ -74,15 +87,41 @@ print((after.probs - before.probs).mean(axis=1)[:, {first}].round(3))
     }
 
 
-def _shown_mask(mask: Any) -> dict[str, Any]:
-    layers = [
-        {
-            "layer": each.layer,
-            "words": each.words,
-            "probabilities": each.probabilities,
-            "truth_probability": each.truth_probability,
-            "truth_rank": each.truth_rank,
-        }
-        for each in mask.layers
-    ]
-    return {**layers[-1], "truth": mask.truth, "layers": layers}
+def word_apart(model: PageModel, word: str, text: str, pair: str) -> dict[str, Any]:
+    """The cosine of a word's vectors in two sentences by layer, and its nearest pieces."""
+    checked_text(word)
+    if not word.strip() or not pair:
+        raise DataError("write a word, and two sentences that have it")
+    for each in (text, pair):
+        model.encode(each)
+    found = model.explainer.word_in_texts(word.strip(), [text, pair])
+    near = model.explainer.nearest(word.strip(), top_k=_LIKELIEST)
+    python = f"""from tidybert import Explainer
+
+explainer = Explainer({model.written!r})
+print(explainer.word_in_texts({word.strip()!r}, [{text!r}, {pair!r}]))
+print(explainer.nearest({word.strip()!r}, top_k={_LIKELIEST}))
+"""
+    return {
+        "cosines": found.cosines[:, 0, 1].tolist(),
+        "spans": found.spans,
+        "nearest": [
+            {"piece": piece, "cosine": cosine}
+            for piece, cosine in zip(near.pieces, near.cosines.tolist(), strict=True)
+        ],
+        "python": python,
+    }
+
+
+def word_map(model: PageModel, words: list[str]) -> dict[str, Any]:
+    """The cosines (m, m) of words or texts, and a place on a plane for each: (m, 2)."""
+    if not 2 <= len(words) <= _MOST_WORDS:
+        raise DataError(f"{len(words)} words: write 2 to {_MOST_WORDS}, with commas between them")
+    for each in words:
+        model.encode(each)
+    found = model.explainer.similarities(words)
+    python = f"""similar = explainer.similarities({words!r})
+print(similar)
+print(similar.map())
+"""
+    return {"cosines": found.cosines, "map": found.map(), "python": python}

@@ -2,14 +2,7 @@
 
 from typing import Final
 
-from tidybert.page import (
-    attention_views,
-    generation_views,
-    pretraining_views,
-    task_views,
-    token_views,
-    word_views,
-)
+from tidybert.page import attention_views, pretraining_views, task_views, token_views
 from tidybert.page.page_model import View
 
 VIEWS: Final[dict[str, View]] = {
@@ -23,12 +16,12 @@ VIEWS: Final[dict[str, View]] = {
     "cell": attention_views.cell,
     "next": pretraining_views.next_sentence,
     "training": pretraining_views.training,
-    "left": generation_views.left_to_right,
-    "positions": generation_views.positions,
+    "left": pretraining_views.left_to_right,
+    "positions": pretraining_views.positions,
     "answer": task_views.answer,
     "entities": task_views.entities,
     "classify": task_views.classify,
     "choose": task_views.choose,
-    "word-apart": word_views.word_apart,
-    "word-map": word_views.word_map,
+    "word-apart": token_views.word_apart,
+    "word-map": token_views.word_map,
 }

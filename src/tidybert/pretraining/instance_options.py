@@ -1,7 +1,6 @@
 """How pre-training instances are made and masked, one field a flag.
 
-Defaults are those of create_pretraining_data.py; of RoBERTa (Liu et al. 2019) for mlm alone, and of
-SpanBERT (Joshi et al. 2020, section 3.1) for spans.
+Defaults are those of create_pretraining_data.py, and of RoBERTa (Liu et al. 2019) for mlm alone.
 """
 
 import math
@@ -9,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from tidybert.configuration import POSITIONS
-from tidybert.errors import UsageError, param
 from tidybert.training.argument_checks import bad_value, check_arguments
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop", "lm"]
@@ -98,43 +96,18 @@ PAPER_SHARE: Final = 0.15
 
 @dataclass(frozen=True)
 class MaskingOptions:
-    """Which tokens are masked, and how.  Raises UsageError for a value that cannot be used."""
+    """Which tokens are masked.  Raises UsageError for a value that cannot be used."""
 
     PANEL: ClassVar = "Task"
 
     masked_lm_prob: float | None = None
     """Share of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
     with --recipe fast."""
-    max_predictions_per_seq: int | None = None
-    """Most predictions in a sequence. If not set: --masked-lm-prob times --max-seq-length, rounded
-    up."""
-    mask_share: float = 0.8
-    """Share of the predicted tokens that become [MASK]."""
-    random_share: float = 0.1
-    """Share of the predicted tokens that become a random token; the rest keep theirs."""
     whole_word: bool = False
     """Mask all pieces of a word together."""
-    span: bool = False
-    """Mask spans of whole words, each replaced in one way."""
-    max_span_length: int = 10
-    """Most words in a span."""
-    span_length_p: float = 0.2
-    """Probability, after each word of a span, that the span ends there."""
 
     def __post_init__(self) -> None:
-        above_0 = ("masked_lm_prob", "max_predictions_per_seq", "max_span_length", "span_length_p")
-        shares = ("masked_lm_prob", "mask_share", "random_share", "span_length_p")
-        check_arguments(self, above_0=above_0, shares=shares)
-        if self.whole_word and self.span:
-            raise UsageError(
-                f"{param('span')} masks whole words already: leave out {param('whole_word')}"
-            )
-        # Sums of shares such as 0.8 + 0.2 may be off by a rounding.
-        if self.mask_share + self.random_share > 1 + 1e-9:
-            raise UsageError(
-                f"{param('mask_share')} and {param('random_share')} are together "
-                f"{self.mask_share + self.random_share:g}; expected at most 1"
-            )
+        check_arguments(self, above_0=("masked_lm_prob",), shares=("masked_lm_prob",))
 
     @property
     def predicted_share(self) -> float:
@@ -143,6 +116,4 @@ class MaskingOptions:
 
     def num_predictions(self, max_seq_length: int) -> int:
         """Most predictions of a sequence."""
-        if self.max_predictions_per_seq is not None:
-            return self.max_predictions_per_seq
         return math.ceil(max_seq_length * self.predicted_share)

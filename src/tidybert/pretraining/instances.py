@@ -61,9 +61,7 @@ class PretrainingInstances:
         self.is_causal = self.options.objective == NEXT_TOKEN
         if self.is_causal:
             self.tokenizer = self.tokenizer.with_tokens(TEXT_TOKENS)
-        self._masking = Masking(
-            masking or MaskingOptions(), self.tokenizer, self.options.max_seq_length
-        )
+        self._masking = Masking(masking or MaskingOptions(), self.tokenizer)
         _check_corpus(corpus, self.options.objective)
         self._groups = Groups(corpus, self.options, seed)
         self.num_groups = self._groups.number

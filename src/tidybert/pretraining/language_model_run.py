@@ -1,4 +1,4 @@
-"""A run of ``tidybert train-lm``: pre-training's run, on a corpus or straight from text.
+"""The corpus of a language model, which ``tidybert train-lm`` also makes straight from text.
 
 Text is tokenised into a corpus in a temporary folder, which a resumed run makes again: the same
 text gives the same corpus.
@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusReport, read_documents
 from tidybert.corpus.manifest import is_corpus
 from tidybert.errors import UsageError, param
-from tidybert.pretraining.instance_options import NextTokenOptions
-from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingResult
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.pretraining_run import pretrain
+from tidybert.pretraining.loop import PretrainingCallbacks
+from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
 from tidybert.tokenization.learning.word_counts import WordCounts
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
@@ -27,45 +25,14 @@ MOST_WORDS: Final = 10_000
 """A text with more different words needs a vocabulary of pieces."""
 
 
-def train_language_model(
-    model: str,
-    data: str | Path,
-    run: Path,
-    arguments: PretrainingArguments,
-    *,
-    instances: NextTokenOptions | None = None,
-    vocab: str | None = None,
-    held_out: float | None = None,
-    **given: Any,
-) -> PretrainingResult:
-    """Train a size of LANGUAGE_MODELS from random weights on every next token, and save the RUN.
-
-    Args:
-        data: a directory that ``tidybert build-corpus`` wrote, or text as that command reads it.
-        vocab: for text, a MODEL with the vocabulary; None makes one of the text's words.
-        held_out: for text, the share of the documents to measure on; None: 0.005.
-        given: the other arguments of ``pretrain``.
-
-    Raises as ``pretrain``, and UsageError for text with too many words for a vocabulary of words.
-    """
-    callbacks = given.get("callbacks") or PretrainingCallbacks()
-    with _corpus(data, vocab, held_out, callbacks) as directory:
-        return pretrain(
-            model,
-            directory,
-            run,
-            arguments,
-            instances=instances or NextTokenOptions(),
-            recorded={"data": str(data), "vocab": vocab, "held_out": held_out},
-            **given,
-        )
-
-
 @contextmanager
-def _corpus(
-    data: str | Path, vocab: str | None, held_out: float | None, callbacks: PretrainingCallbacks
-) -> Iterator[Path]:
-    """The directory of the corpus, which goes with the block if it is made here."""
+def text_corpus(job: PretrainingJob, callbacks: PretrainingCallbacks) -> Iterator[Path]:
+    """The directory of a language model's corpus, which goes with the block if it is made here.
+
+    Without a ``vocab`` the vocabulary has the text's words.  Raises UsageError for options of text
+    where ``job.data`` is a corpus, and for text with too many words; DataError as reading does.
+    """
+    data, vocab, held_out = job.data, job.vocab, job.held_out
     if is_corpus(Path(data)):
         for name, value in (("vocab", vocab), ("held_out", held_out)):
             if value is not None:

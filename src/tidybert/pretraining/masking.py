@@ -1,14 +1,15 @@
 """Choosing the tokens to predict, and replacing them.
 
 Follows create_masked_lm_predictions of create_pretraining_data.py (paper 3.1, task 1), with whole
-words as in its later version, and spans as in SpanBERT (Joshi et al. 2020, section 3.1).  Each
-instance has new masks in each epoch; a whole batch is drawn at once.
+words as in its later version.  Each instance has new masks in each epoch; a whole batch is drawn at
+once.
 
 [CLS] and [SEP] are never predicted; [UNK] is, because it replaces a word.  Random tokens come from
 the whole vocabulary, special tokens included, as in the original.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,10 @@ from tidybert.pretraining.random_streams import (
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import CONTINUATION
 
+MASK_SHARE: Final = 0.8
+"""The share of the predicted tokens that become [MASK]."""
+RANDOM_SHARE: Final = 0.1
+"""The share that become a random token; the rest keep theirs."""
 # The sort key of a token or word: its sequence, 32 random bits, its place in the sequence.
 _PLACE_BITS = np.uint64(16)
 
@@ -57,11 +62,8 @@ class _Units:
 class Masking:
     """Masks batches as the options say, for a tokenizer's vocabulary."""
 
-    def __init__(
-        self, options: MaskingOptions, tokenizer: BertTokenizer, max_seq_length: int
-    ) -> None:
+    def __init__(self, options: MaskingOptions, tokenizer: BertTokenizer) -> None:
         self.options = options
-        self._num_predictions = options.num_predictions(max_seq_length)
         self._mask_token_id = tokenizer.mask_token_id
         self._vocab_size = tokenizer.vocab_size
         self._is_special = np.zeros(tokenizer.vocab_size, np.bool_)
@@ -73,7 +75,7 @@ class Masking:
     def budgets(self, lengths: Array) -> Array:
         """(B,): the most predictions in sequences of these lengths."""
         wanted = np.rint(lengths * self.options.predicted_share).astype(np.int64)
-        budgets: Array = np.clip(wanted, 1, self._num_predictions)
+        budgets: Array = np.maximum(wanted, 1)
         return budgets
 
     def mask(self, input_ids: npt.NDArray[np.int32], lengths: Array, keys: Bits) -> Masked:
@@ -82,8 +84,8 @@ class Masking:
         input_ids: (T,).  lengths: (B,), which sum up to T.  keys: (B,); a sequence's masks follow
         from its key alone.
 
-        A sequence of n tokens gets round(n * predicted_share) predictions, at least one and at most
-        max_predictions_per_seq.  Whole words that do not fit into the rest of it are skipped.
+        A sequence of n tokens gets round(n * predicted_share) predictions, at least one.  Whole
+        words that do not fit into the rest of it are skipped.
         """
         assert max(len(lengths), lengths.max(initial=0)) <= MOST_PLACES
         starts = np.cumsum(lengths) - lengths
@@ -91,14 +93,14 @@ class Masking:
         units = self._units(input_ids, sequence, starts)
         budgets = self.budgets(lengths)
         order, first, counts = _shuffled(units, keys)
-        if self.options.whole_word or self.options.span:
-            positions, anchors = self._choose_words(units, order, first, counts, budgets, keys)
+        if self.options.whole_word:
+            positions = _choose_words(units, order, first, counts, budgets)
         else:
             rank = np.arange(len(order)) - np.repeat(first, counts)
             chosen = order[rank < np.repeat(budgets, counts)]
-            positions = anchors = units.row[np.sort(chosen)]
+            positions = units.row[np.sort(chosen)]
         return Masked(
-            self._replaced(input_ids, positions, anchors, starts, keys[sequence[positions]]),
+            self._replaced(input_ids, positions, starts, keys[sequence[positions]]),
             positions,
             input_ids[positions],
         )
@@ -106,70 +108,29 @@ class Masking:
     def _units(self, input_ids: npt.NDArray[np.int32], sequence: Array, starts: Array) -> _Units:
         is_text = ~self._is_special[input_ids]
         begins = is_text.copy()
-        if self.options.whole_word or self.options.span:
+        if self.options.whole_word:
             # A cut may leave a continuation at the beginning of a segment.
             begins[1:] &= ~(self._continues[input_ids[1:]] & is_text[:-1])
         rows = np.flatnonzero(begins)
         of = sequence[rows]
         return _Units(of, rows, rows - starts[of], np.add.reduceat(is_text, rows, dtype=np.int64))
 
-    def _choose_words(
-        self, units: _Units, order: Array, first: Array, counts: Array, budgets: Array, keys: Bits
-    ) -> tuple[Array, Array]:
-        """Rows to predict, rising, and for each the row whose draw decides what replaces it."""
-        lengths = self._span_lengths(units, keys)
-        anchor_of = np.full(len(units.row), -1)
-        left = budgets.copy()
-        turn = 0
-        going_on = np.arange(len(counts))
-        # As in the original, each turn offers every sequence the next of its shuffled words.
-        while len(going_on):
-            anchors = order[first[going_on] + turn]
-            _take_spans(units, anchors, lengths[anchors], anchor_of, left)
-            turn += 1
-            going_on = going_on[(left[going_on] > 0) & (turn < counts[going_on])]
-        sizes = units.size.copy()
-        # Where no word fits, take pieces of one: a sequence must have something to predict.
-        bare = np.flatnonzero(left == budgets)
-        pieces = order[first[bare]]
-        anchor_of[pieces] = pieces
-        sizes[pieces] = budgets[bare]
-        chosen = np.flatnonzero(anchor_of >= 0)
-        sizes = sizes[chosen]
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        rows = np.repeat(units.row[chosen], sizes) + within
-        if not self.options.span:
-            return rows, rows
-        return rows, np.repeat(units.row[anchor_of[chosen]], sizes)
-
-    def _span_lengths(self, units: _Units, keys: Bits) -> Array:
-        """(U,): words in a span from each word on: geometric, cut at max_span_length."""
-        if not self.options.span:
-            return np.ones(len(units.row), np.int64)
-        words = np.arange(1, self.options.max_span_length + 1)
-        shares = 1.0 - (1.0 - self.options.span_length_p) ** words
-        draws = uniform(random_bits(Purpose.MASK_SPAN, keys[units.sequence], units.place))
-        words_but_one: Array = np.searchsorted(shares[:-1], draws * shares[-1], "right")
-        return words_but_one + 1
-
     def _replaced(
         self,
         input_ids: npt.NDArray[np.int32],
         positions: Array,
-        anchors: Array,
         starts: Array,
         keys: Bits,
     ) -> npt.NDArray[np.int32]:
         owner = np.searchsorted(starts, positions, "right") - 1
-        purpose = Purpose.MASK_REPLACEMENT
-        decision = uniform(random_bits(purpose, keys, anchors - starts[owner]))
-        other = lower_half(random_bits(purpose, keys, positions - starts[owner]))
+        bits = random_bits(Purpose.MASK_REPLACEMENT, keys, positions - starts[owner])
+        decision, other = uniform(bits), lower_half(bits)
         replaced = input_ids.copy()
         replaced[positions] = np.where(
-            decision < self.options.mask_share,
+            decision < MASK_SHARE,
             self._mask_token_id,
             np.where(
-                decision < self.options.mask_share + self.options.random_share,
+                decision < MASK_SHARE + RANDOM_SHARE,
                 below(other, self._vocab_size),
                 input_ids[positions],
             ),
@@ -177,27 +138,33 @@ class Masking:
         return replaced
 
 
-def _take_spans(
-    units: _Units, anchors: Array, lengths: Array, anchor_of: Array, left: Array
-) -> None:
-    """Take the words from each anchor on that are free, fit and follow each other.
-
-    anchors: (n,) words of different sequences.  lengths: (n,) words that each span aims at.
-    anchor_of: (U,) the anchor of each word that is taken, or -1; filled.  left: (B,) tokens that a
-    sequence may still take; counted down.
-    """
-    words, taken = anchors, 0
-    while len(words):
-        fits = (anchor_of[words] < 0) & (units.size[words] <= left[units.sequence[words]])
-        words, anchors, lengths = words[fits], anchors[fits], lengths[fits]
-        anchor_of[words] = anchors
+def _choose_words(
+    units: _Units, order: Array, first: Array, counts: Array, budgets: Array
+) -> Array:
+    """Rows of the words to predict, rising."""
+    is_taken = np.zeros(len(units.row), np.bool_)
+    left = budgets.copy()
+    turn = 0
+    going_on = np.arange(len(counts))
+    # As in the original, each turn offers every sequence the next of its shuffled words.
+    while len(going_on):
+        words = order[first[going_on] + turn]
+        words = words[units.size[words] <= left[units.sequence[words]]]
+        is_taken[words] = True
         left[units.sequence[words]] -= units.size[words]
-        taken += 1
-        following = np.minimum(words + 1, len(units.row) - 1)
-        # A special token between two words parts them.
-        touches = units.row[following] == units.row[words] + units.size[words]
-        longer = touches & (taken < lengths)
-        words, anchors, lengths = following[longer], anchors[longer], lengths[longer]
+        turn += 1
+        going_on = going_on[(left[going_on] > 0) & (turn < counts[going_on])]
+    sizes = units.size.copy()
+    # Where no word fits, take pieces of one: a sequence must have something to predict.
+    bare = np.flatnonzero(left == budgets)
+    pieces = order[first[bare]]
+    is_taken[pieces] = True
+    sizes[pieces] = budgets[bare]
+    chosen = np.flatnonzero(is_taken)
+    sizes = sizes[chosen]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows: Array = np.repeat(units.row[chosen], sizes) + within
+    return rows
 
 
 def _shuffled(units: _Units, keys: Bits) -> tuple[Array, Array, Array]:

@@ -11,6 +11,7 @@ from tidybert.pretraining.instance_options import NEXT_TOKEN, InstanceOptions, M
 from tidybert.pretraining.pretraining_arguments import (
     MASKED_LM_PROB,
     PretrainingArguments,
+    is_what_it_was,
     why_not_so_many_steps,
 )
 from tidybert.tokenization import BertTokenizer
@@ -102,4 +103,6 @@ class PretrainingPlan:
         """Why a setting must not change after a step; None where it may."""
         if name == "max_steps":
             return why_not_so_many_steps(self.arguments, before, step)
+        if is_what_it_was(name, before, self.arguments.setting("schedule")):
+            return None
         return ""

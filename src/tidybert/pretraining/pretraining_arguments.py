@@ -16,12 +16,10 @@ _BY_RECIPE: Final[dict[str, tuple[Any, Any]]] = {
     "max_steps": (1_000_000, 10_000),
     # fast: by the device, see for_device.
     "tokens_per_step": (32_768, None),
-    "ramp_share": (0.0, 0.0),
     "optimizer": ("adamw", "muon"),
     "learning_rate": (1e-4, 2e-3),
     "warmup_steps": (10_000, 200),
     "schedule": ("linear", "trapezoid"),
-    "decay_share": (1.0, 0.2),
     "adam_beta2": (0.999, 0.98),
     "dropout": (0.1, 0.0),
     "long_share": (0.1, 0.0),
@@ -30,8 +28,18 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     recipe: {setting: values[column] for setting, values in _BY_RECIPE.items()}
     for column, recipe in enumerate(("bert", "fast"))
 }
+_EARLIER: Final = {
+    "ramp_share": 0.0,
+    "max_predictions_per_seq": None,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "span": False,
+}
+"""Arguments of earlier versions, with what is done now."""
 # A step of 4,096 tokens leaves a GPU idle.  Nobody has measured the larger one.
 _FAST_TOKENS: Final = {"cpu": 4_096, "cuda": 131_072}
+DECAY_SHARE: Final = 0.2
+"""The share of the steps, at the end, over which a trapezoid's learning rate falls."""
 MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 """The share of the tokens that a recipe predicts where MaskingOptions give none."""
 
@@ -66,9 +74,6 @@ class PretrainingArguments:
     tokens_per_step: int | None = None
     """Tokens in each update, over all processes. If not set: 32,768 for bert; for fast 4,096 on
     CPU and 131,072, not measured, on CUDA."""
-    ramp_share: float | None = None
-    """Share of the steps, from the first, over which a step grows from a quarter of its tokens to
-    all."""
     optimizer: str | None = None
     """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
     micro_batch: str | int | None = None
@@ -79,9 +84,7 @@ class PretrainingArguments:
     warmup_steps: int | None = None
     """Steps over which the learning rate rises from 0; at most a tenth of all."""
     schedule: str | None = None
-    """After the warm-up, linear falls to 0, and trapezoid stays level before it falls."""
-    decay_share: float | None = None
-    """``trapezoid``: share of the steps, at the end, over which the learning rate falls."""
+    """After the warm-up, linear falls to 0; trapezoid stays level and falls in the last fifth."""
     adam_beta1: float = 0.9
     """Adam's decay rate of the mean gradient."""
     adam_beta2: float | None = None
@@ -147,7 +150,7 @@ class PretrainingArguments:
             ),
             at_least_0=("warmup_steps", "weight_decay"),
             below_1=("adam_beta1", "adam_beta2", "dropout"),
-            shares=("long_share", "decay_share", "ramp_share"),
+            shares=("long_share",),
             choices={
                 "initial_weights": ("random", "corpus"),
                 "schedule": ("linear", "trapezoid"),
@@ -192,23 +195,25 @@ def rate_at(step: int, arguments: PretrainingArguments) -> float:
         return float(peak * (step + 1) / (warmup + 1))
     start = warmup
     if arguments.schedule == "trapezoid":
-        start = max(warmup, num_steps - int(num_steps * arguments.setting("decay_share")))
+        start = max(warmup, num_steps - int(num_steps * DECAY_SHARE))
     if step < start:
         return float(peak)
     return float(peak * (num_steps - step) / max(1, num_steps - start))
-
-
-def tokens_at(step: int, arguments: PretrainingArguments) -> int:
-    """The tokens of step 0, 1, …: a rise from a quarter over the ramp, then all of them."""
-    tokens: int = arguments.setting("tokens_per_step")
-    ramp = int(arguments.setting("max_steps") * arguments.setting("ramp_share"))
-    return tokens if step >= ramp else int(tokens * (0.25 + 0.75 * step / ramp))
 
 
 def first_long_step(arguments: PretrainingArguments) -> int:
     """The first of the steps on sequences of ``long_seq_length``, counted from 0."""
     num_steps: int = arguments.setting("max_steps")
     return num_steps - int(num_steps * arguments.setting("long_share"))
+
+
+def is_what_it_was(name: str, value: Any, schedule: str) -> bool:
+    """Whether an argument that earlier versions had, and recorded, asked for what is done now."""
+    if name == "decay_share":
+        return schedule == "linear" or value == DECAY_SHARE
+    if name in ("max_span_length", "span_length_p"):
+        return True
+    return name in _EARLIER and value == _EARLIER[name]
 
 
 def why_not_so_many_steps(arguments: PretrainingArguments, before: int, step: int) -> str | None:
@@ -221,7 +226,6 @@ def why_not_so_many_steps(arguments: PretrainingArguments, before: int, step: in
         return f"{step} steps are done"
     for what, value_at in (
         (f"learning rates ({param('schedule', arguments.schedule)})", rate_at),
-        (f"numbers of tokens ({param('ramp_share', arguments.ramp_share)})", tokens_at),
         (
             f"lengths of sequences ({param('long_share', arguments.long_share)})",
             lambda each, given: each >= first_long_step(given),
@@ -253,9 +257,3 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
             wanted = f"twice {wanted}, with {param('compile')}"
         least = least_micro_batch(arguments, longest)
         raise bad_value("micro_batch", micro, f"at least {least}, {wanted}")
-    if tokens_at(0, arguments) < max_seq_length:
-        raise UsageError(
-            f"{param('ramp_share', arguments.ramp_share)} begins with {tokens_at(0, arguments)} "
-            f"tokens a step, a quarter of {param('tokens_per_step')}; give at least "
-            f"{4 * max_seq_length} of those"
-        )

@@ -5,6 +5,7 @@ The loop is in loop.py, the loss in objectives.py, and a step's batches come fro
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +21,15 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.language_model_run import text_corpus
 from tidybert.pretraining.loop import Pretrainer, PretrainingCallbacks, PretrainingResult
 from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
+from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
@@ -39,7 +42,7 @@ from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.run_directory import (
     clear_run,
-    owning_run,
+    owned_run,
     require_room_for_run,
     trained_bytes,
     write_arguments,
@@ -50,37 +53,14 @@ from tidybert.training.sharding import load_weights
 _NOTE_SECONDS: Final = 3.0
 
 
-@owning_run
-@repeating
-def pretrain(
-    model: str | Path,
-    data: str | Path,
-    run: Path,
-    arguments: PretrainingArguments,
-    *,
-    instances: InstanceOptions | None = None,
-    masking: MaskingOptions | None = None,
-    resume: bool = False,
-    verify: bool = True,
-    recorded: Mapping[str, Any] | None = None,
-    keep_checkpoints: bool = False,
-    force: bool = False,
-    device: str = "auto",
-    processes: Processes | None = None,
+def run_pretraining(
+    job: PretrainingJob,
     callbacks: PretrainingCallbacks | None = None,
+    processes: Processes | None = None,
 ) -> PretrainingResult:
     """Train a size from random weights, or go on from a MODEL, and save the RUN.
 
-    Args:
-        model: a size (``mini``), whose vocabulary is the corpus's, or a MODEL with that vocabulary.
-        data: a directory that ``tidybert build-corpus`` wrote.
-        run: the directory to write.
-        resume: go on from the last checkpoint in ``run``.
-        verify: compare all files of the corpus with their sha256 first.
-        recorded: arguments for arguments.json, beside the others or in their place.
-        keep_checkpoints: keep RUN/checkpoints when the run is finished.
-        force: replace a RUN that is at ``run``, once training can begin.
-        processes: this one's place among those that torchrun started.
+    ``processes``: this one's place among those that torchrun started.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
@@ -90,15 +70,29 @@ def pretrain(
     if not processes.is_first:
         # All processes would say the same.
         callbacks = PretrainingCallbacks()
-    # The first process has the RUN for itself before the others go on.
-    processes.wait()
-    chosen = choose_device(processes.own_device(device))
-    arguments = arguments.for_device(chosen.type)
-    plan = PretrainingPlan(
-        TokenCorpus(data), arguments, instances or InstanceOptions(), masking or MaskingOptions(),
-        processes, callbacks.tell,
-    )  # fmt: skip
-    if verify:
+    with ExitStack() as stack:
+        if processes.is_first:
+            stack.enter_context(owned_run(job.out, job.resume, job.force))
+        stack.enter_context(repeating(job.arguments.deterministic, job.device))
+        # The first process has the RUN for itself before the others go on.
+        processes.wait()
+        data = job.data
+        if isinstance(job.instances, NextTokenOptions):
+            data = stack.enter_context(text_corpus(job, callbacks))
+        return _pretrain(job, TokenCorpus(data), callbacks, processes)
+
+
+def _pretrain(
+    job: PretrainingJob,
+    corpus: TokenCorpus,
+    callbacks: PretrainingCallbacks,
+    processes: Processes,
+) -> PretrainingResult:
+    model, run = job.model, job.out
+    chosen = choose_device(processes.own_device(job.device))
+    arguments = job.arguments.for_device(chosen.type)
+    plan = PretrainingPlan(corpus, arguments, job.instances, job.masking, processes, callbacks.tell)
+    if job.verify:
         _verify(plan)
     with weights_drawn_with(arguments.seed):
         network, config = build_model(model, plan)
@@ -114,29 +108,20 @@ def pretrain(
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams[0], chosen)
-    trainer = Pretrainer(
-        network,
-        stream.take,
-        arguments,
-        evaluate=held_out.measure,
-        run=run,
-        first_position=stream.first_position,
-        course=plan.course(network),
-        processes=processes,
-        callbacks=callbacks,
-        mfu=used.of_step if used else None,
-    )
-    if resume:
+    trainer = _trainer(network, run, plan, stream, held_out, callbacks, used)
+    if job.resume:
         trainer.resume()
     if unchanged is not None and not trainer.state.step:
         if processes.is_first:
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
-    given = {**_given(model, data, plan), "device": device, **(recorded or {})}
+    given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
+    if not is_size(model):
+        given["initial_weights"] = None
     record = {**_record(plan, trainer, chosen), "measured_on": held_out.part}
     if processes.is_first:
-        if force:
+        if job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     result = trainer.train()
@@ -148,9 +133,32 @@ def pretrain(
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
         _describe(run, {**given, RECORD: record}, result, config)
     _save(run, plan, network, config, result)
-    if not keep_checkpoints and processes.is_first:
+    if not job.keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
+
+
+def _trainer(
+    network: PretrainingModel,
+    run: Path,
+    plan: PretrainingPlan,
+    stream: PhasedStream,
+    held_out: HeldOut,
+    callbacks: PretrainingCallbacks,
+    used: Utilization | None,
+) -> Pretrainer:
+    return Pretrainer(
+        network,
+        stream.take,
+        plan.arguments,
+        evaluate=held_out.measure,
+        run=run,
+        first_position=stream.first_position,
+        course=plan.course(network),
+        processes=plan.processes,
+        callbacks=callbacks,
+        mfu=used.of_step if used else None,
+    )
 
 
 def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:
@@ -158,12 +166,6 @@ def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArgu
         keep_half_residual(network)
     if arguments.checkpoint_activations:
         checkpoint_activations(network.bert.layers)
-
-
-def _given(model: str | Path, data: str | Path, plan: PretrainingPlan) -> dict[str, Any]:
-    """The arguments by name, as arguments.json has them."""
-    given = {"task": plan.task, "model": str(model), "data": str(data), **plan.to_dict()}
-    return given if is_size(model) else {**given, "initial_weights": None}
 
 
 def _verify(plan: PretrainingPlan) -> None:

@@ -39,7 +39,6 @@ class Purpose(IntEnum):
     TRUNCATION_B = 9
     MASK_KEY = 10
     MASK_ORDER = 11
-    MASK_SPAN = 12
     MASK_REPLACEMENT = 13
 
 

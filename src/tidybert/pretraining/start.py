@@ -8,7 +8,7 @@ import torch
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.configuration import LANGUAGE_MODELS, BertConfig
+from tidybert.configuration import LANGUAGE_MODELS, BertConfig, CausalConfig
 from tidybert.errors import UsageError, param, suggestion
 from tidybert.modeling.heads import CausalLM
 from tidybert.pretraining.cooccurrence import token_vectors
@@ -62,8 +62,8 @@ def _language_model(
             f"{param('model', size)}{suggestion(size, LANGUAGE_MODELS)}: expected one of "
             f"{', '.join(LANGUAGE_MODELS)}"
         )
-    config = replace(
-        LANGUAGE_MODELS[size],
+    config = CausalConfig(
+        **LANGUAGE_MODELS[size],
         vocab_size=plan.tokenizer().vocab_size,
         max_position_embeddings=plan.longest,
         positions=instances.positions,

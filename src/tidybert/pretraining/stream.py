@@ -12,7 +12,7 @@ from tidybert.pretraining.instances import PretrainingInstances
 from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
 from tidybert.pretraining.places import Places, Position
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.pretraining_arguments import first_long_step, tokens_at
+from tidybert.pretraining.pretraining_arguments import first_long_step
 
 # The number of instances that decide the shape of batches.
 _SAMPLE: Final = 1024
@@ -76,7 +76,7 @@ class PhasedStream:
         if phase != position[0]:
             # Longer sequences begin with a new order of the documents.
             place = Position(epoch=place.epoch + 1)
-        taken = self.streams[phase].take(place, tokens_at(step, self.arguments))
+        taken = self.streams[phase].take(place)
         after = taken.position
         return replace(taken, position=[phase, after.epoch, after.group, after.offset])
 
@@ -110,9 +110,9 @@ class InstanceStream:
         self.num_processes = num_processes
         self.shape = self._shape() if constant_shape else None
 
-    def take(self, position: Position, tokens: int | None = None) -> StepBatches:
-        """The step that begins at a position; ``tokens`` replaces ``tokens_per_step``."""
-        places, after = self._places(position, tokens or self.tokens_per_step)
+    def take(self, position: Position) -> StepBatches:
+        """The step that begins at a position."""
+        places, after = self._places(position, self.tokens_per_step)
         lengths = self.instances.lengths(places)
         shares = self._shares(lengths)
         cuts = [self._cut(lengths[share]) for share in shares]

@@ -1,52 +1,76 @@
-"""The parts of a picture in SVG: texts, lines, and a frame with two axes.
+"""Pictures in SVG, and what they are made of: texts, lines, and a frame with two axes.
 
-Colours and widths are classes of report.css, so a picture follows the light or dark page.
+Colours and widths are classes of resources/report/picture.css, which follows the reader's light or
+dark mode.  A file has that style inside; a page has it once for all its pictures.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import itemgetter
+from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from markupsafe import Markup
+from rich.cells import cell_len
 
 from tidybert.reporting.markup import element
+from tidybert.storage.atomic_files import atomic_write_text
 
 Range = tuple[float, float]
-Points = list[tuple[float, float]]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 12.0, 44.0
 _TICKS: Final = 5
-# The mean over this share of the steps shows the course of a noisy loss.
-_SMOOTHED_SHARE: Final = 0.05
-_MAX_LINE_POINTS: Final = 400
-# Only a file by itself must name its language.
-_NAMESPACE: Final = Markup(' xmlns="http://www.w3.org/2000/svg"')
+_NAME_LENGTH: Final = 26
+_CHARACTER, _SMALL_CHARACTER = 6.4, 5.6
 
 
-def picture(
-    name: str,
-    title: str,
-    description: str,
-    width: float,
-    height: float,
-    *body: Markup,
-    style: str | None = None,
-) -> Markup:
-    """An SVG that a screen reader announces; ``name`` is unique on the page.
+@dataclass(frozen=True)
+class Picture:
+    """A drawing that a screen reader announces by its title and description.
 
-    With a ``style`` of its own it can be a file by itself.
+    ``name`` is unique on a page.
     """
-    own = Markup() if style is None else element("<style>{}</style>", Markup(style))
-    return element(
-        '<svg{} viewBox="0 0 {} {}" width="{}" height="{}" role="img" '
-        'aria-labelledby="{}-title {}-description">'
-        '<title id="{}-title">{}</title><desc id="{}-description">{}</desc>{}{}</svg>',
-        *("" if style is None else _NAMESPACE, width, height, width, height, name, name),
-        *(name, title, name, description, own, Markup().join(body)),
-    )
+
+    name: str
+    title: str
+    description: str
+    width: float
+    height: float
+    body: Sequence[Markup]
+
+    @property
+    def inline(self) -> Markup:
+        """The element for a page that has the style of pictures."""
+        return self._element(Markup(), Markup())
+
+    @property
+    def svg(self) -> str:
+        """A file by itself."""
+        style = element("<style>{}</style>", Markup(picture_style()))
+        page = element('<rect width="{}" height="{}" class="page"/>', self.width, self.height)
+        return self._element(Markup(' xmlns="http://www.w3.org/2000/svg"'), style + page)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file; the name should end in .svg.  Raises DiskError where it cannot."""
+        atomic_write_text(path, self.svg + "\n")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def _element(self, namespace: Markup, first: Markup) -> Markup:
+        name, size = self.name, (self.width, self.height)
+        return element(
+            '<svg{} class="picture" viewBox="0 0 {} {}" width="{}" height="{}" role="img" '
+            'aria-labelledby="{}-title {}-description">'
+            '<title id="{}-title">{}</title><desc id="{}-description">{}</desc>{}{}</svg>',
+            *(namespace, *size, *size, name, name, name, self.title, name, self.description),
+            *(first, Markup().join(self.body)),
+        )
+
+
+def picture_style() -> str:
+    """The style of all pictures."""
+    return (resources.files("tidybert") / "resources/report/picture.css").read_text("utf-8")
 
 
 def text(
@@ -69,6 +93,22 @@ def text(
 def straight(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
     """A straight line from one place to another."""
     return element('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>', *(class_, x1, y1, x2, y2))
+
+
+def moved(x: float, y: float, *body: Markup) -> Markup:
+    """Parts of a picture at another place."""
+    return element('<g transform="translate({} {})">{}</g>', x, y, Markup().join(body))
+
+
+def cut(name: str, longest: int = _NAME_LENGTH) -> str:
+    """A name, or the beginning of a longer one and an ellipsis."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+def room_for(names: Iterable[str], *, small: bool = False) -> float:
+    """The width of the longest name, cut, and a gap."""
+    longest = max((cell_len(cut(each)) for each in names), default=0)
+    return longest * (_SMALL_CHARACTER if small else _CHARACTER) + 10
 
 
 def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
@@ -111,50 +151,63 @@ def percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """A rectangle whose places are named by two ranges of numbers."""
+    """A rectangle whose places are named by two ranges of numbers, with room on each side.
+
+    A range may fall.
+    """
 
     x: Range
     y: Range
     width: float = 420.0
     height: float = 280.0
+    left: float = 52.0
+    right: float = 22.0
+    top: float = 12.0
+    bottom: float = 44.0
 
     def picture(self, name: str, title: str, description: str, *body: Markup) -> Markup:
-        """An SVG of the frame's size; see ``picture``."""
-        return picture(name, title, description, self.width, self.height, *body)
+        """A picture of the frame's size for a page."""
+        return Picture(name, title, description, self.width, self.height, body).inline
 
     def at_x(self, value: float) -> float:
         """The place of a number on the x axis."""
         share = (value - self.x[0]) / (self.x[1] - self.x[0])
-        return _LEFT + share * (self.width - _LEFT - _RIGHT)
+        return self.left + share * (self.width - self.left - self.right)
 
     def at_y(self, value: float) -> float:
         """The place of a number on the y axis; SVG counts from the top."""
         share = (value - self.y[0]) / (self.y[1] - self.y[0])
-        return self.height - _BOTTOM - share * (self.height - _TOP - _BOTTOM)
+        return self.height - self.bottom - share * (self.height - self.top - self.bottom)
 
     def axes(
         self,
-        x_name: str,
-        y_name: str,
+        x_name: str = "",
+        y_name: str = "",
         *,
-        x_text: Callable[[float], str] = short,
+        x_text: Callable[[float], str] | None = short,
         y_text: Callable[[float], str] = short,
         x_ticks: Sequence[float] | None = None,
+        y_ticks: Sequence[float] | None = None,
+        upright: bool = False,
     ) -> Markup:
-        """Grid lines, their numbers, and the names of the axes."""
-        left, right, base = _LEFT, self.width - _RIGHT, self.height - _BOTTOM
+        """Grid lines, their numbers, and the names of the axes; ``upright`` lines for x, too."""
+        left, right, base = self.left, self.width - self.right, self.height - self.bottom
         drawn = []
-        for value in ticks(*self.y):
+        for value in ticks(*self.y) if y_ticks is None else y_ticks:
             y = self.at_y(value)
             drawn.append(straight("grid", left, y, right, y))
             drawn.append(text(y_text(value), left - 6, y + 4, "tick", "end"))
         for value in ticks(*self.x) if x_ticks is None else x_ticks:
-            drawn.append(text(x_text(value), self.at_x(value), base + 16, "tick", "middle"))
-        drawn += [
-            straight("axis", left, base, right, base),
-            text(x_name, (left + right) / 2, self.height - 6, "name", "middle"),
-            text(y_name, 10, (_TOP + base) / 2, "name", "middle", upwards=True),
-        ]
+            x = self.at_x(value)
+            if upright:
+                drawn.append(straight("grid", x, self.top, x, base))
+            if x_text:
+                drawn.append(text(x_text(value), x, base + 17, "tick", "middle"))
+        drawn.append(straight("axis", left, base, right, base))
+        if x_name:
+            drawn.append(text(x_name, (left + right) / 2, self.height - 6, "name", "middle"))
+        if y_name:
+            drawn.append(text(y_name, 11, (self.top + base) / 2, "name", "middle", upwards=True))
         return Markup().join(drawn)
 
     def line(self, points: Iterable[tuple[float, float]], class_: str = "line") -> Markup:
@@ -172,50 +225,14 @@ class Frame:
             *(self.at_x(x), self.at_y(y), radius, class_, hover),
         )
 
-    def whisker(self, x: float, low: float, high: float, class_: str = "whisker") -> Markup:
+    def upright(self, x: float, low: float, high: float, class_: str = "whisker") -> Markup:
         """An upright line, for an interval."""
         return straight(class_, self.at_x(x), self.at_y(low), self.at_x(x), self.at_y(high))
 
-    def bar(self, x: Range, y: float, title: str) -> Markup:
-        """A bar from the lower end of the frame up to ``y``."""
-        left, right, top = self.at_x(x[0]), self.at_x(x[1]), self.at_y(y)
+    def bar(self, x: Range, y: Range, title: str, class_: str = "bar") -> Markup:
+        """A rectangle between two numbers of each axis."""
+        (left, right), (top, base) = sorted(map(self.at_x, x)), sorted(map(self.at_y, y))
         return element(
-            '<rect class="bar" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
-            *(left, top, right - left, self.at_y(self.y[0]) - top, title),
+            '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
+            *(class_, left, top, right - left, base - top, title),
         )
-
-
-def course_of(entries: Sequence[Mapping[str, float]], key: str) -> Points:
-    """The steps at which ``key`` was logged, each with its value."""
-    return [(each["step"], each[key]) for each in entries if key in each]
-
-
-def smooth_course(points: Points) -> Points:
-    """Each value as the mean of its neighbours.
-
-    Near the beginning, where a loss falls fast, the neighbours are as few on both sides.
-    """
-    half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
-    sums = [0.0, *accumulate(value for _, value in points)]
-    smooth = []
-    for at, (step, _) in enumerate(points):
-        near = min(half, at)
-        first, end = at - near, min(len(points), at + near + 1)
-        smooth.append((step, (sums[end] - sums[first]) / (end - first)))
-    return smooth
-
-
-def thinned(points: Points) -> Points:
-    """At most 400 points at equal distances, the last among them."""
-    every = -(-len(points) // _MAX_LINE_POINTS)
-    return points[::-every][::-1]
-
-
-def extremes(points: Points) -> Points:
-    """The lowest and highest point of each stretch, so that a thinned line keeps its jumps."""
-    length = -(-2 * len(points) // _MAX_LINE_POINTS)
-    kept = []
-    for start in range(0, len(points), length):
-        stretch = points[start : start + length]
-        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
-    return kept

@@ -1,4 +1,4 @@
-"""Evaluation: everything that a report is made of, as plain values."""
+"""Evaluation: everything that a report is made of, and where its model comes from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import in_python
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.errors import TidyBertError, in_python
 from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals, bootstrap
-from tidybert.reporting.model_origin import ModelOrigin, read_model_origin
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE
 
 if TYPE_CHECKING:
     from tidybert.tasks.answers import Answers, Judgement
+
+
+@dataclass(frozen=True)
+class ModelOrigin:
+    """Each is None where the RUN does not say it.
+
+    Args:
+        start: the MODEL that training began with.
+        train: the file that it was trained on.
+        seed: of the training.
+        sha256: of configuration, vocabulary and weights together, as tidybert.json has it.
+    """
+
+    start: str | None = None
+    train: str | None = None
+    seed: int | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,3 +131,25 @@ def evaluation_of(
         origin=read_model_origin(run),
         correctness=task.correctness,
     )
+
+
+def read_model_origin(run: str | Path) -> ModelOrigin:
+    """The origin of the model in a RUN; files that are missing or damaged say nothing."""
+    try:
+        arguments = read_json_object(Path(run) / ARGUMENTS_FILE)
+    except TidyBertError:
+        arguments = {}
+    try:
+        metadata = ModelMetadata.read(run)
+    except TidyBertError:
+        metadata = None
+    return ModelOrigin(
+        start=_of_kind(arguments.get("model"), str),
+        train=_of_kind(arguments.get("train"), str),
+        seed=_of_kind(arguments.get("seed"), int),
+        sha256=metadata.sha256 if metadata else None,
+    )
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    return value if type(value) is kind else None

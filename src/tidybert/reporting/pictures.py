@@ -8,30 +8,25 @@ from markupsafe import Markup
 
 from tidybert.reporting.drawing import (
     Frame,
+    Picture,
     around,
-    course_of,
     percent,
-    picture,
+    room_for,
     short,
-    smooth_course,
     straight,
     text,
-    thinned,
 )
+from tidybert.reporting.heat_maps import CellTable
 from tidybert.reporting.markup import element
+from tidybert.reporting.training_history import course_of, smooth_course, thinned
 
 Entry = Mapping[str, Any]
 
 _LARGEST_DOT, _SMALLEST_DOT = 8.0, 2.5
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT = 150.0, 18.0
-
 # With more classes, a confusion matrix shows no counts, or writes the predicted classes upwards.
 _MOST_WITH_COUNTS: Final = 20
 _MOST_WITH_FLAT_NAMES: Final = 6
-_NAME_LENGTH: Final = 26
-_CHARACTER, _SMALL_CHARACTER = 6.2, 5.4
-# A cell with more opacity has its count in the colour of the page.
-_DARK: Final = 0.6
 
 
 def interval(
@@ -41,20 +36,18 @@ def interval(
 
     The baseline is an upright line.
     """
-    x0, x_low, x, x_high, x1 = (
-        4 + (at - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
-        for at in (least, low, value, high, 1)
-    )
-    y = _INTERVAL_HEIGHT / 2
-    mark = Markup()
+
+    def place(number: float) -> float:
+        return 4 + (number - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
+
+    y, mark = _INTERVAL_HEIGHT / 2, Markup()
     if baseline is not None:
-        x_mark = 4 + (baseline - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
-        mark = straight("whisker", x_mark, 2, x_mark, _INTERVAL_HEIGHT - 2)
+        mark = straight("whisker", place(baseline), 2, place(baseline), _INTERVAL_HEIGHT - 2)
     return element(
-        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">{2}{3}{4}'
-        '<circle cx="{5}" cy="{6}" r="4" class="dot"/></svg>',
-        *(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
-        *(straight("axis", x0, y, x1, y), straight("band", x_low, y, x_high, y), mark, x, y),
+        '<svg class="picture" viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">'
+        '{2}{3}{4}<circle cx="{5}" cy="{6}" r="4" class="dot"/></svg>',
+        *(_INTERVAL_WIDTH, _INTERVAL_HEIGHT, straight("axis", place(least), y, place(1), y)),
+        *(straight("band", place(low), y, place(high), y), mark, place(value), y),
     )
 
 
@@ -68,7 +61,7 @@ def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
     dots = []
     for each in bins:
         x, y = each["confidence"], each["accuracy"]
-        dots.append(frame.whisker(x, each["low"], each["high"]))
+        dots.append(frame.upright(x, each["low"], each["high"]))
         hover = f"{each['count']:,} examples: confidence {x:.3f}, {right} {y:.3f}"
         radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
         dots.append(frame.dot(x, y, hover, radius))
@@ -104,8 +97,8 @@ def lengths(groups: Sequence[Entry], name: str, of_scores: bool) -> Markup:
     bars = []
     for place, each in enumerate(groups):
         hover = f"{token_range(each)} tokens, {each['count']:,} examples: {each['mean']:.3f}"
-        bars.append(frame.bar((place + 0.12, place + 0.88), each["mean"], hover))
-        bars.append(frame.whisker(place + 0.5, each["low"], each["high"]))
+        bars.append(frame.bar((place + 0.12, place + 0.88), (0, each["mean"]), hover))
+        bars.append(frame.upright(place + 0.5, each["low"], each["high"]))
     return frame.picture(
         "lengths",
         f"Length against {name}",
@@ -150,11 +143,11 @@ def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
         "How many examples are predicted too low (left of 0) or too high, and by how much.",
         frame.axes("predicted minus true score", "examples"),
         *(
-            frame.bar((low, high), count, f"{low:.3g} to {high:.3g}: {count:,} examples")
-            for (low, high), count in zip(pairwise(edges), counts, strict=True)
+            frame.bar(ends, (0, count), f"{ends[0]:.3g} to {ends[1]:.3g}: {count:,} examples")
+            for ends, count in zip(pairwise(edges), counts, strict=True)
             if count
         ),
-        frame.whisker(0, *frame.y, "ideal"),
+        frame.upright(0, *frame.y, "ideal"),
     )
 
 
@@ -190,66 +183,31 @@ def confusion(names: Sequence[str], matrix: Sequence[Sequence[int]]) -> Markup:
     Up to 20 classes have their counts in the cells. Long names are cut; the pointer shows the full
     names of a cell.
     """
-    shown = [
-        name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in names
-    ]
     with_counts, flat = len(names) <= _MOST_WITH_COUNTS, len(names) <= _MOST_WITH_FLAT_NAMES
-    small = "tick" if with_counts else "tick small"
-    longest = max(map(len, shown)) * (_CHARACTER if with_counts else _SMALL_CHARACTER) + 10
-    wide, high = (max(84.0, longest) if flat else 38.0, 34.0) if with_counts else (11.0, 11.0)
-    left, top = longest + 26, 40.0 if flat else longest + 22
-    right, bottom = left + wide * len(names), top + high * len(names)
-    rows = "".join(f"M{left:g} {top + high * at:g}H{right:g}" for at in range(len(names) + 1))
-    columns = "".join(f"M{left + wide * at:g} {top:g}V{bottom:g}" for at in range(len(names) + 1))
-    drawn = [
-        text("predicted", left, 12, "name"),
-        text("true", 12, top, "name", "end", upwards=True),
-        element('<path d="{}" class="grid"/>', rows + columns),
-    ]
-    for at, name in enumerate(shown):
-        drawn.append(text(name, left - 6, top + high * (at + 0.5) + 4, small, "end"))
-        x = left + wide * (at + 0.5)
-        drawn.append(
-            text(name, x, top - 8, small, "middle")
-            if flat
-            else text(name, x + 4, top - 6, small, upwards=True)
-        )
+    wide, high = (max(84.0, room_for(names)) if flat else 38.0, 34.0) if with_counts else (11, 11)
+    table = CellTable(names, wide, high, flat, small=not with_counts)
+    left, top = table.corner
+    cells = []
     for row, line in enumerate(matrix):
         for column, count in enumerate(line):
-            if count:
-                box = (left + wide * column, top + high * row, wide, high)
-                classes = names[row], names[column]
-                drawn.append(_cell(box, count, count / sum(line), *classes, with_counts))
-    return picture(
+            if not count:
+                continue
+            share, right = count / sum(line), row == column
+            said = "right" if right else f"taken for {names[column]}"
+            hover = f"{names[row]}: {count:,} ({100 * share:.1f} %) {said}"
+            class_, words = "right" if right else "wrong", f"{count:,}" if with_counts else ""
+            # The root keeps a share of 1 % visible beside one of 90 %.
+            cells.append(table.cell((row, column), class_, share**0.5, hover, words))
+    return Picture(
         "confusion",
         "Confusion matrix",
         "Rows are true classes and columns predicted ones; the diagonal is right. The tables "
         "below have the same counts.",
-        right + 8,
-        bottom + 8,
-        *drawn,
-    )
-
-
-def _cell(
-    box: tuple[float, float, float, float],
-    count: int,
-    share: float,
-    true: str,
-    predicted: str,
-    with_count: bool,
-) -> Markup:
-    x, y, width, height = box
-    right = true == predicted
-    # The root keeps a share of 1 % visible beside one of 90 %.
-    opacity = share**0.5
-    colour = "count on" if opacity > _DARK else "count off"
-    return element(
-        '<g><title>{}: {} ({} %) {}</title><rect x="{}" y="{}" width="{}" height="{}" class="{}" '
-        'fill-opacity="{}"/>{}</g>',
-        *(true, f"{count:,}", f"{100 * share:.1f}", "right" if right else f"taken for {predicted}"),
-        *(*box, "right" if right else "wrong", opacity),
-        text(f"{count:,}", x + width / 2, y + height / 2 + 4, colour, "middle")
-        if with_count
-        else None,
-    )
+        *table.size,
+        [
+            text("predicted", left, 12, "name"),
+            text("true", 12, top, "name", "end", upwards=True),
+            table.lines(),
+            *cells,
+        ],
+    ).inline

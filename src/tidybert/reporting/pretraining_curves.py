@@ -7,7 +7,6 @@ the lowest also shows the number of tokens.
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -16,23 +15,25 @@ from markupsafe import Markup
 
 from tidybert.reporting.drawing import (
     Frame,
-    Points,
-    Range,
+    Picture,
     around,
-    course_of,
     exponent,
-    extremes,
-    picture,
+    moved,
     short,
-    smooth_course,
     straight,
     text,
-    thinned,
     ticks,
 )
 from tidybert.reporting.markup import element, shown
-from tidybert.reporting.training_history import TrainingHistory, read_training_history
-from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.reporting.training_history import (
+    Points,
+    TrainingHistory,
+    course_of,
+    extremes,
+    read_training_history,
+    smooth_course,
+    thinned,
+)
 from tidybert.storage.model_files import CURVES_FILE
 from tidybert.training.run_origin import measured_text
 
@@ -43,19 +44,14 @@ _PARTS: Final = {
     "nsp_loss": "pairs of segments",
 }
 _RATE: Final = "learning_rate"
-_WIDTH: Final = 760.0
-# Room around the panels for the legend, half of the last number of steps, and the tokens.
-_HEAD, _SIDE, _FOOT = 78.0, 20.0, 18.0
+_WIDTH: Final = 780.0
+# Room beside the panels for half of the last number of steps; above and below them for the legend
+# and the tokens.
+_RIGHT, _HEAD, _FOOT = 42.0, 78.0, 18.0
 _PART_HEIGHT, _RATE_HEIGHT = 270.0, 170.0
-# The legend: the class of a line, its name, and where its sample begins.
-_LEGEND: Final = {
-    "line raw": ("training, as logged", 52.0),
-    "line": ("training, smoothed", 214.0),
-    "line held-out": ("", 380.0),
-}
-_SAMPLE: Final = 26.0
 # A loss falls so far in its first steps that they would squeeze the rest.
 _FIRST_SHARE: Final = 0.02
+# The range in which two decimals tell the grid lines apart.
 _NARROWEST: Final = 0.1
 _MOST_LARGE_DOTS: Final = 50
 _UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -70,45 +66,32 @@ def write_curves(run: Path) -> Path | None:
     if history is None:
         return None
     path = run / CURVES_FILE
-    atomic_write_text(path, curves_picture(history, measured_text(run)) + "\n")
+    curves_picture(history, measured_text(run)).save(path)
     return path
 
 
-def curves_picture(history: TrainingHistory, measured_on: str = "held-out text") -> Markup:
-    """The picture as a file by itself, which follows the reader's light or dark mode."""
+def curves_picture(history: TrainingHistory, measured_on: str = "held-out text") -> Picture:
+    """The picture of all panels."""
     steps, evaluations = history.steps, history.evaluations
     last = max(each["step"] for each in (*steps, *evaluations))
     tokens = [(0.0, 0.0), *course_of(steps, "num_tokens")]
-    panels = [
-        _part(name, course_of(steps, key), course_of(evaluations, key), last, measured_on)
-        for key, name in _PARTS.items()
-        if course_of(steps, key) or course_of(evaluations, key)
-    ]
+    panels = []
+    for key, name in _PARTS.items():
+        trained, measured = course_of(steps, key), course_of(evaluations, key)
+        if trained or measured:
+            panels.append(_part(name, trained, measured, last, measured_on))
     if rates := course_of(steps, _RATE):
         panels.append(_learning_rate(rates, last))
-    height = _HEAD + sum(panel.frame.height for panel in panels) + _FOOT
     kind = "Training" if any("lm_loss" in each for each in steps) else "Pre-training"
     title = f"{kind} up to step {last:,.0f}"
     if tokens[-1][1]:
         title += f", {_amount(tokens[-1][1])} tokens"
-    drawn, top = [], _HEAD
+    drawn, top = [text(title, 52, 26, "heading"), _legend(measured_on)], _HEAD
     for panel in panels:
-        axis = _step_axis(panel.frame, tokens) if panel is panels[-1] else Markup()
-        body = Markup().join([_grid(panel), *panel.drawn, axis])
-        drawn.append(element('<g transform="translate(0 {})">{}</g>', top, body))
+        drawn.append(moved(0, top, _grid(panel, panel is panels[-1], tokens), *panel.drawn))
         top += panel.frame.height
-    return picture(
-        "curves",
-        title,
-        "; ".join(f"{panel.name}: {panel.figures}" for panel in panels),
-        _WIDTH + _SIDE,
-        height,
-        element('<rect width="{}" height="{}" class="page"/>', _WIDTH + _SIDE, height),
-        text(title, 52, 26, "heading"),
-        _legend(measured_on),
-        *drawn,
-        style=(resources.files("tidybert") / "resources/report/curves.css").read_text("utf-8"),
-    )
+    figures = "; ".join(f"{panel.name}: {panel.figures}" for panel in panels)
+    return Picture("curves", title, figures, _WIDTH, top + _FOOT, drawn)
 
 
 @dataclass(frozen=True)
@@ -125,8 +108,9 @@ class _Panel:
 
 def _part(name: str, trained: Points, measured: Points, last: float, measured_on: str) -> _Panel:
     later = [value for step, value in trained if step > _FIRST_SHARE * last]
-    values = [value for _, value in measured] + (later or [value for _, value in trained])
-    frame = Frame((0, last), _no_narrower(around(values)), _WIDTH, _PART_HEIGHT)
+    low, high = around([value for _, value in measured] + (later or [y for _, y in trained]))
+    missing = max(0.0, _NARROWEST - (high - low)) / 2
+    frame = Frame((0, last), (low - missing, high + missing), _WIDTH, _PART_HEIGHT, right=_RIGHT)
     figures, lines = [], []
     if trained:
         smooth = smooth_course(trained)
@@ -139,13 +123,15 @@ def _part(name: str, trained: Points, measured: Points, last: float, measured_on
     if highest > frame.y[1]:
         figures.append(f"up to {highest:.3f} in the first steps")
     radius = 3.5 if len(measured) <= _MOST_LARGE_DOTS else 2.0
-    dots = [frame.dot(x, y, f"{measured_on}, step {x:,}: {y:.4f}", radius) for x, y in measured]
+    dots = [
+        frame.dot(x, y, f"{measured_on}, step {x:,}: {y:.4f}", radius, "dot measured")
+        for x, y in measured
+    ]
     if len(trained) == 1:
         # A line needs two points.
-        dots.append(frame.dot(*trained[0], f"training, step {last:,}", class_="only"))
-    return _Panel(
-        frame, name, ", ".join(figures), "loss", shown, [_within(frame, name, lines), *dots]
-    )
+        dots.append(frame.dot(*trained[0], f"training, step {last:,}"))
+    drawn = [_within(frame, name, lines), *dots]
+    return _Panel(frame, name, ", ".join(figures), "loss", shown, drawn)
 
 
 def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
@@ -163,48 +149,39 @@ def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
 def _learning_rate(rates: Points, last: float) -> _Panel:
     # With a single logged step, the schedule may already be at 0.
     top = max(rate for _, rate in rates) * 1.08 or 1e-3
-    frame = Frame((0, last), (0, top), _WIDTH, _RATE_HEIGHT)
+    frame = Frame((0, last), (0, top), _WIDTH, _RATE_HEIGHT, right=_RIGHT)
     drawn = [frame.line(thinned(rates), "line rate")]
     return _Panel(frame, "learning rate", exponent(rates[-1][1]), "", exponent, drawn)
 
 
-def _no_narrower(low_high: Range) -> Range:
-    """A range in which two decimals tell the grid lines apart."""
-    low, high = low_high
-    missing = max(0.0, _NARROWEST - (high - low))
-    return low - missing / 2, high + missing / 2
-
-
-def _grid(panel: _Panel) -> Markup:
-    """The panel's heading and axis, and a line for each number of steps."""
+def _grid(panel: _Panel, is_lowest: bool, tokens: Points) -> Markup:
+    """The panel's heading and axes; the lowest panel names the steps and the tokens up to each."""
     frame = panel.frame
-    left, base, top = frame.at_x(0), frame.at_y(frame.y[0]), frame.at_y(frame.y[1])
-    heading = element(
-        '<text x="{}" y="{}"><tspan class="panel">{}</tspan>'
-        '<tspan class="name" dx="10">{}</tspan></text>',
-        *(left, top - 8, panel.name, panel.figures),
+    drawn = [
+        element(
+            '<text x="{}" y="{}"><tspan class="panel">{}</tspan>'
+            '<tspan class="name" dx="10">{}</tspan></text>',
+            *(frame.left, frame.top - 8, panel.name, panel.figures),
+        )
+    ]
+    whole = [step for step in ticks(*frame.x) if abs(step - round(step)) < 1e-9]
+    drawn.append(
+        frame.axes(
+            y_name=panel.y_name,
+            y_text=panel.y_text,
+            x_text=short if is_lowest else None,
+            x_ticks=whole,
+            upright=True,
+        )
     )
-    lines = [straight("grid", frame.at_x(x), top, frame.at_x(x), base) for x in _steps(frame)]
-    axes = frame.axes("", panel.y_name, y_text=panel.y_text, x_ticks=[])
-    return Markup().join([heading, axes, *lines])
-
-
-def _step_axis(frame: Frame, tokens: Points) -> Markup:
-    """The axis of the lowest panel: steps, and the number of tokens up to each."""
-    base = frame.at_y(frame.y[0])
-    drawn = []
-    for step in _steps(frame):
-        for line, words in enumerate((short(step), _tokens_at(step, tokens))):
-            y = base + 17 + 15 * line
-            drawn.append(text(words, frame.at_x(step), y, "tick", "middle"))
-    name = "step, and tokens so far" if tokens[-1][1] else "step"
-    drawn.append(text(name, frame.at_x(frame.x[1] / 2), base + 52, "name", "middle"))
+    if is_lowest:
+        base = frame.height - frame.bottom
+        for step in whole:
+            words = _tokens_at(step, tokens)
+            drawn.append(text(words, frame.at_x(step), base + 32, "tick", "middle"))
+        name = "step, and tokens so far" if tokens[-1][1] else "step"
+        drawn.append(text(name, frame.at_x(frame.x[1] / 2), base + 52, "name", "middle"))
     return Markup().join(drawn)
-
-
-def _steps(frame: Frame) -> list[float]:
-    """The numbers on the axis that are whole steps."""
-    return [step for step in ticks(*frame.x) if abs(step - round(step)) < 1e-9]
 
 
 def _tokens_at(step: float, tokens: Points) -> str:
@@ -230,11 +207,13 @@ def _amount(number: float) -> str:
 
 
 def _legend(measured_on: str) -> Markup:
+    samples = [
+        ("line raw", "training, as logged", 52),
+        ("line", "training, smoothed", 214),
+        ("line held-out", measured_on, 380),
+    ]
     drawn = []
-    for class_, (words, x) in _LEGEND.items():
-        drawn.append(straight(class_, x, 45, x + _SAMPLE, 45))
-        if class_ == "line held-out":
-            middle = x + _SAMPLE / 2
-            drawn.append(element('<circle cx="{}" cy="45" r="3.5" class="dot"/>', middle))
-        drawn.append(text(words or measured_on, x + _SAMPLE + 7, 49))
-    return Markup().join(drawn)
+    for class_, words, x in samples:
+        drawn += [straight(class_, x, 45, x + 26, 45), text(words, x + 33, 49)]
+    dot = Markup('<circle cx="393" cy="45" r="3.5" class="dot measured"/>')
+    return Markup().join([*drawn, dot])

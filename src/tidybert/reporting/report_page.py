@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidybert.reporting import pictures
+from tidybert.reporting.drawing import picture_style
 from tidybert.reporting.markup import element, shown
 
 Row = Mapping[str, Any]
@@ -49,7 +50,7 @@ def rendered(template: str, **values: Any) -> str:
         .get_template(template)
         .render(
             **values,
-            style=Markup((files / "report.css").read_text("utf-8")),
+            style=Markup((files / "report.css").read_text("utf-8") + picture_style()),
             script=Markup((files / "report.js").read_text("utf-8")),
         )
     )

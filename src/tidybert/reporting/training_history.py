@@ -1,8 +1,10 @@
-"""The history of a RUN's training, from its metrics.jsonl."""
+"""The history of a RUN's training, from its metrics.jsonl, and its figures as lines to draw."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +13,12 @@ from tidybert.storage.json_objects import read_json_lines
 from tidybert.storage.model_files import METRICS_FILE
 from tidybert.storage.opening import present
 
+Points = list[tuple[float, float]]
+
 _EVALUATION: Final = "eval_"
+# The mean over this share of the steps shows the course of a noisy loss.
+_SMOOTHED_SHARE: Final = 0.05
+_MAX_LINE_POINTS: Final = 400
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,39 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
         for key, value in entry.items()
         if isinstance(value, int | float) and abs(value) <= sys.float_info.max
     }
+
+
+def course_of(entries: Sequence[Mapping[str, float]], key: str) -> Points:
+    """The steps at which ``key`` was logged, each with its value."""
+    return [(each["step"], each[key]) for each in entries if key in each]
+
+
+def smooth_course(points: Points) -> Points:
+    """Each value as the mean of its neighbours.
+
+    Near the beginning, where a loss falls fast, the neighbours are as few on both sides.
+    """
+    half = max(1, int(len(points) * _SMOOTHED_SHARE / 2))
+    sums = [0.0, *accumulate(value for _, value in points)]
+    smooth = []
+    for at, (step, _) in enumerate(points):
+        near = min(half, at)
+        first, end = at - near, min(len(points), at + near + 1)
+        smooth.append((step, (sums[end] - sums[first]) / (end - first)))
+    return smooth
+
+
+def thinned(points: Points) -> Points:
+    """At most 400 points at equal distances, the last among them."""
+    every = -(-len(points) // _MAX_LINE_POINTS)
+    return points[::-every][::-1]
+
+
+def extremes(points: Points) -> Points:
+    """The lowest and highest point of each stretch, so that a thinned line keeps its jumps."""
+    length = -(-2 * len(points) // _MAX_LINE_POINTS)
+    kept = []
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
+    return kept

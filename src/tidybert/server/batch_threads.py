@@ -15,20 +15,18 @@ class BatchThreads:
 
     Args:
         queue: where work waits.
-        num_threads: how many.
-        num_cores: threads of PyTorch, together.
-        observe: called after each batch with its tokens, and its seconds.
+        num_threads: how many, one a core.
+        observe: called after each batch with its seconds.
     """
 
     def __init__(
         self,
         queue: WorkQueue,
         num_threads: int,
-        num_cores: int,
         observe: Callable[[Taken, float], None],
     ) -> None:
         self._queue = queue
-        self._num_cores = num_cores
+        self._num_cores = num_threads
         self._observe = observe
         self._all_begun = threading.Barrier(num_threads + 1)
         self._threads = [

@@ -12,15 +12,13 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fastapi import Request
 
+from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-
-if TYPE_CHECKING:
-    from tidybert.server.engine import Engine
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -37,7 +35,7 @@ _REQUEST_ID: Final = "tidybert.request_id"
 _CLIENT: Final = "tidybert.client"
 
 
-def engine_of(request: Request) -> "Engine":
+def engine_of(request: Request) -> Engine:
     """The engine of the app that received a request."""
     found: Engine = request.app.state.engine
     return found
@@ -80,7 +78,7 @@ class Door:
     def __init__(
         self,
         app: App,
-        engine: "Engine",
+        engine: Engine,
         shape_of: Callable[[str], Shape],
         is_open: Callable[[str, str], bool],
     ) -> None:

@@ -1,6 +1,13 @@
 """Refusal: why a request gets no answer; each protocol renders it in its own shape."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from tidybert.errors import DataError, TextError, TidyBertError, UsageError, in_python
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 KINDS: Final = {
     400: "bad_request",
@@ -47,3 +54,16 @@ class Refusal(Exception):
         self.param = param
         self.kind = kind or KINDS.get(status, "error")
         self.retry_after = retry_after
+
+
+@contextmanager
+def as_refusals(param: str) -> Iterator[None]:
+    """Errors that the texts of a request cause, as Refusals."""
+    try:
+        yield
+    except (DataError, TextError, UsageError) as error:
+        raise Refusal(422, in_python(error.message, rows="input"), param) from None
+    except TidyBertError as error:
+        # Weights and devices: the client cannot help it, and the message may name a path.
+        _LOGGER.exception("a batch failed")
+        raise Refusal(500, "the model failed; the server's log says why") from error

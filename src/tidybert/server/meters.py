@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-if TYPE_CHECKING:
-    from tidybert.server.engine import Engine
-    from tidybert.server.work_queue import Taken
+from tidybert.server.settings import Worker
+from tidybert.server.work_queue import Taken, WorkQueue
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 # The name of a figure in Prometheus' text, and whether it has labels.
@@ -25,9 +24,9 @@ class Meters:
     and decode.
     """
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, queue: WorkQueue, worker: Worker | None) -> None:
         self.registry = CollectorRegistry()
-        self._worker = engine.worker
+        self._worker = worker
         self.requests = Counter(
             "tidybert_requests", "Requests by route and status.", ["route", "status"],
             registry=self.registry,
@@ -45,8 +44,8 @@ class Meters:
         waiting = Gauge(
             "tidybert_queue", "What waits in the queue.", ["unit"], registry=self.registry
         )
-        waiting.labels("inputs").set_function(lambda: engine.queue.inputs)
-        waiting.labels("tokens").set_function(lambda: engine.queue.tokens)
+        waiting.labels("inputs").set_function(lambda: queue.inputs)
+        waiting.labels("tokens").set_function(lambda: queue.tokens)
         self._stages = {
             name: self.seconds.labels(name)
             for name in ("tokenise", "wait", "compute", "answer", "decode")
@@ -63,7 +62,7 @@ class Meters:
         """Count the seconds of a stage."""
         self._stages[name].observe(seconds)
 
-    def batch(self, taken: "Taken", seconds: float) -> None:
+    def batch(self, taken: Taken, seconds: float) -> None:
         """Count a batch that took ``seconds`` to compute."""
         now = monotonic()
         self.tokens.observe(taken.tokens)

@@ -4,21 +4,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tidybert.inference.answer_files import likeliest
-from tidybert.server.door import client_of, engine_of
+from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.protocol import Body, asked_by
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["native"])
-
-
-class Body(BaseModel):
-    """A request's JSON object; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TextPair(Body):
@@ -121,59 +116,37 @@ _KINDS: Final[dict[str, tuple[type, str]]] = {
 @router.post("/{name}/predict", summary="Answer inputs by a fine-tuned model")
 async def predict(name: str, body: PredictBody, request: Request) -> JsonAnswer:
     """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
-    engine = engine_of(request)
-    model = engine.model(name)
-    is_one = not isinstance(body.inputs, list)
-    inputs: Any = [body.inputs] if is_one else body.inputs
-    texts, pairs = split_inputs(model, inputs)
-    answers = await engine.predict(
-        model, texts, pairs, client=client_of(request), truncate=body.truncate
-    )
+    asked = asked_by(request, name)
+    texts, pairs = split_inputs(asked.model, _listed(body.inputs))
+    answers = await asked.predict(texts, pairs, truncate=body.truncate)
     if body.top_k is not None:
         answers = [_top(answer, body.top_k) for answer in answers]
-    return JsonAnswer(answers[0] if is_one else answers)
+    return _answered(body.inputs, answers)
 
 
 @router.post("/{name}/fill-mask", summary="Fill each [MASK]")
 async def fill_mask(name: str, body: FillMaskBody, request: Request) -> JsonAnswer:
     """An answer a text, as ``tidybert fill-mask --json`` prints it."""
-    engine = engine_of(request)
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    answers = await engine.fill_mask(
-        engine.model(name),
-        texts,
-        client=client_of(request),
-        top_k=body.top_k,
-        among=body.among,
-    )
-    return JsonAnswer(answers[0] if isinstance(body.inputs, str) else answers)
+    asked = asked_by(request, name)
+    texts = _listed(body.inputs)
+    return _answered(body.inputs, await asked.fill_mask(texts, top_k=body.top_k, among=body.among))
 
 
 @router.post("/{name}/next-sentence", summary="Say whether a sentence follows another")
 async def next_sentence(name: str, body: NextSentenceBody, request: Request) -> JsonAnswer:
     """An answer a pair: follows (a probability), num_tokens and truncated."""
-    engine = engine_of(request)
-    pairs = body.inputs if isinstance(body.inputs, list) else [body.inputs]
-    answers = await engine.next_sentence(
-        engine.model(name),
-        [one.text for one in pairs],
-        [one.text_pair for one in pairs],
-        client=client_of(request),
-        truncate=body.truncate,
-    )
-    return JsonAnswer(answers if isinstance(body.inputs, list) else answers[0])
+    asked = asked_by(request, name)
+    pairs = _listed(body.inputs)
+    first, second = [one.text for one in pairs], [one.text_pair for one in pairs]
+    answers = await asked.next_sentence(first, second, truncate=body.truncate)
+    return _answered(body.inputs, answers)
 
 
 @router.post("/{name}/embed", summary="Turn inputs into vectors")
 async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
     """An object an input: vector, num_tokens and truncated."""
-    engine = engine_of(request)
-    is_one = isinstance(body.inputs, str)
-    inputs: Any = [body.inputs] if is_one else body.inputs
-    found = await engine.embed(
-        engine.model(name),
-        inputs,
-        client=client_of(request),
+    found = await asked_by(request, name).embed(
+        _listed(body.inputs),
         truncate=body.truncate,
         normalize=body.normalize,
         pooling=body.pooling,
@@ -184,17 +157,14 @@ async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
             found.vectors, found.num_tokens, found.truncated, strict=True
         )
     ]
-    return JsonAnswer(answers[0] if is_one else answers)
+    return _answered(body.inputs, answers)
 
 
 @router.post("/{name}/tokenize", summary="Show the tokens of texts")
 async def tokenize(name: str, body: TokenizeBody, request: Request) -> JsonAnswer:
     """An object a text: tokens, input_ids, token_type_ids and offset_mapping, in characters."""
-    engine = engine_of(request)
-    model = engine.model(name)
-    is_one = isinstance(body.inputs, str)
-    texts: Any = [body.inputs] if is_one else body.inputs
-    found = await engine.tokenized(model, texts, body.add_special_tokens)
+    asked = asked_by(request, name)
+    found = await asked.tokenized(_listed(body.inputs), body.add_special_tokens)
     answers = [
         {
             "tokens": one.tokens,
@@ -204,7 +174,7 @@ async def tokenize(name: str, body: TokenizeBody, request: Request) -> JsonAnswe
         }
         for one in found
     ]
-    return JsonAnswer(answers[0] if is_one else answers)
+    return _answered(body.inputs, answers)
 
 
 @router.get("/{name}", summary="Describe a model")
@@ -245,6 +215,15 @@ def split_inputs(model: ServedModel, inputs: Sequence[Any]) -> tuple[list[Any], 
     if kind == "choices":
         return [one.context for one in inputs], [one.choices for one in inputs]
     return [one if isinstance(one, str) else one.words for one in inputs], None
+
+
+def _listed(inputs: Any) -> list[Any]:
+    return inputs if isinstance(inputs, list) else [inputs]
+
+
+def _answered(inputs: Any, answers: list[Any]) -> JsonAnswer:
+    """All answers to a list, the only one to a single input."""
+    return JsonAnswer(answers if isinstance(inputs, list) else answers[0])
 
 
 def _top(answer: dict[str, Any], top_k: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from tidybert.server.faults import UNKNOWN_FIELD, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, Dimensions, Served, TextsOrIds
+from tidybert.server.protocol import Body, Dimensions, TextsOrIds, asked_by, fitting, several
 from tidybert.server.vector_shapes import fitted, in_base64
 
 _ERROR_TYPES: Final = {
@@ -79,10 +79,10 @@ router = APIRouter(tags=["OpenAI"])
 )
 async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
     """A vector of length 1 for each input; each object also says whether its input was cut."""
-    served = Served.named(request, body.model)
-    inputs = served.inputs(body.input, "input")
-    dimensions = served.fitting(body.dimensions)
-    found = await served.embed(inputs, truncate=body.truncate)
+    asked = asked_by(request, body.model)
+    inputs = several(asked, body.input, "input")
+    dimensions = fitting(asked, body.dimensions)
+    found = await asked.embed(inputs, truncate=body.truncate)
     vectors = fitted(found.vectors, dimensions, normalize=True)
     in_base_64 = body.encoding_format == "base64"
     data = [
@@ -94,9 +94,9 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
         }
         for index, (vector, truncated) in enumerate(zip(vectors, found.truncated, strict=True))
     ]
-    num_read = sum(min(each, served.model.embedding_length) for each in found.num_tokens)
+    num_read = sum(min(each, asked.model.embedding_length) for each in found.num_tokens)
     usage = {"prompt_tokens": num_read, "total_tokens": num_read}
-    name = served.model.name
+    name = asked.model.name
     return JsonAnswer({"object": "list", "data": data, "model": name, "usage": usage})
 
 

@@ -15,8 +15,8 @@ from tidybert.page.page_files import HEADERS, INDEX, page_files
 from tidybert.page.page_model import PageModel, View
 from tidybert.page.views import VIEWS
 from tidybert.server.door import engine_of
-from tidybert.server.engine import Engine, as_refusals
-from tidybert.server.faults import Refusal
+from tidybert.server.engine import Engine
+from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.native import described
 from tidybert.server.served_model import ServedModel

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends
 from pydantic import Field, ValidationError
 
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.native import Question, TextPair, split_inputs
@@ -18,11 +19,12 @@ from tidybert.server.protocol import (
     Body,
     ByPath,
     Dimensions,
-    Served,
     names_model,
     num_truncated,
     one_of,
+    several,
     with_truncation,
+    wrong_task,
 )
 from tidybert.server.tei_routes import embed, similarity
 from tidybert.server.tei_types import EmbedRequest, Options, SimilarityInputs, SimilarityRequest
@@ -66,49 +68,48 @@ class PipelineRequest(Options):
 
 @router.post("/models/{name}", summary=_SUMMARY, dependencies=[Depends(names_model)])
 @router.post("/", summary=_SUMMARY)
-async def pipeline(body: PipelineRequest, served: ByPath) -> JsonAnswer:
+async def pipeline(body: PipelineRequest, asked: ByPath) -> JsonAnswer:
     """What the pipeline of the model's task gives, or vectors of a MODEL without a task.
 
     Each of several inputs has its answer, in order.  {"source_sentence", "sentences"} have their
     cosines with every model.
     """
-    task = served.model.task
+    task = asked.model.task
     if isinstance(body.inputs, SimilarityInputs):
         _refuse_others(body.parameters, "parameters.", set())
-        return await similarity(SimilarityRequest(inputs=body.inputs), served)
+        return await similarity(SimilarityRequest(inputs=body.inputs), asked)
     if task is None:
-        return await _vectors(body, served)
+        return await _vectors(body, asked)
     if task.name not in _PIPELINES:
-        raise served.wrong_task("labels, tags or answers; /v1/models/NAME/predict serves all tasks")
+        raise wrong_task(asked, "labels, tags or answers; /v1/models/NAME/predict serves all tasks")
     answer, names = _PIPELINES[task.name]
     _refuse_others(body, "", {"inputs", "parameters"})
     _refuse_others(body.parameters, "parameters.", {"truncate", *names})
     is_list = isinstance(body.inputs, list)
-    inputs = served.inputs(body.inputs if is_list else [body.inputs], "inputs")
-    texts, pairs = split_inputs(served.model, inputs)
-    answers = await served.predict(texts, pairs, truncate=body.parameters.truncate)
+    inputs = several(asked, body.inputs if is_list else [body.inputs], "inputs")
+    texts, pairs = split_inputs(asked.model, inputs)
+    answers = await asked.predict(texts, pairs, truncate=body.parameters.truncate)
     found = [
-        answer(served, one, each, body.parameters)
-        for one, each in zip(inputs, answers, strict=True)
+        answer(asked, one, each, body.parameters) for one, each in zip(inputs, answers, strict=True)
     ]
     # The pipeline puts the labels of a single text into a list too.
     is_nested = is_list or answer is _labels
     return with_truncation(found if is_nested else found[0], num_truncated(answers))
 
 
-async def _vectors(body: PipelineRequest, served: Served) -> JsonAnswer:
+async def _vectors(body: PipelineRequest, asked: AskedModel) -> JsonAnswer:
     _refuse_others(body.parameters, "parameters.", set())
     try:
         fields = body.model_dump(exclude={"parameters"}, exclude_unset=True)
         request = EmbedRequest(**fields)
     except ValidationError:
         raise Refusal(422, "the model embeds texts: expected a text or a list", "inputs") from None
-    return await embed(request, served)
+    return await embed(request, asked)
 
 
-def _labels(served: Served, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _labels(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
     """{"label", "score"} by falling score, as TextClassificationPipeline with all labels."""
-    task = served.model.task
+    task = asked.model.task
     assert task is not None
     wanted = parameters.function_to_apply
     if wanted not in (None, "none", _FUNCTIONS[task.name]):
@@ -117,16 +118,16 @@ def _labels(served: Served, given: Any, answer: dict[str, Any], parameters: Para
     return label_scores(answer, raw=wanted == "none", top_k=parameters.top_k)
 
 
-def _entities(served: Served, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _entities(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
     """{"entity_group", "score", "word", "start", "end"} of each entity."""
 
     def encode(text: str) -> Encoding:
-        return served.engine.tokenize(served.model, text, add_special_tokens=False)
+        return asked.tokenize(text, add_special_tokens=False)
 
     return entity_groups(answer, given, encode)
 
 
-def _spans(served: Served, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _spans(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
     """{"score", "start", "end", "answer"}; a list of them for ``top_k`` above 1."""
     top_k = parameters.top_k or 1
     allow_none = parameters.handle_impossible_answer is not False
@@ -134,7 +135,7 @@ def _spans(served: Served, given: Any, answer: dict[str, Any], parameters: Param
     return found if top_k > 1 else found[0]
 
 
-_Pipeline = Callable[[Served, Any, dict[str, Any], Parameters], Any]
+_Pipeline = Callable[[AskedModel, Any, dict[str, Any], Parameters], Any]
 # What makes the answer of each task, and the parameters that it has.
 _PIPELINES: Final[dict[str, tuple[_Pipeline, set[str]]]] = {
     **dict.fromkeys(_FUNCTIONS, (_labels, {"top_k", "function_to_apply"})),

@@ -1,18 +1,16 @@
 """What the routes of other programs' protocols share: the model, its inputs, truncation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.door import client_of, engine_of
-from tidybert.server.engine import Embedded, Engine
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.served_model import ServedModel
 
 TRUNCATED_HEADER: Final = "X-Truncated"
 """How many inputs of a request were cut, for answers whose shape has no room for it."""
@@ -45,74 +43,52 @@ TextsOrIds = Annotated[
 Dimensions = Annotated[int | None, Field(ge=1)]
 
 
-@dataclass(frozen=True)
-class Served:
-    """The model that a request asks, and who asks."""
-
-    engine: Engine
-    model: ServedModel
-    client: str
-
-    @classmethod
-    def named(cls, request: Request, name: str | None) -> "Served":
-        """The model of that name, None for the first one; raises Refusal 404."""
-        engine = engine_of(request)
-        return cls(engine, engine.model(name), client_of(request))
-
-    def inputs(self, given: Any, field: str) -> Sequence[Any]:
-        """Each of the inputs; a single text, or a single list of ids, is one.
-
-        Raises Refusal for none (400) or too many (413).
-        """
-        if isinstance(given, str) or (given and isinstance(given[0], int)):
-            return [given]
-        if not given:
-            raise Refusal(400, f"{field} is empty: give one input or more", field)
-        most = self.engine.settings.max_inputs
-        if len(given) > most:
-            raise Refusal(413, f"{field} has {len(given):,} inputs: give {most:,} at most", field)
-        found: Sequence[Any] = given
-        return found
-
-    async def embed(self, inputs: Sequence[Any], **options: Any) -> Embedded:
-        """The vectors of texts or of lists of ids."""
-        return await self.engine.embed(self.model, inputs, client=self.client, **options)
-
-    async def predict(
-        self,
-        texts: Sequence[Any],
-        text_pairs: Sequence[Any] | None = None,
-        *,
-        truncate: bool = False,
-    ) -> list[dict[str, Any]]:
-        """The objects of ``tidybert predict``."""
-        return await self.engine.predict(
-            self.model, texts, text_pairs, client=self.client, truncate=truncate
-        )
-
-    def fitting(self, dimensions: int | None) -> int | None:
-        """``dimensions``; raises Refusal for more than the model has."""
-        width = self.model.config.hidden_size
-        if dimensions is not None and dimensions > width:
-            raise Refusal(
-                422, f"dimensions is {dimensions}: the model gives {width} at most", "dimensions"
-            )
-        return dimensions
-
-    def wrong_task(self, needed: str) -> Refusal:
-        """What to raise where the model's task does not give what is ``needed``."""
-        task = self.model.task
-        does = "has no task" if task is None else f"was trained to {task.name}"
-        message = f"{self.model.name!r} {does}, and this path needs {needed}"
-        return Refusal(422, message, "model", WRONG_TASK)
+def asked_by(request: Request, name: str | None) -> AskedModel:
+    """The model of that name, None for the first one, as a client asks it; Refusal 404."""
+    engine = engine_of(request)
+    return AskedModel(engine, engine.model(name), client_of(request))
 
 
-def _by_path(request: Request) -> Served:
-    return Served.named(request, request.path_params.get("name"))
+def _by_path(request: Request) -> AskedModel:
+    return asked_by(request, request.path_params.get("name"))
 
 
-ByPath = Annotated[Served, Depends(_by_path)]
+ByPath = Annotated[AskedModel, Depends(_by_path)]
 """The model that the path names, or the first one."""
+
+
+def several(asked: AskedModel, given: Any, field: str) -> Sequence[Any]:
+    """Each of the inputs; a single text, or a single list of ids, is one.
+
+    Raises Refusal for none (400) or too many (413).
+    """
+    if isinstance(given, str) or (given and isinstance(given[0], int)):
+        return [given]
+    if not given:
+        raise Refusal(400, f"{field} is empty: give one input or more", field)
+    most = asked.engine.settings.max_inputs
+    if len(given) > most:
+        raise Refusal(413, f"{field} has {len(given):,} inputs: give {most:,} at most", field)
+    found: Sequence[Any] = given
+    return found
+
+
+def fitting(asked: AskedModel, dimensions: int | None) -> int | None:
+    """``dimensions``; raises Refusal for more than the model has."""
+    width = asked.model.config.hidden_size
+    if dimensions is not None and dimensions > width:
+        raise Refusal(
+            422, f"dimensions is {dimensions}: the model gives {width} at most", "dimensions"
+        )
+    return dimensions
+
+
+def wrong_task(asked: AskedModel, needed: str) -> Refusal:
+    """What to raise where the model's task does not give what is ``needed``."""
+    task = asked.model.task
+    does = "has no task" if task is None else f"was trained to {task.name}"
+    message = f"{asked.model.name!r} {does}, and this path needs {needed}"
+    return Refusal(422, message, "model", WRONG_TASK)
 
 
 def names_model(name: str) -> None:

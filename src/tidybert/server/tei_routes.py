@@ -9,14 +9,17 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 
 from tidybert import __version__
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
 from tidybert.server.protocol import (
     ByPath,
-    Served,
+    fitting,
     num_truncated,
+    several,
     with_truncation,
+    wrong_task,
 )
 from tidybert.server.served_model import ServedModel
 from tidybert.server.tei_types import (
@@ -58,21 +61,21 @@ def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
 
 
 @router.post("/embed", response_model=list[list[float]], summary="Turn inputs into vectors")
-async def embed(body: EmbedRequest, served: ByPath) -> JsonAnswer:
+async def embed(body: EmbedRequest, asked: ByPath) -> JsonAnswer:
     """A vector for each input, of length 1 unless ``normalize`` is false."""
-    inputs = served.inputs(body.inputs, "inputs")
-    dimensions = served.fitting(body.dimensions)
-    found = await served.embed(inputs, truncate=bool(body.truncate))
+    inputs = several(asked, body.inputs, "inputs")
+    dimensions = fitting(asked, body.dimensions)
+    found = await asked.embed(inputs, truncate=bool(body.truncate))
     vectors = fitted(found.vectors, dimensions, normalize=body.normalize is not False)
     return with_truncation(vectors, sum(found.truncated))
 
 
 @router.post("/similarity", response_model=list[float], summary="Compare a text with others")
-async def similarity(body: SimilarityRequest, served: ByPath) -> JsonAnswer:
+async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
     """The cosine of the source sentence with each of the others."""
-    texts = served.inputs(body.inputs.sentences, "inputs.sentences")
+    texts = several(asked, body.inputs.sentences, "inputs.sentences")
     options = body.parameters or Options()
-    found = await served.embed(
+    found = await asked.embed(
         [body.inputs.source_sentence, *texts], normalize=True, truncate=bool(options.truncate)
     )
     cosines = similarities(found.vectors[0], found.vectors[1:])
@@ -80,32 +83,32 @@ async def similarity(body: SimilarityRequest, served: ByPath) -> JsonAnswer:
 
 
 @router.post("/predict", response_model=list[Label] | list[list[Label]], summary="Score labels")
-async def predict(body: PredictRequest, served: ByPath) -> JsonAnswer:
+async def predict(body: PredictRequest, asked: ByPath) -> JsonAnswer:
     """{"label", "score"} of each label by falling score; a list of such lists for a batch.
 
     Each score is from a softmax; of a model that gives several labels, from the label's sigmoid.
     """
-    batch, texts, pairs = sequences(served, body.inputs)
-    answers = await served.predict(texts, pairs, truncate=bool(body.truncate))
+    batch, texts, pairs = sequences(asked, body.inputs)
+    answers = await asked.predict(texts, pairs, truncate=bool(body.truncate))
     found = [label_scores(one, raw=body.raw_scores) for one in answers]
     if None in found:
-        raise served.wrong_task("a score for each label")
+        raise wrong_task(asked, "a score for each label")
     return with_truncation(found if batch else found[0], num_truncated(answers))
 
 
 @router.post("/rerank", response_model=list[Rank], summary="Order texts by how well they fit")
-async def rerank(body: RerankRequest, served: ByPath) -> JsonAnswer:
+async def rerank(body: RerankRequest, asked: ByPath) -> JsonAnswer:
     """{"index", "score"} of each text by falling score, from a model that reads pairs of texts.
 
     The score is the value of a regression, or the probability of the second of two classes.
     """
-    texts = served.inputs(body.texts, "texts")
-    answers = await served.predict([body.query] * len(texts), texts, truncate=bool(body.truncate))
+    texts = several(asked, body.texts, "texts")
+    answers = await asked.predict([body.query] * len(texts), texts, truncate=bool(body.truncate))
     found = []
     for index, (text, answer) in enumerate(zip(texts, answers, strict=True)):
         score = relevance(answer, raw=body.raw_scores)
         if score is None:
-            raise served.wrong_task("one score a pair: a regression, or two classes")
+            raise wrong_task(asked, "one score a pair: a regression, or two classes")
         shown = {"text": text} if body.return_text else {}
         found.append({"index": index, **shown, "score": score})
     found.sort(key=lambda one: -one["score"])
@@ -113,34 +116,34 @@ async def rerank(body: RerankRequest, served: ByPath) -> JsonAnswer:
 
 
 @router.post("/tokenize", response_model=list[list[Token]], summary="Show tokens and their bytes")
-async def tokenize(body: TokenizeRequest, served: ByPath) -> JsonAnswer:
+async def tokenize(body: TokenizeRequest, asked: ByPath) -> JsonAnswer:
     """The tokens of each text, whose places are bytes of UTF-8."""
-    texts = served.inputs(body.inputs, "inputs")
-    encodings = await served.engine.tokenized(served.model, texts, body.add_special_tokens)
+    texts = several(asked, body.inputs, "inputs")
+    encodings = await asked.tokenized(texts, body.add_special_tokens)
     found = [simple_tokens(*each) for each in zip(texts, encodings, strict=True)]
     return JsonAnswer(found)
 
 
 @router.post("/decode", response_model=list[str], summary="Turn ids into text")
-def decode(body: DecodeRequest, served: ByPath) -> JsonAnswer:
+def decode(body: DecodeRequest, asked: ByPath) -> JsonAnswer:
     """The text of each list of ids."""
-    lists = served.inputs(body.ids, "ids")
+    lists = several(asked, body.ids, "ids")
     skip = body.skip_special_tokens
-    return JsonAnswer([served.engine.decode(served.model, ids, skip) for ids in lists])
+    return JsonAnswer([asked.decode(ids, skip) for ids in lists])
 
 
 @router.get("/health", summary="Whether the models are warm", response_class=Response)
-async def health(served: ByPath) -> Response:
+async def health(asked: ByPath) -> Response:
     """200 and nothing else; 503 before the models are ready, and while the server ends."""
-    if not served.engine.is_ready:
+    if not asked.engine.is_ready:
         raise Refusal(503, "the server is not ready", retry_after=1)
     return Response()
 
 
 @router.get("/info", response_model=Info, summary="Describe a model and the limits")
-async def info(served: ByPath) -> JsonAnswer:
+async def info(asked: ByPath) -> JsonAnswer:
     """The model and the limits."""
-    model, settings = served.model, served.engine.settings
+    model, settings = asked.model, asked.engine.settings
     return JsonAnswer(
         {
             "model_id": model.name,
@@ -151,9 +154,9 @@ async def info(served: ByPath) -> JsonAnswer:
             "max_input_length": (
                 model.embedding_length if model.predictor is None else model.max_seq_length
             ),
-            "max_batch_tokens": served.engine.batch_tokens,
+            "max_batch_tokens": asked.engine.batch_tokens,
             "max_batch_requests": None,
-            "max_client_batch_size": served.engine.settings.max_inputs,
+            "max_client_batch_size": settings.max_inputs,
             "auto_truncate": False,
             "tokenization_workers": 1,
             "version": __version__,
@@ -164,7 +167,7 @@ async def info(served: ByPath) -> JsonAnswer:
 
 
 def sequences(
-    served: Served,
+    asked: AskedModel,
     inputs: str | list[str] | list[list[str]],
 ) -> tuple[bool, list[str], list[str] | None]:
     """Whether ``inputs`` is a batch, its texts, and their second texts or None.
@@ -175,7 +178,7 @@ def sequences(
     if isinstance(inputs, str):
         return False, [inputs], None
     is_batch = not inputs or isinstance(inputs[0], list)
-    lists: Sequence[Any] = served.inputs(inputs, "inputs") if is_batch else [inputs]
+    lists: Sequence[Any] = several(asked, inputs, "inputs") if is_batch else [inputs]
     for number, one in enumerate(lists):
         if len(one) not in (1, 2):
             where = f"inputs.{number}" if is_batch else "inputs"

@@ -65,7 +65,9 @@ def atomic_file(target: str | Path, lock: OutputLock | None = None) -> Iterator[
             raise
 
 
-def atomic_write_bytes(target: str | Path, data: bytes, lock: OutputLock | None = None) -> None:
+def atomic_write_bytes(
+    target: str | Path, data: bytes | bytearray, lock: OutputLock | None = None
+) -> None:
     """Write ``data`` to ``target``, which then holds all of it or, after an error, is unchanged."""
     with atomic_file(target, lock) as partial:
         partial.write_bytes(data)

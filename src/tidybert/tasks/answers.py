@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ import numpy.typing as npt
 from tidybert.data.checks import E
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
-
-if TYPE_CHECKING:
-    from tidybert.tasks.task import Task
 
 Outputs = Sequence[npt.NDArray[np.float32]]
 """The model's rows for each of the features, as many as the task's ``unit`` makes."""
@@ -50,7 +47,8 @@ class Judgement:
     id: str | None = None
 
 
-T = TypeVar("T", bound="Task[Any]")
+# A task.
+T = TypeVar("T")
 
 
 class Answers(ABC, Generic[T, E]):

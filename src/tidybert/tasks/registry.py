@@ -98,7 +98,7 @@ def task_for(metadata: "ModelMetadata") -> "AnyTask":
 
     Raises ConfigError for a task or a setting that this program does not know.
     """
-    from tidybert.checkpoints.settings_schema import SETTINGS
+    from tidybert.checkpoints.metadata import SETTINGS
 
     if metadata.task not in _TASKS:
         raise ConfigError(

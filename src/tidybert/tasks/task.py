@@ -1,6 +1,6 @@
 """Task: how one job of BERT becomes examples, features, a loss and answers.
 
-A new task is a subclass; docs/tasks.md has a complete one.
+A new task is a subclass; CONTRIBUTING.md has a complete one.
 """
 
 from abc import ABC, abstractmethod

@@ -5,19 +5,14 @@ that do not, the backward of flash attention among them, and raises an error for
 has none ("Reproducibility" in its notes).
 """
 
-import inspect
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
 
 import torch
 
 from tidybert.errors import UsageError
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _MEMORY: Any = torch.utils.deterministic
 _WORKSPACE: Final = "CUBLAS_WORKSPACE_CONFIG"
@@ -51,22 +46,10 @@ def deterministic_algorithms() -> Iterator[None]:
         torch.use_deterministic_algorithms(before, warn_only=only_warned)
 
 
-def repeating(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, in ``deterministic_algorithms`` where its ``arguments`` ask for them.
+def repeating(wanted: bool, device: str) -> AbstractContextManager[None]:
+    """``deterministic_algorithms`` where they are wanted, on a device that needs them.
 
     On a CPU results repeat anyway, so there nothing changes.
     """
-    signature = inspect.signature(function)
-
-    @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        device = given.arguments["device"]
-        on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        if not (given.arguments["arguments"].deterministic and on_cuda):
-            return function(*args, **kwargs)
-        with deterministic_algorithms():
-            return function(*args, **kwargs)
-
-    return run
+    on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    return deterministic_algorithms() if wanted and on_cuda else nullcontext()

@@ -1,12 +1,10 @@
 """A RUN as a directory: may it be written, has the disk room for it, is it finished."""
 
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from torch import nn
 
@@ -138,30 +136,6 @@ def owned_run(run: Path, resume: bool, force: bool = False) -> Iterator[None]:
             raise
         check_run(run, resume, force)
         yield
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def owning_run(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, in a block of ``owned_run`` for its ``run``, ``resume`` and ``force``.
-
-    Without a ``run`` there is nothing to own.  The first of several ``processes`` owns it.
-    """
-    signature = inspect.signature(function)
-
-    @wraps(function)
-    def owning(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        run, processes = given.arguments["run"], given.arguments.get("processes")
-        if run is None or not (processes is None or processes.is_first):
-            return function(*args, **kwargs)
-        with owned_run(Path(run), given.arguments["resume"], given.arguments["force"]):
-            return function(*args, **kwargs)
-
-    return owning
 
 
 def write_arguments(run: Path, values: Mapping[str, Any]) -> None:

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """Where a run's arguments and examples came from.
+    """Where a run's examples came from.
 
     name: the RUN's own name, where it is not its directory's.
-    flags: all flags of the command line by name.
     files: the ``file_identity`` of each part of the data ("train", "dev").
     reading: how they were read, as in tidybert.json.
     label_values: by name, labels that a program gave and that are not texts.
     """
 
     name: str | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Any] = field(default_factory=dict)
     reading: Mapping[str, Any] | None = None
     label_values: Mapping[str, Any] = field(default_factory=dict)

@@ -80,31 +80,6 @@ def test_any_number_of_elements_has_a_mask(shape: tuple[int, ...]) -> None:
     assert scale == pytest.approx(4 / 3)
 
 
-def test_the_gradient_passes_where_the_value_passed() -> None:
-    torch.manual_seed(3)
-    factor = dropout(torch.ones(20, 30), 0.25, training=True)
-    hidden = torch.randn(20, 30, requires_grad=True)
-    residual = torch.randn(20, 30, requires_grad=True)
-    upstream = torch.randn(20, 30)
-
-    torch.manual_seed(3)
-    dropout_add(hidden, residual, 0.25, training=True).backward(upstream)
-
-    torch.testing.assert_close(hidden.grad, upstream * factor)
-    assert torch.equal(residual.grad, upstream)
-
-
-def test_adding_the_residual_draws_the_same_mask() -> None:
-    hidden, residual = torch.randn(9, 8), torch.randn(9, 8)
-
-    torch.manual_seed(3)
-    apart = residual + dropout(hidden, 0.5, training=True)
-    torch.manual_seed(3)
-    together = dropout_add(hidden, residual, 0.5, training=True)
-
-    torch.testing.assert_close(together, apart)
-
-
 def test_other_types_than_float32_are_dropped_too() -> None:
     torch.manual_seed(0)
     hidden = torch.ones(10_000, dtype=torch.float64)

@@ -6,6 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.modeling.attention_batches import (
+    BATCHES,
+    HEAD_SIZE,
+    HEADS,
+    WIDTH,
+    make_query_key_value,
+    make_rows,
+)
 from torch import Tensor
 
 from tidybert.modeling.attention import plain_attention
@@ -14,21 +22,6 @@ from tidybert.modeling.kernels.fast_attention import attention, choose_body, fir
 from tidybert.modeling.kernels.grouped_attention import Group, grouped_attention
 from tidybert.modeling.kernels.trained_attention import trained_attention
 from tidybert.modeling.rows import Rows
-
-# Lengths that make one even block, one block with room left over, and several blocks.
-BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
-HEADS, HEAD_SIZE = 3, 4
-WIDTH = HEADS * HEAD_SIZE
-
-
-def make_rows(lengths: tuple[int, ...]) -> Rows:
-    return Rows.from_lists([[1] * length for length in lengths])
-
-
-def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-    generator = torch.Generator().manual_seed(sum(lengths))
-    values = torch.randn(sum(lengths), 3 * WIDTH, generator=generator, dtype=dtype)
-    return values.requires_grad_()
 
 
 def plain_context(

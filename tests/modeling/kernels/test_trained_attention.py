@@ -1,46 +1,21 @@
 """The written-out backward of training on a CPU, against autograd's of the formula."""
 
-import math
-from collections.abc import Callable
-
 import pytest
 import torch
+from tests.modeling.attention_batches import (
+    BATCHES,
+    HEADS,
+    WIDTH,
+    formula,
+    make_query_key_value,
+    make_rows,
+)
 from torch import Tensor
 
 from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import trained_attention as module
 from tidybert.modeling.kernels.grouped_attention import groups_of
 from tidybert.modeling.kernels.trained_attention import trained_attention
-from tidybert.modeling.rows import Rows
-
-# Lengths that make one even block, one block with room left over, and several blocks.
-BATCHES = [(5,), (4, 4, 4), (3, 9, 1, 7), (120, 3, 70, 2, 64, 1)]
-HEADS, HEAD_SIZE = 3, 4
-WIDTH = HEADS * HEAD_SIZE
-
-
-def make_rows(lengths: tuple[int, ...]) -> Rows:
-    return Rows.from_lists([[1] * length for length in lengths])
-
-
-def make_query_key_value(lengths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-    generator = torch.Generator().manual_seed(sum(lengths))
-    values = torch.randn(sum(lengths), 3 * WIDTH, generator=generator, dtype=dtype)
-    return values.requires_grad_()
-
-
-def formula(
-    query_key_value: Tensor, lengths: tuple[int, ...], keep: Callable[[int], Tensor] | None = None
-) -> Tensor:
-    """softmax(Q K^T / sqrt(D)) V, a sequence at a time; ``keep`` multiplies a sequence's probs."""
-    contexts = []
-    for place, part in enumerate(query_key_value.split(lengths)):
-        query, key, value = part.view(-1, 3, HEADS, HEAD_SIZE).permute(1, 2, 0, 3)
-        probs = (query @ key.transpose(1, 2) / math.sqrt(HEAD_SIZE)).softmax(-1)
-        if keep is not None:
-            probs = probs * keep(place)
-        contexts.append((probs @ value).transpose(0, 1).reshape(len(part), WIDTH))
-    return torch.cat(contexts)
 
 
 # 1e-6 is rounded to no dropout at all, yet masks are drawn.

@@ -1,10 +1,8 @@
 """Questions with choices: SWAG, CODAH and JSON lines, and bad input by file and line."""
 
 import csv
-import gzip
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 
 SWAG = """,video-id,fold-ind,startphrase,sent1,sent2,gold-source,\
@@ -23,17 +22,6 @@ ending0,ending1,ending2,ending3,label
 1,x,2,"He sits. He",He sits.,He,gen,stands up.,eats.,drinks.,waits.,3
 """
 CODAH = 'o\tA dog "runs". It\tbarks.\tmeows.\tflies.\treads.\t0\nq\t2 + 2 = ?\t2\t1\t4\t3\t2\n'
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
-    def write_file(name: str, content: str | bytes) -> Path:
-        path = tmp_path / name
-        raw = content if isinstance(content, bytes) else content.encode("utf-8")
-        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
-        return path
-
-    return write_file
 
 
 def read(

@@ -18,7 +18,9 @@ from tidybert.data.batching import collate
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.choices.choice_files import ChoiceExample
@@ -296,14 +298,16 @@ def tuned(
 ) -> tuple[Path, FinetunedModel]:
     """A RUN of the toy problem."""
     run = tmp_path_factory.mktemp("choices") / "run"
-    finished = finetune_examples(
-        MultipleChoice(),
-        tiny_model,
-        toy_choices(96, 0),
-        toy_choices(40, 1),
-        toy_arguments(),
-        max_seq_length=16,
-        run=run,
+    finished = run_finetuning(
+        FinetuningJob(
+            MultipleChoice(),
+            tiny_model,
+            toy_choices(96, 0),
+            toy_choices(40, 1),
+            toy_arguments(),
+            max_seq_length=16,
+            out=run,
+        )
     )
     return run, finished
 

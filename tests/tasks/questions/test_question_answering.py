@@ -11,17 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
-from tidybert.errors import ConfigError, DataError, UsageError
-from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning import FinetunedModel, finetune_examples
+from tidybert.errors import DataError, UsageError
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
-from tidybert.tasks.registry import task_class, task_for
+from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
 
@@ -75,8 +75,10 @@ def trained(
             arguments = toy_arguments(num_train_epochs=6)
             made[impossible] = (
                 run,
-                finetune_examples(
-                    task, tiny_model, examples, dev, arguments, max_seq_length=32, run=run
+                run_finetuning(
+                    FinetuningJob(
+                        task, tiny_model, examples, dev, arguments, max_seq_length=32, out=run
+                    )
                 ),
             )
         return made[impossible]
@@ -359,54 +361,11 @@ def test_the_defaults_are_those_of_run_squad() -> None:
     assert task_class("answer", QuestionOptions(doc_stride=5)) is QuestionAnswering
 
 
-def test_a_task_is_found_again_by_its_metadata() -> None:
-    options = QuestionOptions(
-        doc_stride=5, n_best_size=2, null_score_diff_threshold=-1.5, **LENGTHS
-    )
-    task = QuestionAnswering.from_examples(toy_questions(3, 0, impossible=True), options)
-
-    found = task_for(ModelMetadata(task="answer", settings=task.settings()))
-
-    assert found.settings() == task.settings()
-    assert task.settings()["null_score_diff_threshold"] == -1.5
-    # Another program's model has no settings.
-    assert task_for(ModelMetadata(task="answer")).settings() == QuestionAnswering().settings()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"no_answers": "yes"}, "no_answers is 'yes'"),
-        ({"null_score_diff_threshold": "0"}, "null_score_diff_threshold is '0'"),
-        ({"temperature": 0}, "temperature is 0"),
-        ({"max_query_length": -1}, "max_query_length is -1"),
-        ({"doc_stride": "x"}, "doc_stride is 'x'"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        task_for(ModelMetadata(task="answer", settings=settings))
-
-
 def test_a_threshold_without_questions_that_need_one_is_refused() -> None:
     with pytest.raises(UsageError, match="null_score_diff_threshold has no meaning where every"):
         QuestionAnswering.from_examples(
             toy_questions(3, 0), QuestionOptions(null_score_diff_threshold=0.0)
         )
-
-
-def test_a_file_is_read_and_held_out_by_its_texts(tmp_path: Path) -> None:
-    path = tmp_path / "questions.jsonl"
-    lines = [
-        {"question": f"q{n}", "context": f"text {n // 2}", "answer": "text"} for n in range(20)
-    ]
-    path.write_text("\n".join(map(json.dumps, lines)))
-
-    examples = list(QuestionAnswering.read(path, ReadOptions(), need_label=True))
-    train, dev = QuestionAnswering.hold_out(examples, 0.2, seed=0)
-
-    assert (len(train), len(dev)) == (16, 4)
-    assert not {one.context for one in train} & {one.context for one in dev}
 
 
 def test_a_context_stays_on_one_side() -> None:

@@ -1,9 +1,7 @@
 """Files of questions: SQuAD and JSON lines, answers at their places, each fault by its place."""
 
-import gzip
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +18,6 @@ from tidybert.tasks.questions.question_files import (
 )
 
 CONTEXT = "Rollo, a Norse leader, swore fealty to King Charles III. Rollo was a Norseman."
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, Any], Path]:
-    def write_file(name: str, content: Any) -> Path:
-        path = tmp_path / name
-        if isinstance(content, list):
-            content = "".join(json.dumps(one) + "\n" for one in content)
-        elif isinstance(content, dict):
-            content = json.dumps(content)
-        raw = content if isinstance(content, bytes) else content.encode()
-        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
-        return path
-
-    return write_file
 
 
 def squad(*questions: Any, context: Any = CONTEXT, **article: Any) -> dict[str, Any]:

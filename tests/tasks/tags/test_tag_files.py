@@ -1,6 +1,5 @@
 """Readers of tagged sentences: CoNLL, JSON with words, JSON with spans, text; bad input by line."""
 
-import gzip
 import io
 import json
 from collections import Counter
@@ -35,19 +34,6 @@ NO_BYTE = (
     "byte 0xff at column 3 is not utf-8; save the file as UTF-8, or give its encoding, as in "
     "encoding='latin-1'"
 )
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Any:
-    def write_file(name: str, content: str | bytes | list[Any]) -> Path:
-        path = tmp_path / name
-        if isinstance(content, list):
-            content = "".join(json.dumps(each) + "\n" for each in content)
-        raw = content if isinstance(content, bytes) else content.encode("utf-8")
-        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
-        return path
-
-    return write_file
 
 
 def read(

@@ -13,17 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
-from tidybert.errors import ConfigError, DataError
+from tidybert.errors import DataError
 from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning import finetune_examples
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
-from tidybert.tasks.registry import task_class, task_for
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import TaggedExample
 from tidybert.tasks.tags.tagging import Tagging
@@ -73,26 +72,6 @@ def test_the_tags_are_learned_from_the_examples() -> None:
     plain = Tagging.from_examples([tagged("a b c", "VB NN 10"), tagged("d", "9")], WindowOptions())
     assert plain.label_names == ("9", "10", "NN", "VB")
     assert (plain.of_entities, plain.metric) == (False, "accuracy")
-
-
-def test_a_task_is_found_again_by_its_metadata(tiny_config: Callable[..., BertConfig]) -> None:
-    task = Tagging(NAMES, 1.5, 9)
-
-    found = task_for(ModelMetadata("tag", task.label_names, settings=task.settings()))
-
-    assert isinstance(found, Tagging)
-    assert found.settings() == {"temperature": 1.5, "doc_stride": 9}
-    assert task_for(ModelMetadata("tag", NAMES, settings=Tagging(NAMES).settings())).settings() == {
-        "temperature": 1.0,
-        "doc_stride": None,
-    }
-    shapes = {
-        name: each.shape for name, each in found.build_model(tiny_config()).state_dict().items()
-    }
-    assert shapes["classifier.weight"] == (5, 16)
-    with pytest.raises(ConfigError, match="tag needs label_names"):
-        task_for(ModelMetadata("tag"))
-    assert task_class("tag", WindowOptions(doc_stride=3)) is Tagging
 
 
 def test_a_task_reads_tags_as_those_it_learned(tmp_path: Path) -> None:
@@ -477,15 +456,17 @@ def test_a_run_is_trained_measured_and_answers(
     task = Tagging.from_examples(train, WindowOptions(doc_stride=4))
     run = tmp_path / "run"
 
-    finished = finetune_examples(
-        task,
-        tiny_model,
-        train,
-        dev,
-        toy_arguments(num_train_epochs=8),
-        max_seq_length=10,
-        run=run,
-        device="cpu",
+    finished = run_finetuning(
+        FinetuningJob(
+            task,
+            tiny_model,
+            train,
+            dev,
+            toy_arguments(num_train_epochs=8),
+            max_seq_length=10,
+            out=run,
+            device="cpu",
+        )
     )
 
     assert finished.result.metrics["f1"] > 0.95

@@ -93,6 +93,12 @@ def dropout_add(hidden: Tensor, residual: Tensor, probability: float, training: 
     return _dropped(hidden, residual, probability)
 
 
+def plain_dropout_add(hidden: Tensor, residual: Tensor, probability: float) -> Tensor:
+    """The plain body of ``dropout_add``, and of ``dropout`` where ``residual`` is 0."""
+    mask, scale = keep_mask(hidden.shape, probability)
+    return residual + hidden * mask * scale
+
+
 def _dropped(hidden: Tensor, residual: Tensor | None, probability: float) -> Tensor:
     if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
         return _DropoutAdd.apply(hidden, residual, probability)  # type: ignore[no-any-return,no-untyped-call]

@@ -92,6 +92,12 @@ def linear(
     return found
 
 
+def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The plain body of ``linear``."""
+    found = hidden @ weight.T
+    return found if bias is None else found + bias
+
+
 def float32_on_a_cpu(function: Callable[P, R]) -> Callable[P, R]:
     """Run a function without a CPU's autocast; on other devices nothing changes."""
 
@@ -108,7 +114,8 @@ def float32_on_a_cpu(function: Callable[P, R]) -> Callable[P, R]:
 def small_table_embedding(ids: Tensor, table: Tensor) -> Tensor:
     """(T, H): the rows of ``table`` (V, H) that ``ids`` (T,) int64 name; V is small.
 
-    A CPU multiplies by a one-hot matrix: the lookup's own backward adds T rows one by one.
+    The plain body is ``table[ids]``.  A CPU multiplies by a one-hot matrix: the lookup's own
+    backward adds T rows one by one.
     """
     if table.device.type != "cpu":
         return functional.embedding(ids, table)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from tidybert.modeling.kernels.linear import product
 
@@ -42,6 +43,15 @@ def masked_lm_loss(
     dtype = torch.get_autocast_dtype(device) if mixed else hidden.dtype
     found = _Loss.apply(hidden, word_embeddings, bias, labels, dtype, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return SummedLoss(*found)
+
+
+def plain_masked_lm_loss(
+    hidden: Tensor, word_embeddings: Tensor, bias: Tensor, labels: Tensor
+) -> SummedLoss:
+    """The plain body: the summed cross-entropy, with all logits in memory at once."""
+    logits = hidden @ word_embeddings.T + bias  # (M, V)
+    total = functional.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return SummedLoss(total, torch.sum(logits.argmax(1) == labels))
 
 
 class _Loss(torch.autograd.Function):

@@ -16,8 +16,9 @@ from tidybert.files.delimited_rows import CellsRow, delimited_rows
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import FileFormats, refuse_flags
 from tidybert.files.labels import canonical_label, finite_number
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import NUL_BYTE, open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
@@ -122,7 +123,7 @@ def _rows(
     """
     path = report.path
     if report.memory is not None:
-        refuse_flags(options, report, *ROLES, "label_separator")
+        refuse_flags(report, *ROLES, "label_separator")
         for row in report.memory.records():
             yield row if isinstance(row, Problem) else _json_example(*row, need_label)
         return
@@ -134,17 +135,16 @@ def _rows(
             report.guess_format(_format_of(head, path), "the first line")
         else:
             report.format = options.format
-        refuse_flags(options, report, *ROLES, "label_separator", "header")
+        refuse_flags(report, *ROLES, "label_separator", "header")
         if report.format == "jsonl":
-            refuse_flags(options, report, "delimiter", "quoting", "skip_rows")
+            refuse_flags(report, "delimiter", "quoting", "skip_rows")
             for row in json_records(stream, options, report):
                 yield row if isinstance(row, Problem) else _json_example(*row, need_label)
             return
-        file_format, rows_of = (
-            ("csv", _swag_rows) if report.format == "swag" else ("tsv", _codah_rows)
-        )
-        rows = delimited_rows(stream, file_format, options, report)
-        yield from rows_of(rows, report, need_label=need_label)
+        if report.format == "swag":
+            yield from _swag_rows(delimited_rows(stream, "csv", report), report)
+        else:
+            yield from _codah_rows(delimited_rows(stream, "tsv", report), report)
 
 
 def _format_of(head: str, path: str) -> str:
@@ -162,7 +162,7 @@ def _format_of(head: str, path: str) -> str:
 
 
 def _swag_rows(
-    rows: Iterator[CellsRow | Problem], report: ReadReport, *, need_label: bool
+    rows: Iterator[CellsRow | Problem], report: ReadReport
 ) -> Iterator[ChoiceExample | Problem]:
     places: dict[str, int] = {}
     width = 0
@@ -174,7 +174,7 @@ def _swag_rows(
             continue
         number, cells = row
         if not places:
-            places, width = _swag_columns(cells, report, need_label=need_label), len(cells)
+            places, width = _swag_columns(cells, report), len(cells)
         elif len(cells) != width:
             what = f"{count_of(len(cells), 'column')} where the header has {width}"
             yield Problem(number, what)
@@ -182,12 +182,14 @@ def _swag_rows(
             choices = [cells[at] for name, at in places.items() if name.startswith("ending")]
             label = _number(cells[places["label"]]) if "label" in places else None
             context, start = cells[places["sent1"]], cells[places["sent2"]]
-            yield choice_example(number, context, start, choices, label, need_label=need_label)
+            yield choice_example(
+                number, context, start, choices, label, need_label=report.need_label
+            )
 
 
-def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) -> dict[str, int]:
+def _swag_columns(header: list[str], report: ReadReport) -> dict[str, int]:
     """Each name's place, the endings in their order."""
-    names = [name.strip() for name in header]
+    names, need_label = [name.strip() for name in header], report.need_label
     endings: list[str] = []
     while (name := f"ending{len(endings)}") in names:
         endings.append(name)
@@ -202,7 +204,7 @@ def _swag_columns(header: list[str], report: ReadReport, *, need_label: bool) ->
 
 
 def _codah_rows(
-    rows: Iterator[CellsRow | Problem], report: ReadReport, *, need_label: bool
+    rows: Iterator[CellsRow | Problem], report: ReadReport
 ) -> Iterator[ChoiceExample | Problem]:
     bare = 2 + CODAH_ENDINGS
     for row in rows:
@@ -210,7 +212,7 @@ def _codah_rows(
             yield row
             continue
         number, cells = row
-        if len(cells) != bare + 1 and (need_label or len(cells) != bare):
+        if len(cells) != bare + 1 and (report.need_label or len(cells) != bare):
             yield Problem(
                 number,
                 f"{count_of(len(cells), 'column')} where {bare + 1} are expected: category, "
@@ -218,7 +220,9 @@ def _codah_rows(
             )
         else:
             label = _number(cells[bare]) if len(cells) > bare else None
-            yield choice_example(number, cells[1], "", cells[2:bare], label, need_label=need_label)
+            yield choice_example(
+                number, cells[1], "", cells[2:bare], label, need_label=report.need_label
+            )
 
 
 def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceExample | Problem:

@@ -28,8 +28,8 @@ from tidybert.data.checks import (
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
-from tidybert.files.read_report import Problem
-from tidybert.metrics.calibration import fit_temperature_ragged
+from tidybert.files.raw_rows import Problem
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Judgement
@@ -217,7 +217,7 @@ class MultipleChoice(Task[ChoiceExample]):
 
     def calibrated(self, answers: ChosenAnswers) -> Self:
         labels = [one.label for one in answers.features]
-        return type(self)(fit_temperature_ragged(answers.outputs, labels))
+        return type(self)(fit_temperature(answers.outputs, labels))
 
 
 def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:

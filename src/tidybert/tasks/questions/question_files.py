@@ -13,8 +13,9 @@ from tidybert.errors import LINE, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
 from tidybert.files.json_entries import JsonCursor, json_cursor
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import open_bytes
 from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
@@ -84,10 +85,10 @@ def _rows(
     """
     if report.memory is None:
         report.format = FORMATS.of(report.path, options) or "jsonl"
-    refuse_flags(options, report, *ROLES, "label_separator", *TABLE_FLAGS)
+    refuse_flags(report, *ROLES, "label_separator", *TABLE_FLAGS)
     places: dict[str, str] = {}
     ambiguous: list[str] = []
-    for raw in _raw_questions(options, report):
+    for raw in _raw_questions(report):
         if isinstance(raw, Problem):
             yield raw
             continue
@@ -109,17 +110,17 @@ def _rows(
         )
 
 
-def _raw_questions(options: ReadOptions, report: ReadReport) -> Iterator[_Raw | Problem]:
+def _raw_questions(report: ReadReport) -> Iterator[_Raw | Problem]:
     if report.memory is not None:
         for row in report.memory.records():
             yield row if isinstance(row, Problem) else _Raw(*row)
         return
     with open_bytes(report.path) as stream:
         if report.format == "json":
-            with json_cursor(stream, options.codec(), report.path) as cursor:
+            with json_cursor(stream, report.options.codec(), report.path) as cursor:
                 yield from _squad_questions(cursor, report.path)
             return
-        for row in json_records(stream, options, report):
+        for row in json_records(stream, report.options, report):
             yield row if isinstance(row, Problem) else _Raw(*row)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features
-from tidybert.metrics.calibration import fit_temperature_ragged
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.squad_scores import (
     answer_scores,
     best_threshold,
@@ -291,7 +291,7 @@ def fit_span_temperature(
             logits.append(one.candidates(with_null=no_answers))
             # Where another answer scores the same, it does as well.
             labels.append(int(np.argmax(logits[-1] == value)))
-    return fit_temperature_ragged(logits, labels) if labels else 1.0
+    return fit_temperature(logits, labels) if labels else 1.0
 
 
 def _right_tokens(example: QuestionExample, scores: SpanScores) -> list[tuple[int, int]]:

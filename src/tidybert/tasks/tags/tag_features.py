@@ -1,10 +1,13 @@
 """Features of tagged sentences: windows over the pieces of words, and where each word is read.
 
+Checks of sentences and their features before training are here too.
+
 A word is represented by the first of its pieces (paper, sections 5.3 and 5.4).  A sentence longer
 than the model reads is read in windows that overlap, and each word in the one that shows most of
 its surroundings, so that nothing is cut off and each word counts once.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.data.checks import DataReport, TrainingData, check_labels
 from tidybert.data.features import Features, sequence
 from tidybert.data.long_texts import check_windows, most_context, windows_of
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.errors import param
+from tidybert.files.wording import count_of
+from tidybert.tasks.tags.tagged_sentences import TaggedExample, marked_by
 from tidybert.tokenization import BertTokenizer
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
@@ -90,3 +96,51 @@ def _windows(
             example=number,
             place=WordPlaces(words, firsts[words] - first + 1, int(silent[words].sum())),
         )
+
+
+def check_tags(report: DataReport, data: TrainingData[TaggedExample], *, of_entities: bool) -> None:
+    """Check the types of entities, or the tags, and that every sentence has a word."""
+    counts, in_dev = (_count(each, of_entities) for each in (data.train, data.held_out))
+    if not counts:
+        report.errors.append(
+            f"every training tag is O, so no entity can be learned (is {param('label')} the "
+            "right column?)"
+        )
+    elif not of_entities and len(counts) == 1:
+        report.errors.append(
+            f"every training word has the tag {next(iter(counts))!r}; two at least are needed (is "
+            f"{param('label')} the right column?)"
+        )
+    nouns = "entities" if of_entities else "tags"
+    check_labels(report, counts, in_dev, nouns, remedy="add examples")
+    for counted, lines in data.those(lambda one: not one.words):
+        report.errors.append(f"{counted} without a word ({lines})")
+
+
+def _count(examples: Sequence[TaggedExample], of_entities: bool) -> Counter[str]:
+    """How often each type of entity, or each tag, occurs."""
+    counts: Counter[str] = Counter()
+    for one in examples:
+        counts.update(marked_by(one.tags or (), of_entities=of_entities))
+    return counts
+
+
+def count_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
+    """Report the number of words, and how the model reads them."""
+    num_words = sum(len(one.words) for one in data.train)
+    report.facts.append(f"{count_of(num_words, 'word')} to train")
+    for part, _, features in data.parts():
+        windows = Counter(one.example for one in features)
+        longer = sum(count > 1 for count in windows.values())
+        if longer:
+            num_windows = len(features) - len(windows) + longer
+            report.facts.append(
+                f"{part}: {count_of(longer, 'example')} longer than {param('max_seq_length')} "
+                f"{data.max_seq_length} and read in windows, {num_windows:,} of them"
+            )
+        silent = sum(one.place.num_silent for one in features)
+        if silent:
+            report.facts.append(
+                f"{part}: {count_of(silent, 'word')} of characters that the tokenizer drops; the "
+                "model sees [UNK] for each"
+            )

@@ -14,8 +14,9 @@ from typing import Final
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
+from tidybert.files.raw_rows import Problem
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
+from tidybert.files.read_report import ReadReport
 from tidybert.files.records import json_records
 from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
 from tidybert.files.wording import count_of
@@ -50,41 +51,39 @@ def _rows(
     json.  So a file ending in .txt holds CoNLL columns with it, and a raw text a line without.
     Standard input is JSON lines where its first byte is ``{``, else the same.
     """
-    rows = _rows_of_file(options, report, need_label=need_label)
+    rows = _rows_of_file(report)
     return _with_kind(list(rows), report, of_entities) if need_label else rows
 
 
-def _rows_of_file(
-    options: ReadOptions, report: ReadReport, *, need_label: bool
-) -> Iterator[TaggedExample | Problem]:
+def _rows_of_file(report: ReadReport) -> Iterator[TaggedExample | Problem]:
+    options = report.options
     if report.memory is not None:
-        refuse_flags(options, report, "text_pair", "label_separator")
-        rows = report.memory.records()
-        yield from record_examples(rows, options, report, need_label=need_label)
+        refuse_flags(report, "text_pair", "label_separator")
+        yield from record_examples(report.memory.records(), report)
         return
-    plain = "conll" if need_label else "text"
+    plain = "conll" if report.need_label else "text"
     formats = replace(FORMATS, suffixes={**SUFFIXES, ".txt": plain})
     report.format = formats.of(report.path, options)
     with open_bytes(report.path) as stream:
         if not report.format:
             is_json = stream.peek(1)[:1] == b"{"
             report.guess_format("jsonl" if is_json else plain, "the first byte")
-        refuse_flags(options, report, "text_pair", "label_separator", *TABLE_FLAGS)
+        refuse_flags(report, "text_pair", "label_separator", *TABLE_FLAGS)
         if report.format in ("json", "jsonl"):
-            entries = json_records(stream, options, report)
-            yield from record_examples(entries, options, report, need_label=need_label)
+            yield from record_examples(json_records(stream, options, report), report)
             return
         lines = decoded_lines(stream, options.codec(), report.path)
         if report.format == "conll":
-            yield from _conll_sentences(lines, options, report, need_label=need_label)
+            yield from _conll_sentences(lines, report)
         else:
-            refuse_flags(options, report, "text", "label")
-            yield from _raw_texts(lines, report, need_label=need_label)
+            refuse_flags(report, "text", "label")
+            yield from _raw_texts(lines, report)
 
 
 def _conll_sentences(
-    lines: Iterator[Line], options: ReadOptions, report: ReadReport, *, need_label: bool
+    lines: Iterator[Line], report: ReadReport
 ) -> Iterator[TaggedExample | Problem]:
+    need_label = report.need_label
     width = first_line = documents = 0
     word_column, tag_column = 0, -1
     start = 0
@@ -105,7 +104,7 @@ def _conll_sentences(
             start = number
         if problem is None and not width:
             width, first_line = len(cells), number
-            word_column, tag_column = _columns(width, number, options, report, need_label)
+            word_column, tag_column = _columns(width, number, report)
         if problem is None and len(cells) != width:
             problem = f"{count_of(len(cells), 'column')} where line {first_line} has {width}"
             if not need_label:
@@ -119,10 +118,9 @@ def _conll_sentences(
         report.notes.append(f"{count_of(documents, 'line')} of {DOCUMENT_START} passed over")
 
 
-def _columns(
-    width: int, line: int, options: ReadOptions, report: ReadReport, need_label: bool
-) -> tuple[int, int]:
+def _columns(width: int, line: int, report: ReadReport) -> tuple[int, int]:
     """The columns of the word and of its tag, as given or the first and the last."""
+    need_label = report.need_label
     if need_label and width == 1:
         raise DataError(
             f"{report.path}:{line}: one column where a word and its tag are expected, with spaces "
@@ -130,7 +128,7 @@ def _columns(
         )
     found = {"text": 0, "label": width - 1}
     for role in found if need_label else ("text",):
-        given = getattr(options, role)
+        given = getattr(report.options, role)
         recorded = report.recorded.get(role, "")
         if given is None and recorded.isdecimal() and int(recorded) < width:
             found[role] = int(recorded)
@@ -159,10 +157,8 @@ def _sentence_problem(bad: Sequence[Problem]) -> Problem:
     return Problem(bad[0].row, bad[0].message + more)
 
 
-def _raw_texts(
-    lines: Iterator[Line], report: ReadReport, *, need_label: bool
-) -> Iterator[TaggedExample | Problem]:
-    if need_label:
+def _raw_texts(lines: Iterator[Line], report: ReadReport) -> Iterator[TaggedExample | Problem]:
+    if report.need_label:
         raise UsageError(
             f"{report.path}: plain text has no tags; give {param('format', 'conll')}, jsonl or json"
         )

@@ -7,9 +7,9 @@ from typing import Final, cast
 
 from tidybert.errors import DataError, param
 from tidybert.files.columns import describe_columns
+from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import Problem, ReadReport
-from tidybert.files.records import Record
+from tidybert.files.read_report import ReadReport
 from tidybert.files.table_cells import MISSING, record_values
 from tidybert.files.wording import count_of, json_type, text_problem
 from tidybert.metrics.entity_scores import Entity, iob2_tags
@@ -23,11 +23,7 @@ TYPE_KEYS: Final = ("label", "type")
 
 
 def record_examples(
-    rows: Iterator[Record | Problem],
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
+    rows: Iterator[Record | Problem], report: ReadReport
 ) -> Iterator[TaggedExample | Problem]:
     """Objects such as {"tokens": […], "tags": […]} or {"text": …, "entities": [{"start", …}]}.
 
@@ -37,14 +33,14 @@ def record_examples(
     for row in rows:
         head.append(row)
         if not isinstance(row, Problem):
-            options = _with_keys(row[0], row[1], options, report, need_label=need_label)
+            report.options = _with_keys(row[0], row[1], report)
             break
-    for values in record_values(chain(head, rows), options, report, need_label=need_label):
+    for values in record_values(chain(head, rows), report):
         if isinstance(values, Problem):
             yield values
             continue
         number, content, _, marks = values
-        if not need_label:
+        if not report.need_label:
             marks = MISSING
         key = report.columns["text"]
         if isinstance(content, list):
@@ -57,19 +53,13 @@ def record_examples(
             yield Problem(number, f"{key!r} is {json_type(content)} {expected}")
 
 
-def _with_keys(
-    number: int,
-    record: Mapping[str, object],
-    options: ReadOptions,
-    report: ReadReport,
-    *,
-    need_label: bool,
-) -> ReadOptions:
+def _with_keys(number: int, record: Mapping[str, object], report: ReadReport) -> ReadOptions:
     """Options with the keys that no flag gave, guessed from the first object."""
 
     def first(names: Sequence[str]) -> str | None:
         return next((name for name in names if name in record), None)
 
+    options, need_label = report.options, report.need_label
     text, label = options.text, options.label
     if text is None:
         has_spans = TEXT_KEY in record and first(SPAN_KEYS)

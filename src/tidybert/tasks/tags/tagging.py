@@ -30,14 +30,14 @@ from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
-from tidybert.tasks.tags.tag_checks import check_tags, count_words
-from tidybert.tasks.tags.tag_features import tagged_features
+from tidybert.tasks.tags.tag_features import check_tags, count_words, tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import (
     TaggedExample,
     as_iob2,
     mark_entities,
     marked_by,
+    shown_entities,
     untagged,
 )
 from tidybert.tasks.task import Task, refuse_unknown
@@ -327,28 +327,3 @@ def _first_pieces(batch: Batch) -> Tensor:
     starts = np.cumsum([0, *batch.rows.lengths[:-1]])
     places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
     return to_device(torch.from_numpy(np.concatenate(places)), batch.rows.input_ids.device)
-
-
-def shown_entities(
-    tags: Sequence[str], example: TaggedExample, scores: npt.NDArray[np.float64]
-) -> list[dict[str, Any]]:
-    """The entities that a sentence's tags mark, as ``tidybert predict`` prints them.
-
-    ``scores`` (words,) are the tags' probabilities.  Their mean is the entity's score: of entities
-    of several words it was off by 0.04 on CoNLL-2003 test, where their product was off by 0.14
-    (expected calibration error, a small model).
-    """
-    text, spans = example.located()
-    shown = []
-    for entity in entities(tags):
-        start, end = spans[entity.start][0], spans[entity.end - 1][1]
-        shown.append(
-            {
-                "type": entity.type,
-                "text": text[start:end],
-                "start": start,
-                "end": end,
-                "score": float(scores[entity.start : entity.end].mean()),
-            }
-        )
-    return shown

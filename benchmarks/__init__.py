@@ -1,0 +1,1 @@
+"""Measurements behind the tables of the guides: ``python -m benchmarks`` lists them."""

@@ -1,0 +1,63 @@
+"""``python -m benchmarks NAME …`` runs a measurement; without a name it lists them all."""
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+# The package sets how threads wait, which only counts before PyTorch is loaded.
+from tidybert.errors import TidyBertError, in_shell
+
+SCRIPTS: Final = {
+    "Speed, beside transformers": {
+        "tokenize": "speed.tokenize",
+        "infer": "speed.infer",
+        "serve": "speed.serve",
+        "finetune": "speed.finetune",
+        "pretrain": "speed.pretrain",
+        "serving_soak": "speed.serving_soak",
+        "cuda": "speed.cuda",
+        "padding": "speed.padding",
+    },
+    "Scores": {
+        "compare": "scores.compare",
+        "few": "scores.few",
+        "small_data": "scores.small_data",
+        "label_errors": "scores.label_errors",
+        "suggested_labels": "scores.suggested_labels",
+        "own_model": "scores.own_model",
+        "cloze": "scores.cloze",
+        "word_pairs": "scores.word_pairs",
+    },
+    "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
+}
+"""By kind and by name the modules, each with a function ``main`` that reads sys.argv."""
+
+
+def first_line(module: str) -> str:
+    """What a module says of itself; it is not imported, because PyTorch takes a while."""
+    path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+def main() -> int:
+    known = {name: module for scripts in SCRIPTS.values() for name, module in scripts.items()}
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name not in known:
+        for kind, scripts in SCRIPTS.items():
+            print(f"{kind}:")
+            for each, module in scripts.items():
+                print(f"  {each:18}{first_line(module)}")
+        print("python -m benchmarks NAME --help shows the flags of one.")
+        return 0 if name in ("--help", "-h") else 2
+    sys.argv = [f"python -m benchmarks {name}", *sys.argv[2:]]
+    try:
+        return int(import_module(f"benchmarks.{known[name]}").main() or 0)
+    except TidyBertError as error:
+        print(f"error: {in_shell(str(error.message))}", file=sys.stderr)
+        return error.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How good: the scripts that make the tables of scores."""

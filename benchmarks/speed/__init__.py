@@ -1,0 +1,1 @@
+"""How fast: a script for each kind of work, and the other side's code."""

@@ -1,0 +1,213 @@
+"""Everything to measure on a GPU, in less than 25 minutes, and a table of what was found.
+
+    python -m benchmarks cuda --out cuda.md
+
+Each step is a process of its own with a time limit.  The table is written again after each step, so
+a machine that goes away takes nothing along.  Without --data DIR it makes its own corpus.
+
+    python -m benchmarks cuda --device cpu --tiny --out cuda.md
+
+tries all of it without a GPU.
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness.processes import ROOT
+from benchmarks.harness.rounds import record, script_parser
+from benchmarks.harness.tables import markdown
+
+MOST_SECONDS: Final = 25 * 60
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of the table.
+
+    command: what follows python.  limit: seconds.  found: from stdout to what the table says.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit: float
+    expected: str
+    found: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended: ``found``, or why nothing was."""
+
+    step: Step
+    found: str
+    seconds: float
+    output: str = ""
+    failed: bool = False
+
+
+def last_line(output: str) -> str:
+    """The last line that is not blank."""
+    return next((line for line in reversed(output.splitlines()) if line.strip()), "")
+
+
+def of_speed(unit: str) -> Callable[[str], str]:
+    """The figures of a speed's --json."""
+    quantity = "texts_per_second_in_order" if unit == "texts" else f"{unit}_per_second"
+
+    def found(output: str) -> str:
+        result: dict[str, Any] = json.loads(output)
+        ours = result["medians"]["ours"]
+        parts = [f"{ours[quantity]:,.0f} {unit}/s", f"{ours['peak_mib'] / 1024:.1f} GiB"]
+        if "seconds_per_step" in ours:
+            parts.append(f"{1e3 * ours['seconds_per_step']:.1f} ms a step")
+        if share := result["mfu"]["ours"]:
+            parts.append(f"{share:.1%} of the peak")
+        if profile := result["profile"].get("ours"):
+            parts.append(f"{profile['share_outside_products']:.0%} outside products")
+            if profile["launches"] is not None:
+                parts.append(f"{profile['launches']:,.0f} launches")
+                parts.append(f"{profile['synchronisations']:,.0f} synchronisations")
+        if result["ratios"]:
+            parts.append(f"{result['ratios'][quantity]:.2f} times transformers")
+        return ", ".join(parts)
+
+    return found
+
+
+def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]:
+    """All steps, in the order of what must be right first."""
+    size, steps, longer = ("tiny", 4, 64) if tiny else ("base", 20, 512)
+    micro, half, per_step = (256, 256, 512) if tiny else (32_768, 65_536, 131_072)
+    corpus, model = data or folder / "corpus", folder / "model"
+    on = ("--device", device, *(("--threads", 1) if device == "cpu" else ()))
+    sides = {"transformers": ""}
+    if device != "cpu" and importlib.util.find_spec("flash_attn") is not None:
+        sides["transformers-flash"] = ", with flash-attn"
+
+    def check(name: str, *flags: object) -> tuple[str, ...]:
+        words = ("-m", "benchmarks.speed.cuda_checks", name, folder, "--size", size)
+        return tuple(map(str, (*words, "--device", device, *flags)))
+
+    def speed(name: str, *flags: object) -> tuple[str, ...]:
+        words = ("-m", "benchmarks", name, *on, "--rounds", 1, "--json", "--profile", *flags)
+        return tuple(map(str, words))
+
+    def pretrain(
+        name: str, limit: float, expected: str, step_tokens: int, at_once: int, *flags: object
+    ) -> Step:
+        words = ("--size", size, "--data", corpus, "--steps", steps, *flags)
+        words = (*words, "--tokens-per-step", step_tokens, "--micro-batch", at_once)
+        return Step(name, speed("pretrain", *words), limit, expected, of_speed("tokens"))
+
+    dropout, none, long = ("--dropout", 0.1), ("--dropout", 0), ("--max-seq-length", longer)
+    whole = f"pre-training {size}"
+    tests = ("-m", "pytest", "-q", "-m", "cuda", "tests/modeling", "tests/training/test_trainer.py")
+    return [
+        Step("corpus, model and texts", check("prepare", *["--tiny"] * tiny), 75, "", last_line),
+        Step("kernels and a training against the CPU", tests, 120, "none fails", last_line),
+        pretrain("a micro-batch", 60, "60 ms and the update, 15 GiB", micro, micro, *none),
+        pretrain("a micro-batch, dropout 0.1", 60, "at most 1.3 times", micro, micro, *dropout),
+        pretrain(f"a micro-batch at {longer}", 60, "70 ms", micro, micro, *none, *long),
+        pretrain(whole, 90, "600,000 tokens/s, 34% of the peak", per_step, half, *none),
+        pretrain(f"{whole}, dropout 0.1", 90, "90% of that", per_step, half, *dropout),
+        pretrain(f"{whole} at {longer}", 90, "550,000 tokens/s", per_step, half, *none, *long),
+        *[pretrain(f"{whole}, compiled", 150, "faster", per_step, half, *none, "--compile")]
+        * (device != "cpu"),
+        *(
+            pretrain(f"{whole} beside transformers{how}", 110, "", per_step, half, *none,
+                     "--against", side)
+            for side, how in sides.items()
+        ),
+        Step(
+            "the fast recipe, SIGTERM and --resume",
+            check("resume", "--data", corpus, "--steps", 6 if tiny else 60, "--tokens", per_step),
+            150, "no recompilation after the first batches, finite losses", last_line,
+        ),
+        *(
+            Step(
+                f"fine-tuning {size} beside transformers{how}",
+                speed("finetune", "--model", model, "--steps", steps, "--against", side),
+                90, "at least 2 times", of_speed("examples"),
+            )
+            for side, how in sides.items()
+        ),
+        Step(
+            f"prediction with {size} beside transformers",
+            speed("infer", "--model", model, "--texts", folder / "texts.txt",
+                  "--against", "transformers"),
+            # Five processes load PyTorch, two of them transformers too.
+            120, "3 times", of_speed("texts"),
+        ),
+    ]  # fmt: skip
+
+
+def run(step: Step, seconds_left: float) -> Outcome:
+    """Run a step for as long as it may take, then kill it with all that it started."""
+    limit = min(step.limit, seconds_left)
+    if limit <= 0:
+        return Outcome(step, "not run: the time is over", 0.0, failed=True)
+    begin = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, *step.command],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=limit)
+            why = f"failed with status {process.returncode}" if process.returncode else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            why = f"stopped after {limit:.0f} s"
+        seconds = time.monotonic() - begin
+        errors.seek(0)
+        told = errors.read()
+    if why:
+        return Outcome(step, f"{why}: {last_line(told)}", seconds, output + told, failed=True)
+    try:
+        return Outcome(step, step.found(output), seconds, output)
+    except (ValueError, KeyError, TypeError) as error:
+        return Outcome(step, f"not understood: {error!r}", seconds, output + told, failed=True)
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """The table, and below it the end of each step's output."""
+    rows = [
+        (each.step.name, each.found.replace("|", "/"), each.step.expected, f"{each.seconds:.0f}")
+        for each in outcomes
+    ]
+    lines = [json.dumps(record()), "", *markdown(["step", "found", "expected", "seconds"], rows)]
+    for each in outcomes:
+        lines += ["", f"## {each.step.name}", "", f"`python {' '.join(each.step.command)}`", ""]
+        lines += ["```text", each.output[-4000:].strip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = script_parser(__doc__)
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
+    parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the script")
+    parser.add_argument("--data", type=Path, help="corpus that build-corpus wrote")
+    parser.add_argument("--out", type=Path, default=Path("cuda.md"), help="page to write")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="steps whose names have a WORD"
+    )
+    given = parser.parse_args()
+    begin, outcomes = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as folder:
+        first, *rest = plan(given.device, given.tiny, Path(folder), given.data)
+        for step in [first, *(one for one in rest if any(word in one.name for word in given.only))]:
+            outcomes.append(run(step, MOST_SECONDS - (time.monotonic() - begin)))
+            given.out.write_text(page(outcomes), encoding="utf-8")
+            print(f"{step.name} ({outcomes[-1].seconds:.0f} s): {outcomes[-1].found}", flush=True)
+    return 1 if any(each.failed for each in outcomes) else 0

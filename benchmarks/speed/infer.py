@@ -1,0 +1,345 @@
+"""Time texts to logits in float32, by a classifier with random weights on MODEL.
+
+The other side runs batches of 32 texts, padded to the longest, once in the file's order and once
+sorted by length, which leaves almost nothing to pad.  Both sides open one directory.  Speeds are
+measured in one process, peak memory in a process for each side.  On a GPU, processes tokenise
+transformers' batches, which go over from pinned memory.  Times end when the logits are in the
+host's memory.  Without the data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled
+tickets.
+"""
+
+import argparse
+import copy
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from benchmarks.harness.datasets import examples_of, sst2_or_tickets
+from benchmarks.harness.processes import run_apart
+from benchmarks.harness.rounds import (
+    SIDES,
+    add_device,
+    at_least,
+    check_device,
+    in_turn,
+    note,
+    print_speed,
+    sides_against,
+    speed_parser,
+    summarize,
+)
+from benchmarks.harness.step_clock import are_close, profile_once, remarks_of, with_share
+from tidybert.catalog import find_model
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
+from tidybert.configuration import BertConfig
+from tidybert.errors import TidyBertError
+from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
+from tidybert.inference.forward import run_features
+from tidybert.inference.loading import fitting_length
+from tidybert.inference.predictor import Predictor
+from tidybert.pretraining.throughput import flops_per_token, peak_flops
+from tidybert.storage.model_files import CONFIG_FILE
+from tidybert.tasks.classification import Classification
+
+BATCH_SIZE: Final = 32
+"""transformers' batches; ours are cut by tokens."""
+LOADER_WORKERS: Final = 4
+"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
+LOGITS_TOLERANCE: Final = 1e-4
+_MOST_WARM_UP_RUNS: Final = 10
+
+Logits = npt.NDArray[np.float32]
+Run = Callable[[Sequence[TextExample]], Logits]
+"""From examples to their logits (B, 2), in the order given."""
+
+
+def bench_inference(
+    model: str,
+    examples: Sequence[TextExample],
+    *,
+    sides: Sequence[str] = SIDES,
+    rounds: int = 5,
+    max_seq_length: int = 128,
+    threads: int | None = None,
+    device: str = "cpu",
+    profiled: bool = False,
+) -> dict[str, Any]:
+    """Texts a second in both orders of the texts, and peak MiB; a round times every side once.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    texts_per_second_in_order, texts_per_second_by_length and peak_mib (of a process that opens the
+    model and runs the texts once).  With ``profiled``, ``profile`` is each side's for all texts in
+    their order.  ``mfu`` is each side's share of the device's peak in float32, in that order; None
+    where the peak is not known.
+
+    Raises TidyBertError where the sides' logits differ by more than LOGITS_TOLERANCE, because they
+    have not done the same work, and errors of opening MODEL.
+    """
+    with tempfile.TemporaryDirectory() as folder, _threads(threads) as used_threads:
+        directory = Path(folder) / "model"
+        save_classifier(model, directory, max_seq_length)
+        origin = ModelDirectory.open(directory)
+        features = Classification(["0", "1"]).features(examples, origin.tokenizer, max_seq_length)
+        lengths = np.array([len(one.input_ids) for one in features])
+        given = Path(folder) / "examples.json"
+        given.write_text(json.dumps([[one.text, one.text_pair] for one in examples]))
+        work = {
+            "directory": str(directory),
+            "examples": str(given),
+            "max_seq_length": max_seq_length,
+            "device": device,
+            "profiled": profiled,
+        }
+        apart = {side: run_apart(run_once, side, work, used_threads) for side in sides}
+        samples = {side: {"peak_mib": [float(apart[side]["peak_mib"])]} for side in sides}
+        by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])
+        orders = {"in_order": examples, "by_length": [examples[place] for place in by_length]}
+        runs = {side: open_side(side, directory, max_seq_length, device) for side in sides}
+        for run in runs.values():
+            _warm_up(run, list(orders.values()), device)
+        difference = 0.0
+        for number in range(rounds):
+            for order, texts in orders.items():
+                logits = {}
+                for side in in_turn(sides, number):
+                    logits[side], seconds = _timed(runs[side], texts)
+                    assert len(logits[side]) == len(texts)
+                    speeds = samples[side].setdefault(f"texts_per_second_{order}", [])
+                    speeds.append(len(texts) / seconds)
+                difference = max(difference, _difference(logits))
+            note(f"round {number + 1} of {rounds} done")
+    summary = summarize(samples)
+    rates = {side: one["texts_per_second_in_order"] for side, one in summary["medians"].items()}
+    peak = peak_flops(torch.device(device), mixed=False)
+    # A third of a training step's operations are those of its forward pass.
+    per_token = flops_per_token(origin.config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
+    most = peak and peak / (per_token * lengths.mean())
+    return {
+        "device": device,
+        "num_texts": len(examples),
+        "num_tokens": int(lengths.sum()),
+        "num_truncated": sum(one.truncated for one in features),
+        "max_seq_length": max_seq_length,
+        "rounds": rounds,
+        "threads": used_threads,
+        "largest_difference_of_logits": difference if len(sides) > 1 else None,
+        **summary,
+        "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
+        "profile": {
+            side: with_share(one["profile"], len(examples) / rates[side])
+            for side, one in apart.items()
+            if one.get("profile")
+        },
+    }
+
+
+def _timed(run: Run, examples: Sequence[TextExample]) -> tuple[Logits, float]:
+    begin = time.perf_counter()
+    logits = run(examples)
+    return logits, time.perf_counter() - begin
+
+
+def _warm_up(run: Run, orders: Sequence[Sequence[TextExample]], device: str) -> None:
+    """Run once; on a GPU each order until a run takes as long as the one before, or 10 times."""
+    if device == "cpu":
+        run(orders[0])
+        return
+    for examples in orders:
+        before = 0.0
+        for _ in range(_MOST_WARM_UP_RUNS):
+            _, seconds = _timed(run, examples)
+            if are_close(before, seconds):
+                break
+            before = seconds
+
+
+def max_seq_length_for(model: str, asked: int | None = None) -> int:
+    """``asked``, or for None 128 tokens, or fewer where MODEL has fewer positions.
+
+    Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
+    """
+    config = BertConfig.from_file(find_model(model) / CONFIG_FILE)
+    fitting = fitting_length(config, asked)
+    return min(128, fitting) if asked is None else fitting
+
+
+def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
+    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
+    origin = ModelDirectory.open(model)
+    fitting_length(origin.config, max_seq_length)
+    task = Classification(["0", "1"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, _ = origin.build(task.build_model, new_head=True)
+        # Logits spread like a trained head's, so that LOGITS_TOLERANCE is small in comparison.
+        nn.init.normal_(network.classifier.weight)
+    save_model_directory(
+        directory,
+        model_state=network.state_dict(),
+        config=origin.config,
+        tokenizer=origin.tokenizer,
+        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
+        architecture=task.architecture,
+        problem_type=task.problem_type,
+    )
+
+
+def open_side(side: str, directory: Path, max_seq_length: int, device: str = "cpu") -> Run:
+    """Open the model on a side."""
+    opened = _open_ours if side == "ours" else _open_transformers
+    return opened(directory, max_seq_length, device)
+
+
+def _open_ours(directory: Path, max_seq_length: int, device: str) -> Run:
+    predictor = Predictor(directory, device=device, max_seq_length=max_seq_length)
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        # A copy has an empty cache, as if it had seen no text.
+        tokenizer = copy.copy(predictor.tokenizer)
+        features = predictor.task.features(examples, tokenizer, max_seq_length)
+        return np.concatenate(run_features(predictor.task, predictor.model, features))
+
+    return run
+
+
+def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        directory, attn_implementation="sdpa"
+    )
+    model.eval().to(device)
+    on_gpu = device != "cpu"
+
+    def encode(batch: Sequence[TextExample]) -> dict[str, torch.Tensor]:
+        pairs = [one.text_pair for one in batch]
+        encoded = tokenizer(
+            [one.text for one in batch],
+            pairs if pairs[0] is not None else None,
+            padding=True,
+            truncation=True,
+            max_length=max_seq_length,
+            return_tensors="pt",
+        )
+        return dict(encoded)
+
+    @cache
+    def batches(number: int) -> torch.utils.data.DataLoader[Any]:
+        # Its processes are started once for each order of the texts.
+        return torch.utils.data.DataLoader(
+            given[number],  # type: ignore[arg-type]
+            batch_size=BATCH_SIZE,
+            collate_fn=encode,
+            num_workers=LOADER_WORKERS if on_gpu else 0,
+            persistent_workers=on_gpu,
+            pin_memory=on_gpu,
+        )
+
+    given: dict[int, Sequence[TextExample]] = {}
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        given[id(examples)] = examples
+        parts = []
+        with torch.inference_mode():
+            for encoded in batches(id(examples)):
+                moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
+                parts.append(model(**moved).logits)
+        logits: Logits = torch.cat(parts).cpu().numpy()
+        return logits
+
+    return run
+
+
+def _difference(logits: Mapping[str, Logits]) -> float:
+    """The largest difference between two sides' logits of the same texts; 0 for one side."""
+    ours = logits["ours"]
+    # Python's max would ignore a NaN, and a comparison with NaN is false.
+    largest = float(np.max([np.abs(ours - other).max() for other in logits.values()]))
+    if not largest <= LOGITS_TOLERANCE:
+        raise TidyBertError(
+            f"the sides' logits differ by up to {largest:.2g}, more than {LOGITS_TOLERANCE:g}: "
+            "they have not done the same work, so their times say nothing"
+        )
+    return largest
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[int]:
+    """Give PyTorch this many threads for the block, or its choice; yields their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
+    """Open the model and run the texts once, in a process of its own."""
+    texts = json.loads(Path(work["examples"]).read_text())
+    examples = [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(texts, 1)]
+    run = open_side(side, Path(work["directory"]), work["max_seq_length"], work["device"])
+    run(examples)
+    if not work["profiled"]:
+        return {}
+    return {"profile": profile_once(lambda: run(examples), torch.device(work["device"]))}
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """--model, --texts and --max-seq-length."""
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--texts", metavar="FILE", help="time these texts instead")
+    parser.add_argument("--max-seq-length", type=at_least(8), help="most tokens of a text")
+
+
+def main() -> None:
+    parser = speed_parser(__doc__, rounds=5)
+    add_device(parser)
+    add_texts(parser)
+    given = parser.parse_args()
+    check_device(given)
+    source = given.texts or sst2_or_tickets()
+    if given.texts:
+        examples = list(read_examples(source, need_label=False))
+    else:
+        examples = examples_of(source, "dev")
+    result = bench_inference(
+        given.model,
+        examples,
+        sides=sides_against(given.against),
+        rounds=given.rounds,
+        max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
+        threads=given.threads,
+        device=given.device,
+        profiled=given.profiled,
+    )
+    cut, difference = result["num_truncated"], result["largest_difference_of_logits"]
+    remarks = [f"cut to {result['max_seq_length']} tokens, on every side: {cut:,} texts"]
+    if difference is not None:
+        remarks.append(f"largest difference of logits: {difference:.1e}")
+    print_speed(
+        f"Inference: {len(examples):,} texts of {source}, {given.model}, float32",
+        {"bench": "infer", "model": given.model, "data": source, **result},
+        {
+            "texts/s, in the order given": "texts_per_second_in_order",
+            "texts/s, sorted by length": "texts_per_second_by_length",
+            "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
+        },
+        [*remarks, *remarks_of(result, "all texts once", in_full=given.profile)],
+        as_json=given.json,
+    )

@@ -1,0 +1,113 @@
+"""Time text to ids on one thread, on English Wikipedia.
+
+A cold tokenizer has seen nothing, a running one has seen other lines (as in the middle of a
+corpus), and a warm one the same lines.  The other side is the tokenizers library, which
+transformers' tokenizer runs on, by its fastest way.  Without the data folder (TIDYBERT_DATA, or
+../shared/data) the text is the bundled tickets.
+"""
+
+import copy
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from benchmarks.harness.datasets import wikipedia_lines
+from benchmarks.harness.rounds import in_turn, print_speed, speed_parser, summarize
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import UNK_TOKEN
+
+STATES: Final = ("cold", "running", "warm")
+_TIMED_SHARE: Final = 4
+
+
+def bench_tokenization(
+    model: str, lines: Sequence[str], *, rounds: int = 5, against: str | None = "transformers"
+) -> dict[str, Any]:
+    """Megabytes of UTF-8 a second, ids only.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities cold,
+    running and warm.  The last quarter of the lines is timed; a running tokenizer has seen the
+    lines before it.  The other side has one speed.  ``lines_differing`` counts the lines whose ids
+    are not the same on both sides.
+    """
+    tokenizer = BertTokenizer.from_pretrained(model)
+    reference: Any = _reference(tokenizer) if against else None
+    sides = ("ours", *([against] if against else []))
+    start = len(lines) - max(1, len(lines) // _TIMED_SHARE)
+    earlier, lines = lines[:start], lines[start:]
+    megabytes = sum(len(line.encode()) for line in lines) / 1e6
+    ids: dict[str, Any] = {}
+    samples: dict[str, dict[str, list[float]]] = {
+        side: {state: [] for state in STATES} for side in sides
+    }
+
+    def rate(call: Callable[[], Any], side: str) -> float:
+        begin = time.perf_counter()
+        ids[side] = call()
+        return megabytes / (time.perf_counter() - begin)
+
+    for number in range(rounds):
+        for side in in_turn(sides, number):
+            if side == "ours":
+                # A copy has an empty cache.
+                encode = partial(copy.copy(tokenizer).encode_batch, lines, add_special_tokens=False)
+                cold, warm = rate(encode, side), rate(encode, side)
+                running = copy.copy(tokenizer)
+                running.encode_batch(earlier, add_special_tokens=False)
+                encode = partial(running.encode_batch, lines, add_special_tokens=False)
+                found = [cold, rate(encode, side), warm]
+            else:
+                encode = partial(reference.encode_batch_fast, lines, add_special_tokens=False)
+                found = [rate(encode, side)] * len(STATES)
+            for state, value in zip(STATES, found, strict=True):
+                samples[side][state].append(value)
+    pairs = zip(ids["ours"], ids[against], strict=True) if against else ()
+    return {
+        "rounds": rounds,
+        "threads": 1,
+        "lines": len(lines),
+        "lines_seen_before": len(earlier),
+        "megabytes": megabytes,
+        "lines_differing": sum(mine.tolist() != other.ids for mine, other in pairs),
+        **summarize(samples),
+    }
+
+
+def _reference(tokenizer: BertTokenizer) -> Any:
+    """Hugging Face's fast tokenizer with our vocabulary and settings, on one thread."""
+    # The library reads both when it first works: the first turns its threads off, the second leaves
+    # one to any part that would start them anyway.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    ids = {token: index for index, token in enumerate(tokenizer.vocabulary.tokens)}
+    reference = Tokenizer(
+        models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
+    )
+    reference.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=tokenizer.tokenize_chinese_chars,
+        strip_accents=tokenizer.strip_accents,
+        lowercase=tokenizer.do_lower_case,
+    )
+    reference.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return reference
+
+
+def main() -> None:
+    parser = speed_parser(__doc__, rounds=5)
+    parser.add_argument("--model", default="minilm", help="whose vocabulary is used")
+    given = parser.parse_args()
+    source, lines = wikipedia_lines()
+    result = bench_tokenization(given.model, lines, rounds=given.rounds, against=given.against)
+    print_speed(
+        f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread",
+        {"bench": "tokenize", "model": given.model, "data": source, **result},
+        {f"MB/s, {state}": state for state in STATES},
+        [f"lines whose ids differ: {result['lines_differing']:,}"] if given.against else (),
+        as_json=given.json,
+        other="tokenizers",
+    )

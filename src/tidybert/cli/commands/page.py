@@ -1,0 +1,71 @@
+"""``tidybert page``: the page that shows what happens inside, for models of this machine."""
+
+import threading
+import webbrowser
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+import typer
+
+from tidybert.catalog import obtainable
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.commands.serve import named, server_rooms
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note
+from tidybert.storage.model_files import METADATA_FILE
+
+PORT: Final = 8100
+# What tidybert quickstart and tidybert quickstart --poem write.
+QUICKSTARTS: Final = ("tidybert-quickstart", "tidybert-poem")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFlags(flags.ThreadsFlag, flags.PickleFlag):
+    PANEL: ClassVar = "Other options"
+
+    port: int = field(default=PORT, metadata={"min": 0, "max": 65_535})
+    """Port to listen on; 0 takes a free one."""
+    no_browser: bool = False
+    """``--no-browser``: Do not open a browser."""
+
+
+@takes(given=PageFlags)
+def page(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN...]", help="RUNs or MODELs to look into."),
+    ] = None,
+    *,
+    given: PageFlags,
+) -> None:
+    """Open the page that shows what happens inside models, until Ctrl-C.
+
+    Installed weights are on it too, and the quickstart's models where they are in this folder.
+    Only this machine can reach the page.
+    """
+    process, _ = server_rooms("page")
+    from tidybert.server.settings import ServerSettings
+
+    settings = ServerSettings(
+        models=named([*(runs or []), *_found_here(runs or [])]),
+        port=given.port,
+        device="cpu",
+        allow_pickle=given.allow_pickle,
+    )
+
+    def listening(address: str) -> None:
+        note(f"the page is at {address}")
+        if not given.no_browser:
+            # A browser in a terminal would wait for its end.
+            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+
+    process.serve(settings, note, log_requests=False, listening=listening)
+
+
+def _found_here(runs: list[str]) -> list[str]:
+    """Installed weights and the quickstart's finished RUNs, except those named already."""
+    found = [each.name for each in obtainable() if each.find()]
+    found += [each for each in QUICKSTARTS if (Path(each) / METADATA_FILE).is_file()]
+    names = named(runs)
+    return [each for each in found if Path(each).name not in names]

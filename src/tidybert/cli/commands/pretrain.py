@@ -1,0 +1,196 @@
+"""``tidybert pretrain``: token shards in, an encoder of your own out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
+
+import typer
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import clock, note, print_json, print_table
+from tidybert.cli.progress import AddFigure, tensorboard_figures
+from tidybert.errors import TidyBertError, in_shell
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.pretraining_job import PretrainingJob, PretrainingOptions
+from tidybert.storage.model_files import CURVES_FILE
+from tidybert.storage.output_lock import output_lock
+from tidybert.system.cores import load_note
+
+if TYPE_CHECKING:
+    from tidybert.pretraining.loop import PretrainingCallbacks, PretrainingReport, PretrainingResult
+
+_LINE_SECONDS: Final = 30.0
+_MEANINGS: Final = {
+    "loss": "sum of the losses below",
+    "mlm_loss": "mean of -ln(probability of the masked word)",
+    "lm_loss": "mean of -ln(probability of the next token)",
+    "perplexity": "exp(loss of the words): between how many the model chooses",
+    "mlm_accuracy": "share of the masked words that are right",
+    "lm_accuracy": "share of the next tokens that are right",
+    "nsp_loss": "mean of -ln(probability of the pair's class)",
+    "nsp_accuracy": "share of the pairs that are right",
+}
+_SHOWN: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy")
+MOST_USED: Final = (
+    "data", "out", "recipe", "objective", "max_steps", "tokens_per_step", "max_seq_length",
+    "learning_rate", "seed", "resume",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags.JsonFlag):
+    PANEL: ClassVar = "Checkpoints"
+
+    data: Path
+    """``--data DIR``: Corpus that build-corpus wrote."""
+
+
+@takes(
+    *MOST_USED,
+    given=PretrainFlags,
+    instances=InstanceOptions,
+    masking=MaskingOptions,
+    arguments=PretrainingArguments,
+)
+def pretrain(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="SIZE_OR_MODEL", help="A size such as mini or base, or weights to go on from."
+        ),
+    ],
+    *,
+    given: PretrainFlags,
+    instances: InstanceOptions,
+    masking: MaskingOptions,
+    arguments: PretrainingArguments,
+) -> None:
+    """Pre-train on a corpus, to predict masked words and whether sentences follow each other.
+
+    Several devices: torchrun --nproc-per-node N -m tidybert pretrain …
+    """
+    job = PretrainingJob(
+        model,
+        given.data,
+        arguments,
+        instances=instances,
+        masking=masking,
+        **flags.values_of(given, PretrainingOptions),
+    )
+    train_and_show(job, given, f"tidybert finetune classify {given.out} --train FILE --out RUN")
+
+
+class ShownFlags(Protocol):
+    """The flags that a shown pre-training reads."""
+
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def tensorboard(self) -> bool: ...
+    @property
+    def json(self) -> bool: ...
+
+
+def train_and_show(job: PretrainingJob, given: "ShownFlags", then: str) -> None:
+    """Run a job, alone or as one of torchrun's processes, and show it; ``then`` is a command."""
+    if given.is_done:
+        return
+    from tidybert.pretraining.pretraining_run import run_pretraining
+    from tidybert.training.distributed import processes
+
+    with (
+        tensorboard_figures(job.out, given.tensorboard) as add_figure,
+        processes(job.device) as group,
+        shown_training(job.out, add_figure) as callbacks,
+    ):
+        result = run_pretraining(job, callbacks, group)
+        is_first = group.is_first
+    if is_first:
+        show_result(result, job.out, then, as_json=given.json)
+
+
+def show_result(result: "PretrainingResult", out: Path, then: str, *, as_json: bool) -> None:
+    """Draw the curves, print the metrics, and say how the training went; ``then`` is a command."""
+    from tidybert.cli.results import note_trained, trained_figures
+    from tidybert.training.run_origin import measured_text
+
+    is_drawn = _draw_curves(out)
+
+    if as_json:
+        counts = {"num_tokens": result.num_tokens, "num_bad_steps": result.num_bad_steps}
+        print_json({**trained_figures(result, out), **counts})
+        return
+    print_table(
+        {measured_text(out): "left", "value": "right", "meaning": "left"},
+        [
+            (name, f"{result.metrics[name]:.4f}", meaning)
+            for name, meaning in _MEANINGS.items()
+            if name in result.metrics
+        ],
+    )
+    if result.num_bad_steps:
+        note(f"{result.num_bad_steps} steps were not finite and updated nothing: bad_steps.jsonl")
+    note_trained(result, result.num_tokens, "tokens")
+    if is_drawn:
+        note(f"the losses are drawn in {out / CURVES_FILE}")
+    note(f"the model is in {out}; next: {then}")
+
+
+@contextmanager
+def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[PretrainingCallbacks]":
+    """Callbacks that show the training: a line every half minute on stderr, and the curves."""
+    from tidybert.pretraining.loop import PretrainingCallbacks
+    from tidybert.training.run_origin import measured_text
+
+    if busy := load_note():
+        note(busy)
+    steps, tokens, seconds, last = 0, 0, 0.0, 0.0
+
+    def step(done: "PretrainingReport") -> None:
+        nonlocal steps, tokens, seconds, last
+        steps, tokens, seconds = steps + 1, tokens + done.num_tokens, seconds + done.seconds
+        if not done.updated:
+            note(
+                f"step {done.step}: the loss is {done.loss} and the gradient norm "
+                f"{done.gradient_norm}; nothing was updated"
+            )
+        if seconds - last < _LINE_SECONDS and steps > 1 and done.step < done.num_steps:
+            return
+        last = seconds
+        rate = tokens / seconds
+        left = (done.num_steps - done.step) * seconds / steps
+        parts = ", ".join(
+            f"{name} {each:.3f} ({done.accuracies[name]:.1%})" for name, each in done.losses.items()
+        )
+        reached = "" if done.mfu is None else f" ({done.mfu:.0%} of the peak)"
+        note(
+            f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
+            f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {clock(left)} left"
+        )
+
+    def metrics(step: int, values: dict[str, Any]) -> None:
+        shown = ", ".join(f"{name} {values[name]:.4f}" for name in _SHOWN if name in values)
+        note(f"step {step:,}, {measured_text(run)}: {shown}")
+        _draw_curves(run)
+
+    yield PretrainingCallbacks(
+        note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
+    )
+
+
+def _draw_curves(run: Path) -> bool:
+    """Draw RUN/curves.svg; returns False, with a note, if it cannot be written."""
+    from tidybert.reporting.pretraining_curves import write_curves
+
+    try:
+        # A kill then leaves the lock of the RUN, which every command on it looks for.
+        with output_lock(run):
+            write_curves(run)
+    except TidyBertError as error:
+        note(error.message)
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""``tidybert serve``: models over HTTP, by the protocols that clients already speak."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, ClassVar, Final
+
+import typer
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import is_quiet, note
+from tidybert.errors import UsageError
+from tidybert.system.cores import prepare_short_answers
+
+MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
+KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
+    PANEL: ClassVar = "Other options"
+    PANELS: ClassVar = {"Device": ("precision", "batch_tokens")}
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 is every address of this machine."""
+    port: int = field(default=8000, metadata={"min": 0, "max": 65_535})
+    """Port to listen on; 0 takes a free one."""
+    unix_socket: Path | None = None
+    """``--unix-socket PATH``: Listen on this socket instead of a port."""
+    workers: int = field(default=1, metadata={"min": 1})
+    """``--workers N``: Processes that answer. They share the weights and divide the cores."""
+    api_key_file: Path | None = None
+    """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
+    TIDYBERT_API_KEYS holds keys too, with commas between them."""
+    deadline: float = 30.0
+    """Refuse a request with status 504 after this many seconds."""
+    max_body: int = field(default=2 * 2**20, metadata={"min": 1})
+    """Most bytes of one request; a larger one gets status 413."""
+    max_inputs: int = field(default=2048, metadata={"min": 1})
+    """Most inputs of one request; more get status 422."""
+    queue_tokens: int = field(default=65_536, metadata={"min": 1})
+    """Refuse requests with status 429 while this many tokens wait."""
+    queue_inputs: int = field(default=4096, metadata={"min": 1})
+    """Refuse requests with status 429 while this many inputs wait."""
+    precision: str = "auto"
+    """Compute in float32, bfloat16, or float16 on CUDA; auto is bfloat16 on CUDA if training was
+    in it, and float32 elsewhere."""
+    batch_tokens: int | None = field(default=None, metadata={"min": 1})
+    """Most tokens that a thread computes at once. If not set: what suits the device."""
+
+
+@takes(*MOST_USED, given=ServeFlags)
+def serve(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="RUNs or MODELs to serve; NAME=RUN gives one a name of its own.",
+        ),
+    ],
+    *,
+    given: ServeFlags,
+) -> None:
+    """Answer requests over HTTP by one or several models, until Ctrl-C.
+
+    A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
+    """
+    process, workers = server_rooms("serve")
+    from tidybert.server.settings import ServerSettings, api_keys
+
+    keys = api_keys(given.api_key_file)
+    if given.host not in _LOOPBACK and given.unix_socket is None and not keys:
+        note(
+            f"warning: {given.host} may be reached from other machines, and no API key is set: "
+            f"give --api-key-file, or set {KEYS_VARIABLE}"
+        )
+    settings = ServerSettings(
+        models=named(runs),
+        host=given.host,
+        port=given.port,
+        unix_socket=given.unix_socket,
+        workers=given.workers,
+        device=given.device,
+        precision=given.precision,
+        allow_pickle=given.allow_pickle,
+        deadline=given.deadline,
+        max_body=given.max_body,
+        max_inputs=given.max_inputs,
+        queue_tokens=given.queue_tokens,
+        queue_inputs=given.queue_inputs,
+        batch_tokens=given.batch_tokens,
+        keys=keys,
+    )
+    room = workers if given.workers > 1 else process
+    room.serve(settings, note, log_requests=not is_quiet())
+
+
+def server_rooms(command: str) -> tuple[ModuleType, ModuleType]:
+    """The modules process and workers of the server; UsageError without their packages."""
+    prepare_short_answers()
+    try:
+        from tidybert.server import process, workers
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"tidybert {command} needs the package {error.name}: pip install 'tidybert[server]'"
+        ) from None
+    return process, workers
+
+
+def named(runs: Sequence[str]) -> dict[str, str]:
+    """The path of each model by its name: NAME=RUN, or the last part of the path."""
+    found: dict[str, str] = {}
+    for each in runs:
+        name, sign, path = each.partition("=")
+        if not sign or "/" in name:
+            name, path = Path(each).name or Path(each).absolute().name, each
+        if not name or not path:
+            raise UsageError(f"{each!r}: expected RUN or NAME=RUN")
+        if name in found:
+            raise UsageError(
+                f"two models are named {name!r}: give one another name, as in other={path}"
+            )
+        found[name] = path
+    return found

@@ -1,0 +1,60 @@
+"""``tidybert train-lm``: text in, a language model that reads from left to right out."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+import typer
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.commands.pretrain import train_and_show
+from tidybert.cli.flags import takes
+from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.language_model_arguments import LanguageModelArguments
+from tidybert.pretraining.pretraining_job import PretrainingJob, TextCorpusOptions
+from tidybert.training.run_options import RunOptions
+
+MOST_USED: Final = (
+    "out", "model", "max_steps", "tokens_per_step", "max_seq_length", "learning_rate", "vocab",
+    "seed", "resume",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLMFlags(flags.RunFlags, TextCorpusOptions, flags.ThreadsFlag, flags.JsonFlag):
+    PANELS: ClassVar = {"Task": ("model", "max_seq_length", "positions")}
+
+    model: str = "transformer-tiny"
+    """``--model SIZE``: Size of the model: transformer-tiny, transformer-mini, or transformer, the
+    original one (6 layers, width 512)."""
+    max_seq_length: int = 128
+    """Most tokens that the model reads at once, [SOS] included; longer documents are cut."""
+    positions: str = "sinusoidal"
+    """Position vectors: sinusoidal, computed once, or learned."""
+
+
+@takes(*MOST_USED, given=TrainLMFlags, arguments=LanguageModelArguments)
+def train_lm(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="CORPUS",
+            help="A directory that build-corpus wrote, or a file, folder or glob of text, with a "
+            "blank line between documents.",
+        ),
+    ],
+    *,
+    given: TrainLMFlags,
+    arguments: LanguageModelArguments,
+) -> None:
+    """Train a language model that predicts each next token from those before it.
+
+    Then: tidybert generate RUN "A beginning".
+    """
+    job = PretrainingJob(
+        given.model,
+        data,
+        arguments,
+        instances=NextTokenOptions(max_seq_length=given.max_seq_length, positions=given.positions),
+        **flags.values_of(given, RunOptions, TextCorpusOptions),
+    )
+    train_and_show(job, given, f'tidybert generate {given.out} "A beginning"')

@@ -1,0 +1,222 @@
+"""BertClassifier: labels of texts and of pairs behind scikit-learn's interface."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+
+from tidybert.errors import DataError
+from tidybert.estimators import checked_inputs as inputs
+from tidybert.estimators.base import Begun
+from tidybert.estimators.class_weights import weights_of_classes, weights_of_labels
+from tidybert.estimators.text_estimator import TextEstimator, example_of
+from tidybert.files.text_examples import TextExample
+from tidybert.modeling.heads import reorder_labels
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
+    """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
+
+    X are n texts: a list, array or Series of str; or n pairs, as (text, text_pair) or (n, 2).  y
+    are n labels: strings, integers, booleans, or other values that can be sorted; or for any number
+    of labels an example (n, L) of 0 and 1, an array, DataFrame or sparse matrix.
+
+    The parameters have the names and defaults of TrainingArguments, ``tidybert finetune`` and
+    arguments.json; ``random_state`` is another name for ``seed``.  The seed is always a number: the
+    same seed and data give the same bits.
+
+    Args:
+        model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
+        vocab: a MODEL whose vocabulary is used, with a size.
+        max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
+        long: how to read a longer example: truncate keeps the beginning, head-tail the
+            beginning and the end, windows reads it all and averages.
+        doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
+            of a window that is shorter than twice that.
+        num_train_epochs: passes over the training data; a part of one is allowed.
+        max_steps: stop after this many steps, even before num_train_epochs.
+        train_batch_size: examples a step.
+        tokens_per_batch: split a step into parts of at most this many tokens.
+        learning_rate: peak of the schedule; None: 5e-5, for encoders narrower than 512 1e-4, and
+            3e-4 where they tag or answer.
+        warmup_proportion: share of the steps over which the rate rises from 0.
+        head_start: how a new head begins: None or "probe" fits it to the encoder's states,
+            "random" draws it.
+        pooling: the head reads the state of [CLS] (cls) or the mean of all tokens' states (mean),
+            which transformers cannot open; None: as ``model``, usually cls.
+        weight_decay: decoupled decay, never on biases and LayerNorm.
+        adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
+        max_grad_norm: gradients are scaled down to this norm.
+        seed: random seed for head weights, example order, dropout and the part held out.
+        random_state: scikit-learn's name for ``seed``, which it replaces where it is a number.
+        warm_start: train a fitted model further; False begins again with ``model``.
+        new_head: reinitialise the head even if ``model`` has one for the same labels.
+        dropout: in the encoder and before the head; None: as ``model``.
+        class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
+            y it weighs the texts with a label against those without.
+        validation_fraction: share held out, by class, to choose the step whose weights are kept;
+            0 holds nothing out and keeps the last weights.
+        eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
+        early_stopping_patience: stop after this many evaluations without a better one.
+        freeze_layers: do not train the embeddings and this many of the lowest layers.
+        freeze_embeddings: do not train the embeddings.
+        precision: float32 or bfloat16; auto: bfloat16 on CUDA, float32 elsewhere.
+        device: auto, cpu, cuda or cuda:N, to fit and to predict on.
+        verbose: above 0, print findings about the data and the progress of training on stderr.
+
+    Attributes:
+        classes_: the labels, sorted, (C,), of y's type; for a matrix y its columns, 0 to C - 1, or
+            their names in a DataFrame.
+        n_features_in_: 1 for single texts, 2 for pairs.
+        feature_names_in_: the columns of a DataFrame, (1,) or (2,); predictions want the same.
+        n_iter_: steps of the training.
+        history_: for each step a dict of step, epoch, loss and learning_rate and, after an
+            evaluation, its scores.
+        validation_indices_: (d,) the places in X that were held out.
+        model_: the BertForSequenceClassification, in evaluation mode.
+        tokenizer_: its BertTokenizer.
+        task_: its Classification, or the MultiLabelClassification, whose ``thresholds`` decide.
+        max_seq_length_: max_seq_length as it was fitted.
+        result_: a TrainingResult: steps, seconds, and the metrics on the part held out.
+    """
+
+    _task_names = ("classify", "multi-label")
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
+
+    task_: Classification | MultiLabelClassification = field(init=False)
+    classes_: npt.NDArray[Any] = field(init=False)
+
+    def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
+        if inputs.is_matrix(y):
+            indicators, classes = inputs.read_indicators(y, len(read))
+            names = inputs.label_names(classes)
+            found = weights_of_labels(self.class_weight, classes.tolist(), names, indicators[kept])
+            long_texts = self._long_texts()
+            task = MultiLabelClassification(names, long_texts=long_texts, label_weights=found)
+            examples = [_of_labels(at, read[at], indicators[at], names) for at in kept.tolist()]
+            return Begun(task, examples, fitted={"classes_": classes})
+        column = inputs.read_column(y, len(read))[kept]
+        classes, ids = inputs.read_labels(column)
+        names = inputs.label_names(classes)
+        weights = weights_of_classes(self.class_weight, classes, column)[ids]
+        examples = [
+            example_of(place, read[place], names[each])
+            for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
+        ]
+        one = Classification(names, long_texts=self._long_texts())
+        return Begun(one, examples, weights, {"classes_": classes})
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most probable label of each example, (n,) of y's type.
+
+        After a matrix y: (n, L), 1 where a probability reaches its label's threshold, else 0.
+        """
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return self.task_.decisions(self.task_.probabilities(outputs)).astype(np.int64)
+        return np.asarray(self.classes_[outputs.argmax(1)])
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probabilities (n, C), in the order of ``classes_``; after a matrix y each by itself."""
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return self.task_.probabilities(outputs)
+        return softmax(outputs / np.float32(self.task_.temperature))
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logarithms of the probabilities, (n, C)."""
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultiLabelClassification):
+            return -np.logaddexp(0.0, -outputs.astype(np.float64) / self.task_.temperature)
+        scaled = (outputs / np.float32(self.task_.temperature)).astype(np.float64)
+        shifted = scaled - scaled.max(1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logits (n, C); for two classes the second's logit less the first's, (n,)."""
+        outputs = self._outputs(X).astype(np.float64)
+        if isinstance(self.task_, MultiLabelClassification) or outputs.shape[1] != 2:
+            return outputs
+        return np.asarray(outputs[:, 1] - outputs[:, 0])
+
+    def _labelled(self, X: Any, y: Any, begun: Begun | None = None) -> list[TextExample]:
+        texts = self._texts(X, begun)
+        task, classes = (
+            (self.task_, self.classes_) if begun is None else (begun.task, begun.fitted["classes_"])
+        )
+        names = task.names
+        if isinstance(task, MultiLabelClassification):
+            indicators, found = inputs.read_indicators(y, len(texts))
+            if found.tolist() != classes.tolist():
+                raise DataError(
+                    f"y has the columns {found.tolist()!r:.80}: expected those of the training, "
+                    f"{classes.tolist()!r:.80}"
+                )
+            return [_of_labels(at, text, indicators[at], names) for at, text in enumerate(texts)]
+        name_of = dict(zip(classes.tolist(), names, strict=True))
+        values = inputs.read_column(y, len(texts)).tolist()
+        unknown = [value for value in values if value not in name_of]
+        if unknown:
+            raise DataError(
+                f"y has the label {unknown[0]!r}, which the training does not have: its labels are "
+                f"{', '.join(map(repr, list(name_of)[:10]))}"
+            )
+        return [
+            example_of(at, text, name_of[value])
+            for at, (text, value) in enumerate(zip(texts, values, strict=True))
+        ]
+
+    def _label_values(self) -> dict[str, Any]:
+        return dict(zip(self.task_.names, self.classes_.tolist(), strict=True))
+
+    def _stored(self) -> dict[str, Any]:
+        stored = super()._stored()
+        if isinstance(self.class_weight, Mapping):
+            # JSON's keys are strings.
+            given = stored["class_weight"]
+            labels = [key.item() if isinstance(key, np.generic) else key for key in given]
+            names = inputs.label_names(np.array(labels, dtype=object))
+            stored["class_weight"] = dict(zip(names, given.values(), strict=True))
+        return stored
+
+    def _restore(self, values: Mapping[str, Any]) -> None:
+        super()._restore(values)
+        names = list(self.task_.label_names or ())
+        self.classes_ = np.array([values.get(name, name) for name in names])
+        if isinstance(self.class_weight, Mapping):
+            weights = self.class_weight.items()
+            self.class_weight = {values.get(name, name): weight for name, weight in weights}
+        if isinstance(self.task_, Classification):
+            self._sort_classes(self.task_)
+
+    def _sort_classes(self, task: Classification) -> None:
+        """The shell orders classes as numbers where they are; scikit-learn expects them sorted."""
+        order = np.argsort(self.classes_, kind="stable")
+        names = list(task.label_names or ())
+        self.classes_ = self.classes_[order]
+        self.task_ = Classification(
+            [names[index] for index in order],
+            temperature=task.temperature,
+            long_texts=task.long_texts,
+        )
+        reorder_labels(self.model_, order.tolist())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _of_labels(
+    place: int, text: inputs.Text, indicators: npt.NDArray[np.bool_], names: Sequence[str]
+) -> TextExample:
+    return example_of(
+        place, text, labels=tuple(names[at] for at in np.flatnonzero(indicators).tolist())
+    )

@@ -1,0 +1,193 @@
+"""FinetuningJob: all that a fine-tuning is, which the shell, Python and the estimators fill in.
+
+Each parameter, with its type, default, help and checks, is declared here or in a dataclass that the
+job holds.  Flags of the shell are made from the fields; the keyword arguments of
+``tidybert.finetune`` and the parameters of the estimators are held to them by tests.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from tidybert.errors import UsageError, param
+from tidybert.files.read_options import ReadOptions
+from tidybert.tasks.registry import task_class
+from tidybert.tasks.task_options import TaskOptions
+from tidybert.training.argument_checks import bad_value, check_seed, check_type
+from tidybert.training.run_options import PickleOption, RowsOption, RunOptions
+from tidybert.training.training_arguments import TrainingArguments
+
+if TYPE_CHECKING:
+    from tidybert.finetuning.finetuned_model import FinetunedModel
+    from tidybert.tasks.task import AnyTask
+
+SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
+"""The arguments that a search sets."""
+SET_BY_FEW: Final = ("head_start", "num_train_epochs", "max_steps")
+_MOST_SEEDS: Final = 1000
+# They say how a run is begun, and arguments.json says what it is.
+_NOT_RECORDED: Final = ("out", "resume", "force")
+_OF_SHELL: Final[Mapping[str, Any]] = {"tensorboard": False, "threads": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningOptions(RunOptions, RowsOption, PickleOption):
+    """The options of a fine-tuning beside its data and the groups of the job, each a flag.
+
+    Raises UsageError for a value that cannot be used, and for options that contradict each other.
+    """
+
+    PANEL: ClassVar = "Training"
+    PANELS: ClassVar = {
+        "Data": ("dev_fraction", "corrections"),
+        "Checkpoints": ("vocab", "new_head"),
+    }
+
+    dev_fraction: float = 0.1
+    """Share of --train to measure on where --dev is not given; 0 to train on all, as --few does."""
+    corrections: str | Path | None = None
+    """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
+    max_seq_length: int | None = None
+    """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
+    few: bool = False
+    """``--few``: Compare ways to learn from at most 64 labels a class, and take the best."""
+    seeds: int = field(default=1, metadata={"min": 1, "max": _MOST_SEEDS})
+    """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
+    search: bool = False
+    """``--search``: Try the paper's learning rates, batch sizes and epochs, and keep the best."""
+    time_limit: float | None = None
+    """``--time-limit MINUTES``: Start no trial of --search that would end after this time."""
+    vocab: str | Path | None = None
+    """``--vocab MODEL``: Take this model's vocabulary, where MODEL is a size such as mini."""
+    new_head: bool = False
+    """``--new-head``: Reinitialise the head even if MODEL already has one."""
+
+    def __post_init__(self) -> None:
+        for each in fields(FinetuningOptions):
+            check_type(each.name, getattr(self, each.name), each.type)
+        few, seeds, search = map(param, ("few", "seeds", "search"))
+        if not 0 <= self.dev_fraction < 1:
+            raise bad_value("dev_fraction", self.dev_fraction, "a share from 0 to below 1")
+        if not 1 <= self.seeds <= _MOST_SEEDS:
+            raise bad_value("seeds", self.seeds, f"a number from 1 to {_MOST_SEEDS:,}")
+        if self.few and self.has_trials:
+            raise UsageError(f"{few} chooses by itself: leave out {search} and {seeds}")
+        if self.search and self.seeds > 1:
+            raise UsageError(
+                f"give {search} and {seeds} one after the other: search first, then seeds"
+            )
+        if self.time_limit is not None and not (self.search and self.time_limit > 0):
+            expected = f"minutes above 0, and only with {search}"
+            raise bad_value("time_limit", f"{self.time_limit:g}", expected)
+
+    @property
+    def has_trials(self) -> bool:
+        """Whether several models are trained, and the best one is kept."""
+        return self.search or self.seeds > 1
+
+
+@dataclass(frozen=True, eq=False)
+class FinetuningJob(FinetuningOptions):
+    """A task, a MODEL, labelled examples, and how to train on them.
+
+    Args:
+        task: the name of a task; or a task, which then has its labels: ``train`` and ``dev`` are
+            lists of its examples, and without ``dev`` nothing is measured.
+        model: a MODEL, or one in memory.  A size (``mini``) has random weights and needs ``vocab``.
+        train: the path of a file, or rows in memory as ``tidybert.finetune`` takes them.
+        dev: the same, to measure on; None holds ``dev_fraction`` of ``train`` out.
+        arguments: of the training.
+        read: how files and rows are read.
+        task_options: what the task is given beyond its data.
+        example_weights: one for each example of a list, its share in the loss.
+        recorded_too: further entries of arguments.json, from the face that made the job.
+
+    Raises UsageError as its parts do, and for parts that contradict each other.
+    """
+
+    task: "str | AnyTask"
+    model: "str | Path | FinetunedModel[Any]"
+    train: Any
+    dev: Any = None
+    arguments: TrainingArguments = field(default_factory=TrainingArguments)
+    _: KW_ONLY
+    read: ReadOptions = field(default_factory=ReadOptions)
+    task_options: TaskOptions = field(default_factory=TaskOptions)
+    example_weights: Sequence[float] | None = None
+    recorded_too: Mapping[str, Any] = field(default_factory=lambda: _OF_SHELL)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        arguments, name = self.arguments, self.task_class.name
+        if arguments.early_stopping_patience is not None and not self.is_measured:
+            raise UsageError(
+                f"{param('early_stopping_patience')} needs examples to evaluate on: give "
+                f"{param('dev')}"
+            )
+        if self.has_trials and self.out is None:
+            raise UsageError(
+                f"{param('search' if self.search else 'seeds')} trains several models: give "
+                f"{param('out')}, a directory for them"
+            )
+        if self.few and name != "classify":
+            raise UsageError(f"{param('few')} is for classify, not for {name}; leave it out")
+        if self.corrections is not None and name != "classify":
+            raise UsageError(f"{param('corrections')} is for classify, not for {name} yet")
+        for chosen, names in (("few", SET_BY_FEW), ("search", SEARCHED)):
+            for each in names if getattr(self, chosen) else ():
+                if getattr(arguments, each) != getattr(TrainingArguments, each):
+                    raise UsageError(
+                        f"{param(each)} is given, but {param(chosen)} sets it: leave out one of "
+                        "them"
+                    )
+        check_seed(arguments.seed + self.seeds - 1)
+
+    @property
+    def task_class(self) -> "type[AnyTask]":
+        if isinstance(self.task, str):
+            return task_class(self.task, self.task_options)
+        return type(self.task)
+
+    @property
+    def held_out_share(self) -> float:
+        """The share of ``train`` that is held out where there is no ``dev``."""
+        return self.dev_fraction if isinstance(self.task, str) and not self.few else 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there are examples to measure on."""
+        return self.dev is not None or bool(self.held_out_share)
+
+    @property
+    def length(self) -> int:
+        """Most tokens of a sequence: those given, or the task's default."""
+        if self.max_seq_length is not None:
+            return self.max_seq_length
+        return self.task_class.default_max_seq_length
+
+    def recorded(self) -> dict[str, Any]:
+        """The job as arguments.json has it, by the names of the flags.
+
+        A task with examples in memory records no files and no choice.
+        """
+        first = {"task": self.task_class.name, "model": str(self.model)}
+        if not isinstance(self.task, str):
+            return {**first, "max_seq_length": self.length, **asdict(self.arguments)}
+        options = {each.name: getattr(self, each.name) for each in fields(FinetuningOptions)}
+        files = {"train": self.train, "dev": self.dev, "corrections": self.corrections}
+        paths = {
+            name: str(each) if isinstance(each, str | Path) else None
+            for name, each in files.items()
+        }
+        return {
+            **first,
+            "task": self.task,
+            **{name: each for name, each in options.items() if name not in _NOT_RECORDED},
+            **paths,
+            "vocab": None if self.vocab is None else str(self.vocab),
+            **self.recorded_too,
+            **asdict(self.read),
+            **asdict(self.task_options),
+            **asdict(self.arguments),
+        }

@@ -1,0 +1,64 @@
+"""PretrainingJob: all that a pre-training is, of an encoder or of a language model.
+
+The shell and Python fill it in.  Each parameter, with its type, default, help and checks, is
+declared here or in a dataclass that the job holds.
+"""
+
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions, NextTokenOptions
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.training.run_options import RunOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(RunOptions):
+    """The options of a pre-training beside its groups, each a flag."""
+
+    verify: bool = True
+    """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCorpusOptions:
+    """How a language model's text becomes a corpus; only for text, not for a corpus."""
+
+    PANEL: ClassVar = "Data"
+
+    vocab: str | None = None
+    """``--vocab MODEL``: Model or directory whose vocabulary to use for text. If not set: all words
+    and characters of the text."""
+    held_out: float | None = None
+    """Share of the text's documents kept apart to measure on. If not set: 0.005."""
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainingJob(PretrainingOptions, TextCorpusOptions):
+    """A model, a corpus, and how to train on it.
+
+    Args:
+        model: a size (``mini``), whose vocabulary is the corpus's, or a MODEL with that vocabulary.
+        data: a directory that ``tidybert build-corpus`` wrote; for a language model also text, as
+            that command reads it.
+        arguments: of the training.
+        instances: NextTokenOptions for a language model.
+        masking: of an encoder.
+    """
+
+    model: str | Path
+    data: str | Path
+    arguments: PretrainingArguments = field(default_factory=PretrainingArguments)
+    _: KW_ONLY
+    instances: InstanceOptions = field(default_factory=InstanceOptions)
+    masking: MaskingOptions = field(default_factory=MaskingOptions)
+    out: Path = field()
+
+    @property
+    def recorded_too(self) -> dict[str, Any]:
+        """What arguments.json has beside the arguments of the training and of its instances."""
+        found = {"model": str(self.model), "data": str(self.data), "device": self.device}
+        if isinstance(self.instances, NextTokenOptions):
+            return {**found, "vocab": self.vocab, "held_out": self.held_out}
+        return found

@@ -1,0 +1,199 @@
+"""A model, as a client asks it: inputs to answers, on the event loop; all routes call this.
+
+A request is tokenised, its features wait in the queue, threads compute them in batches with those
+of other requests, and the model's head decodes its rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.features import Features, text_features
+from tidybert.inference.embedding import POOLINGS
+from tidybert.inference.forward import encoding_features
+from tidybert.inference.loading import check_texts
+from tidybert.server.admission import admitted, lane_of, refuse_cut, refuse_unknown_ids
+from tidybert.server.engine import Engine
+from tidybert.server.faults import Refusal, as_refusals
+from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
+from tidybert.server.stages import num_characters, slices
+from tidybert.server.vector_shapes import fitted
+from tidybert.server.work_queue import Rows
+from tidybert.tokenization.encoding import Encoding
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors (n, d) float32, and for each input its tokens before cutting, and whether it was."""
+
+    vectors: npt.NDArray[np.float32]
+    num_tokens: list[int]
+    truncated: list[bool]
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """The model that a request asks, and who asks; every method raises Refusal.
+
+    ``truncate`` cuts inputs that are too long; without it they are refused.
+    """
+
+    engine: Engine
+    model: ServedModel
+    client: str
+
+    async def predict(
+        self,
+        texts: Sequence[Any],
+        text_pairs: Sequence[Any] | None = None,
+        *,
+        truncate: bool = False,
+    ) -> list[dict[str, Any]]:
+        """One answer an input, as ``Predictor.predict`` takes and gives them.
+
+        Each says num_tokens and whether its input was truncated.
+        """
+        lane, predictor = lane_of(self.model, PREDICT), self.model.predictor
+        assert predictor is not None
+        task, stages = predictor.task, self.engine.stages
+
+        def examples() -> list[Any]:
+            check_texts(texts, text_pairs)
+            found = task.from_texts(texts, text_pairs)
+            task.check_inputs(found, predictor.metadata.inputs)
+            return found
+
+        def featured(part: Sequence[Any]) -> list[Features]:
+            return task.features(part, predictor.tokenizer, predictor.max_seq_length)
+
+        def answers(
+            part: Sequence[Any], made: Sequence[Features], rows: Sequence[Rows]
+        ) -> list[dict[str, Any]]:
+            found = task.answers(rows, made, part)
+            return [
+                {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
+                for answer, one in zip(found.predictions(), found.first_features, strict=True)
+            ]
+
+        async with admitted(self.engine, self.client, len(texts)):
+            asked = await stages.tokenise(num_characters(texts, text_pairs), examples)
+            made = await stages.tokenise_slices(asked, featured)
+            if not truncate:
+                # Of a question, only the question itself is cut: its context has windows.
+                longest = getattr(task, "max_query_length", None) or predictor.max_seq_length
+                refuse_cut(made, longest)
+            outputs = iter(
+                await stages.compute(lane, self.client, [one for each in made for one in each])
+            )
+            return [
+                answer
+                for part, each in zip(slices(asked), made, strict=True)
+                for answer in await stages.decode(
+                    each, answers, part, each, list(islice(outputs, len(each)))
+                )
+            ]
+
+    async def embed(
+        self,
+        inputs: Sequence[str] | Sequence[Sequence[int]],
+        *,
+        truncate: bool = False,
+        normalize: bool = False,
+        pooling: str = "mean",
+    ) -> Embedded:
+        """The vectors of texts, or of lists of ids.
+
+        ``normalize`` scales each vector to length 1; ``pooling`` is mean, cls or max.
+        """
+        if pooling not in POOLINGS:
+            known = ", ".join(POOLINGS)
+            raise Refusal(422, f"pooling is {pooling!r:.40}; expected one of {known}", "pooling")
+        model, stages = self.model, self.engine.stages
+        lane = lane_of(model, f"{EMBED}:{pooling}")
+        for number, one in enumerate(inputs):
+            if not isinstance(one, str):
+                refuse_unknown_ids(model, one, f"inputs.{number}")
+
+        async with admitted(self.engine, self.client, len(inputs)):
+            made = await stages.tokenise_slices(inputs, model.embedding_features)
+            features = [one for each in made for one in each]
+            if not truncate:
+                refuse_cut(made, model.embedding_length)
+            vectors = np.concatenate(await stages.compute(lane, self.client, features))
+        return Embedded(
+            fitted(vectors, None, normalize=normalize),
+            [one.num_tokens for one in features],
+            [one.truncated for one in features],
+        )
+
+    async def fill_mask(
+        self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """One answer a text, as ``MaskFiller.fill`` gives them."""
+        lane, filler = lane_of(self.model, FILL_MASK), self.model.mask_filler
+        assert filler is not None
+        stages = self.engine.stages
+        with as_refusals("top_k" if among is None else "among"):
+            ids, num_words = filler.words(top_k, among)
+        numbers = count()
+
+        def encoded(part: Sequence[str]) -> list[Encoding]:
+            return [filler.encoded(text, f"inputs.{next(numbers)}") for text in part]
+
+        async with admitted(self.engine, self.client, len(texts)):
+            made = await stages.tokenise_slices(texts, encoded)
+            encodings = [one for each in made for one in each]
+            features = encoding_features(encodings)
+            outputs = await stages.compute(lane, self.client, features)
+            return await stages.decode(
+                features,
+                lambda: [
+                    filler.answer(*each, ids, num_words)
+                    for each in zip(texts, encodings, outputs, strict=True)
+                ],
+            )
+
+    async def next_sentence(
+        self, texts: Sequence[str], next_texts: Sequence[str], *, truncate: bool = False
+    ) -> list[dict[str, Any]]:
+        """One answer a pair, as ``NextSentencePredictor.predict`` gives them."""
+        model, stages = self.model, self.engine.stages
+        lane, predictor = lane_of(model, NEXT_SENTENCE), model.next_sentences
+        assert predictor is not None
+
+        def made() -> list[Features]:
+            check_texts(texts, next_texts)
+            return text_features(model.tokenizer, texts, next_texts, model.max_positions)
+
+        async with admitted(self.engine, self.client, len(texts)):
+            features = await stages.tokenise(num_characters(texts, next_texts), made)
+            if not truncate:
+                refuse_cut([features], model.max_positions)
+            outputs = await stages.compute(lane, self.client, features)
+        return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> Encoding:
+        """The tokens of a text, with their places."""
+        with as_refusals("inputs"), self.engine.stages.tokenizers:
+            return self.model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    async def tokenized(
+        self, texts: Sequence[str], add_special_tokens: bool = True
+    ) -> list[Encoding]:
+        """``tokenize`` of several texts, in a thread if they are long."""
+
+        def encoded() -> list[Encoding]:
+            encode = self.model.tokenizer.encode
+            return [encode(text, add_special_tokens=add_special_tokens) for text in texts]
+
+        with as_refusals("inputs"):
+            return await self.engine.stages.tokenise(num_characters(texts), encoded)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Readable text of ids."""
+        refuse_unknown_ids(self.model, ids, "ids")
+        return self.model.tokenizer.decode(ids, skip_special_tokens)

@@ -1,1 +1,0 @@
-"""Timing beside transformers: both sides in one run, on the same work, in turn."""

@@ -1,0 +1,45 @@
+"""What every training is told beside its data and its arguments, one field a flag."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOption:
+    PANEL: ClassVar = "Device"
+
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickleOption:
+    PANEL: ClassVar = "Checkpoints"
+
+    allow_pickle: bool = False
+    """``--allow-pickle``: Also read weights from a pickle; nothing else in it is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOption:
+    PANEL: ClassVar = "Data"
+
+    skip_bad_rows: bool = False
+    """``--skip-bad-rows``: Skip rows that cannot be read, and report which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(DeviceOption):
+    """Where a training writes, how it begins there, and what it computes on."""
+
+    PANEL: ClassVar = "Checkpoints"
+
+    out: Path | None = None
+    """``--out RUN``: New directory for the trained model."""
+    resume: bool = False
+    """``--resume``: Go on from the last checkpoint in RUN."""
+    force: bool = False
+    """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
+    keep_checkpoints: bool = False
+    """``--keep-checkpoints``: Keep RUN/checkpoints when the run is finished."""

@@ -1,0 +1,181 @@
+"""Scripts on few and wrong labels: draws, tables with every column, and nothing done twice."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from benchmarks.harness.tables import Results
+from benchmarks.scores import few, label_errors, small_data, suggested_labels
+from benchmarks.speed.padding import rows
+from tidybert.checking import out_of_fold
+from tidybert.files.text_examples import TextExample
+
+
+def results_of(path: Path, lines: list[dict[str, Any]]) -> Results:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return Results(path)
+
+
+def test_a_draw_has_as_many_of_each_class() -> None:
+    examples = [TextExample(f"text {n}", None, "ab"[n % 2], n) for n in range(20)]
+    examples.append(TextExample("rare", None, "c", 20))
+
+    drawn = few.of_each_class(examples, 3, seed=1)
+
+    assert Counter(one.label for one in drawn) == {"a": 3, "b": 3, "c": 1}
+    assert few.of_each_class(examples, 3, 1) == drawn != few.of_each_class(examples, 3, 2)
+
+
+def draw(data: str, seed: int, way: str, score: float) -> dict[str, Any]:
+    more = {"accuracy": score, "seconds": float(seed)}
+    return {"data": data, "shots": 8, "seed": seed, "way": way, **more}
+
+
+def test_the_table_of_few_labels_has_means_over_data(tmp_path: Path) -> None:
+    draws = (("TREC", 1), ("TREC", 2), ("SST-2", 1))
+    scores = {"probe": (0.5, 0.7, 0.9), "SetFit": (0.4, 0.6, 0.8)}
+    lines = [
+        draw(*each, way, score)
+        for way, values in scores.items()
+        for each, score in zip(draws, values, strict=True)
+    ]
+
+    table = few.table(results_of(tmp_path / "few", lines))
+
+    assert table[0] == "| data | a class | probe | SetFit |"
+    assert table[2:] == [
+        "| SST-2 | 8 | 90.0, 1 s | 80.0, 1 s |",
+        "| TREC | 8 | 60.0 ± 14.1, 1 s | 50.0 ± 14.1, 1 s |",
+        "| mean of 2 | 8 | 75.0, 1 s | 65.0, 1 s |",
+    ]
+
+
+def test_a_mean_compares_the_same_data_and_draws(tmp_path: Path) -> None:
+    probe = [draw("TREC", 1, "probe", 0.5), draw("TREC", 2, "probe", 0.7)]
+    only, other = draw("SST-2", 1, "probe", 0.1), draw("TREC", 1, "SetFit", 0.4)
+
+    table = few.table(results_of(tmp_path / "one", [*probe, only, other]))
+    assert table[-1] == "| mean of 1 | 8 | 60.0, 1 s |  |"
+    # No data set has both ways.
+    table = few.table(results_of(tmp_path / "two", [only, other]))
+    assert table[-1].startswith("| TREC | 8 |")
+
+
+@pytest.mark.usefixtures("toy_data")
+def test_every_way_learns_from_few_labels(
+    run_script: Callable[..., int], tiny_model: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(few.Classification, "default_max_seq_length", 16)
+    ways = [way for way in few.WAYS if way not in ("few", "SetFit")]
+    flags = ["--model", tiny_model, "--data", "SST-2", "--shots", 4, "--draws", 1]
+
+    run_script("few", *flags, "--ways", *ways, "--out", tmp_path / "few.jsonl")
+
+    found = Results(tmp_path / "few.jsonl").lines
+    assert [(line["way"], line["chosen"]) for line in found] == [(way, way) for way in ways]
+    assert all(0 <= line["accuracy"] <= 1 for line in found)
+
+
+@pytest.mark.parametrize(
+    ("module", "flags", "cells"),
+    [
+        (label_errors, ["--size", "40"], 11),
+        (suggested_labels, ["--pool", 30, "--start", 10, "--step", 5, "--rounds", 1], 4),
+    ],
+)
+def test_a_script_measures_once_and_writes_its_table(
+    module: ModuleType,
+    flags: list[object],
+    cells: int,
+    run_script: Callable[..., int],
+    toy_examples: Callable[..., list[Any]],
+    page: Callable[[str], Path],
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    name, out = module.__name__.rpartition(".")[2], tmp_path / "out.jsonl"
+    monkeypatch.setattr(out_of_fold, "FOLDS", 2)
+    monkeypatch.setattr(module, "DATA_SETS", ("toy",))
+    monkeypatch.setattr(label_errors, "MAX_SEQ_LENGTH", 32)
+    monkeypatch.setattr(label_errors, "examples_of", lambda _name, _part: toy_examples(40))
+    shown = page(name.replace("_", "-"))
+    words = [name, "--model", tiny_model, "--seeds", "1", *flags, "--out", out, "--write", shown]
+
+    run_script(*words)
+    first = out.read_text()
+    run_script(*words)
+
+    assert out.read_text() == first
+    row = next(line for line in shown.read_text().splitlines() if line.startswith("| toy"))
+    assert len(row.split("|")) == cells + 2
+    for line in map(json.loads, first.splitlines()):
+        shares = line["precision"].values() if name == "label_errors" else line["curve"]
+        assert all(0 <= share <= 1 for share in shares)
+
+
+def test_cleanlab_ranks_the_same_probabilities(
+    toy_examples: Callable[..., list[Any]], tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label_errors.embedded.cache_clear()
+    monkeypatch.setattr(label_errors, "examples_of", lambda _name, _part: toy_examples(40))
+    monkeypatch.setattr(label_errors, "MAX_SEQ_LENGTH", 32)
+    given: list[dict[str, Any]] = []
+
+    def ranked(_python: str, _program: str, work: dict[str, Any]) -> dict[str, list[int]]:
+        given.append(json.loads(json.dumps(work)))
+        order = list(range(40))
+        return {**dict.fromkeys(label_errors.RANKINGS, order), "find_label_issues": order[:4]}
+
+    monkeypatch.setattr(label_errors, "in_environment", ranked)
+    arguments = type("Given", (), {"size": 40, "model": str(tiny_model), "cleanlab": "python"})
+    found = label_errors.measured("toy", 0.1, 1, arguments)  # type: ignore[arg-type]
+
+    (work,) = given
+    assert [len(row) for row in work["p"]] == [2] * 40
+    assert len(work["labels"]) == 40
+    # 4 of 40 labels are flipped, so a whole list has them all.
+    assert found["listed"]["self_confidence"] == 40
+    assert found["found"]["self_confidence"] == 1.0
+    assert found["found"]["find_label_issues"] == found["precision"]["self_confidence"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_estimator_is_scored_on_small_data(tiny_model: Path, tmp_path: Path) -> None:
+    train, test = small_data.parts("tickets", 300, 1)
+    lines = []
+    for side in small_data.SIDES:
+        estimator = small_data.build(side, tiny_model, is_pair=False)
+        if side == "BertVectorizer":
+            estimator.set_params(bertvectorizer__max_seq_length=8)
+        elif side != "TF-IDF":
+            estimator.set_params(max_seq_length=8, max_steps=1)
+        found = small_data.scored(estimator, train[: 300 if side == "TF-IDF" else 30], test)
+        lines.append({"data": "tickets", "size": 300, "side": side, **found})
+
+    assert lines[0]["accuracy"] > 0.7
+    assert all(0 < line["accuracy"] < 1 for line in lines)
+    cells = [f"{100 * line['accuracy']:.1f}" for line in lines]
+    table = small_data.table(results_of(tmp_path / "small", lines))
+    assert table[-1] == f"| mean | 300 | {' | '.join(cells)} |"
+
+    counted = small_data.build("TF-IDF", "none", is_pair=True)
+    counted.fit([("one two", "three"), ("four", "five six")], ["a", "b"])
+    assert set(counted[0].vocabulary_) == {"one", "two", "three", "four", "five", "six"}
+
+
+def test_padded_cells_are_counted_by_batch(
+    toy_data: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # [CLS] and [SEP] make 3, 4 and 7 tokens of these, and all are padded to 7.
+    texts = ["cat", "red cat", "red cat red cat red"]
+    lines = ["sentence\tlabel", *(f"{text}\t{n % 2}" for n, text in enumerate(texts))]
+    (toy_data / "glue/SST-2/train.tsv").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr("benchmarks.speed.padding.GROUPS", {"glue": ["SST-2"], "text": []})
+
+    assert list(rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]

@@ -1,0 +1,128 @@
+"""Tokenising and inference timed: the sides do the same work, and their answers agree."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.harness.rounds import SIDES
+from benchmarks.speed import infer
+from benchmarks.speed.tokenize import STATES, bench_tokenization
+from tidybert.errors import TidyBertError
+from tidybert.files.text_examples import TextExample
+from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer
+
+QUANTITIES = {"texts_per_second_in_order", "texts_per_second_by_length", "peak_mib"}
+
+
+@pytest.mark.parametrize("against", [None, "transformers"])
+def test_tokenizers_are_timed_and_compared(against: str | None, tmp_path: Path) -> None:
+    BertTokenizer([*SPECIAL_TOKENS, *"ab,e", "##b"]).save(tmp_path)
+    lines = ["a", "b", "c"] * 3 + ["ab a, b", "中 é [MASK]", ""]
+
+    result = bench_tokenization(str(tmp_path), lines, rounds=2, against=against)
+
+    assert (result["lines"], result["lines_seen_before"]) == (3, 9)
+    assert result["megabytes"] == pytest.approx(20e-6)
+    assert result["lines_differing"] == 0
+    assert all(result["medians"]["ours"][state] > 0 for state in STATES)
+    for state in STATES if against else ():
+        pairs = zip(*(result["samples"][side][state] for side in SIDES), strict=True)
+        assert result["ratios"][state] == pytest.approx(np.median([a / b for a, b in pairs]))
+
+
+@pytest.fixture
+def texts(toy_examples: Callable[..., list[TextExample]]) -> list[TextExample]:
+    # Not a multiple of 32, and one that is cut.
+    return [*toy_examples(40), TextExample("a hen and " * 30, None, None, 41)]
+
+
+def test_both_sides_beside_each_other(
+    tiny_run: Path, tmp_path: Path, run_script: Callable[..., int], capsys: Any
+) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("a red hen\nthe dog\n" * 20 + "a hen and " * 30)
+    flags = ["--model", tiny_run, "--texts", path, "--rounds", "2", "--threads", "1", "--json"]
+
+    assert run_script("infer", *flags, "--against", "transformers") == 0
+
+    result = json.loads(capsys.readouterr().out)
+    assert (result["num_texts"], result["num_truncated"], result["rounds"]) == (41, 1, 2)
+    assert (result["threads"], result["max_seq_length"]) == (1, 32)
+    assert 0 <= result["largest_difference_of_logits"] <= 1e-4
+    for side in SIDES:
+        lengths = {name: len(values) for name, values in result["samples"][side].items()}
+        assert lengths == {**dict.fromkeys(QUANTITIES, 2), "peak_mib": 1}
+        assert all(value > 0 for value in result["medians"][side].values())
+    assert set(result["ratios"]) == QUANTITIES
+
+
+@pytest.mark.usefixtures("in_process")
+def test_one_side_alone_needs_no_transformers_and_leaves_no_trace(
+    tiny_model: Path, texts: list[TextExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    before, state = torch.get_num_threads(), torch.get_rng_state()
+    given = {"sides": ("ours",), "rounds": 1, "max_seq_length": 16, "threads": before + 1}
+
+    result = infer.bench_inference(str(tiny_model), texts, **given)
+
+    assert set(result["medians"]["ours"]) == QUANTITIES
+    assert (result["ratios"], result["largest_difference_of_logits"]) == ({}, None)
+    assert result["threads"] == before + 1
+    assert torch.get_num_threads() == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_pairs_give_equal_logits_in_the_order_given(tiny_run: Path, tmp_path: Path) -> None:
+    pairs = [("the cat", "a red hen was near"), ("old and new", "cow"), ("a", "we saw the dog")]
+    examples = [TextExample(*pair, None, row) for row, pair in enumerate(pairs, start=1)]
+    infer.save_classifier(str(tiny_run), tmp_path / "model", 16)
+
+    ours, theirs = (infer.open_side(side, tmp_path / "model", 16)(examples) for side in SIDES)
+
+    assert ours.shape == (3, 2)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    # A head whose logits are all alike would agree with anything.
+    assert ours.std(0).min() > 0.01
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("wrong", [2e-4, float("nan")])
+def test_logits_that_differ_are_an_error(
+    tiny_model: Path, texts: list[TextExample], wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_side(side: str, *_given: Any) -> infer.Run:
+        value = wrong if side == "transformers" else 0.0
+        return lambda examples: np.full((len(examples), 2), value, dtype=np.float32)
+
+    monkeypatch.setattr(infer, "open_side", open_side)
+
+    with pytest.raises(TidyBertError, match="not done the same work"):
+        infer.bench_inference(str(tiny_model), texts, rounds=1, max_seq_length=16)
+
+
+def test_sorted_texts_are_the_same_texts_the_longest_first(
+    tiny_model: Path, texts: list[TextExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[list[TextExample]] = []
+
+    def run(examples: Any) -> infer.Logits:
+        given.append(list(examples))
+        return np.zeros((len(examples), 2), dtype=np.float32)
+
+    monkeypatch.setattr(infer, "run_apart", lambda *_given: {"peak_mib": 100})
+    monkeypatch.setattr(infer, "open_side", lambda *_given: run)
+    infer.bench_inference(str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16)
+
+    warm_up, in_order, by_length = given
+    assert warm_up == in_order == texts
+    assert by_length[0] is texts[-1]
+    assert sorted(one.row or 0 for one in by_length) == [one.row for one in texts]
+    lengths = [len(one.text.split()) for one in by_length]
+    assert lengths == sorted(lengths, reverse=True)

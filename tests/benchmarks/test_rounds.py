@@ -1,0 +1,132 @@
+"""Sides take turns; medians and ratios are of the same rounds; one table and one record."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.__main__ import SCRIPTS, first_line
+from benchmarks.harness.rounds import (
+    FLASH_SIDE,
+    SIDES,
+    attention_of,
+    print_speed,
+    sides_against,
+    summarize,
+    take_rounds,
+)
+from tidybert.errors import UsageError
+
+
+def test_every_side_is_measured_once_a_round_and_the_first_one_changes(capsys: Any) -> None:
+    values = iter(range(6))
+
+    samples = take_rounds(SIDES, 3, lambda side: ({"place": next(values)}, f"of {side}"))
+
+    assert samples == {"ours": {"place": [0, 3, 4]}, "transformers": {"place": [1, 2, 5]}}
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[2]) == (
+        "round 1 of 3: ours of ours",
+        "round 2 of 3: transformers of transformers",
+    )
+
+
+def test_medians_and_the_median_of_the_rounds_ratios() -> None:
+    samples = {"ours": {"speed": [6.0, 8.0, 9.0]}, "transformers": {"speed": [3.0, 1.0, 9.0]}}
+
+    assert summarize(samples) == {
+        "samples": samples,
+        "medians": {"ours": {"speed": 8.0}, "transformers": {"speed": 3.0}},
+        "ratios": {"speed": 2.0},
+    }
+    assert summarize({"ours": {"speed": [4.0]}})["ratios"] == {}
+
+
+@pytest.mark.parametrize("sides", [SIDES[:1], SIDES])
+def test_a_table_and_a_record(sides: tuple[str, ...], capsys: Any) -> None:
+    rates = {"ours": 1234.5, "transformers": 300.0}
+    samples = {side: {"rate": [rates[side]] * 3, "ms": [0.5] * 3} for side in sides}
+    result = {"rounds": 3, "threads": 1, **summarize(samples)}
+    rows = {"texts/s": "rate", "seconds": "ms"}
+
+    print_speed("A title", result, rows, ["a remark"], as_json=False)
+    title, _, heads, first, second, _, remark, how, versions = capsys.readouterr().out.splitlines()
+    print_speed("A title", result, rows, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+
+    both = len(sides) == 2
+    assert (title, remark) == ("A title", "a remark")
+    assert heads.split() == ["tidybert", *(["transformers", "ratio"] if both else [])]
+    assert first.split() == ["texts/s", "1,234", *(["300", "4.12"] if both else [])]
+    assert second.split() == ["seconds", "0.500", *(["0.500", "1.00"] if both else [])]
+    assert how.startswith("medians of 3 rounds; 1 thread; ")
+    assert "tidybert 0." in versions
+    assert found["medians"]["ours"] == {"rate": 1234.5, "ms": 0.5}
+    assert found["machine"]["cpu"]
+    assert set(found["versions"]) == {"python", "tidybert", "torch", "transformers", "tokenizers"}
+
+
+@pytest.mark.parametrize("absent", ["transformers", "accelerate"])
+def test_a_side_that_is_not_installed(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == absent else find(name)
+    )
+
+    assert sides_against(None) == ("ours",)
+    with pytest.raises(UsageError, match=f"{absent}, which is not installed"):
+        sides_against("transformers")
+
+
+def test_flash_attention_needs_a_gpu() -> None:
+    assert (attention_of(None), attention_of(FLASH_SIDE)) == ("sdpa", "flash_attention_2")
+    with pytest.raises(UsageError, match="flash-attn: install it"):
+        sides_against(FLASH_SIDE, "cpu")
+
+
+def test_without_a_name_every_script_has_its_line(
+    run_script: Callable[..., int], capsys: Any
+) -> None:
+    assert run_script() == 0
+    out = capsys.readouterr().out
+    for scripts in SCRIPTS.values():
+        for name, module in scripts.items():
+            assert f"  {name} " in out
+            assert len(first_line(module)) > 20
+    assert run_script("infre") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["infer", "--against", "jax"], "argument --against: invalid choice"),
+        (["infer", "--rounds", "0"], "0: expected 1 or more"),
+        (["finetune", "--precision", "half"], "--precision is half; expected auto, float32 or"),
+        (["finetune", "--max-seq-length", "64"], "positions for 32"),
+        (["infer", "--max-seq-length", "64"], "positions for 32"),
+        (["infer", "--profile"], "--profile on a CPU needs --threads 1"),
+        (["infer", "--model", "mini"], "has no directory"),
+        (["pretrain", "--device", "tpu"], "--device tpu"),
+        (["pretrain", "--data", "nowhere"], "tidybert build-corpus FILES"),
+        (["serve", "--against", "jax"], "argument --against: invalid choice"),
+    ],
+)
+@pytest.mark.usefixtures("toy_data")
+def test_wrong_usage_shows_no_traceback(
+    arguments: list[str],
+    message: str,
+    tiny_model: Path,
+    run_script: Callable[..., int],
+    capsys: Any,
+) -> None:
+    model = [] if arguments[0] == "pretrain" or "--model" in arguments else ["--model", tiny_model]
+    try:
+        status = run_script(*arguments, *model)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+
+    assert status in (1, 2)
+    assert message in capsys.readouterr().err
