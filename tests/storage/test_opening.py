@@ -9,6 +9,7 @@ import pytest
 
 import tidybert
 from tidybert.errors import ConfigError, DataError, LimitError
+from tidybert.storage import limits
 from tidybert.storage.limits import Limit
 from tidybert.storage.opening import open_regular, present, read_bytes, read_text
 
@@ -86,8 +87,15 @@ def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"x" * 11)
 
+    TEN.check(10, path)
     with pytest.raises(LimitError, match=f"{path}: 11 bytes; the limit for a test's file is 10$"):
         read_bytes(path, TEN)
+
+
+def test_no_two_limits_have_one_name() -> None:
+    table = [each for each in vars(limits).values() if isinstance(each, Limit)]
+
+    assert len({(each.name, each.unit) for each in table}) == len(table)
 
 
 def test_a_byte_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
