@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-from sklearn.base import clone
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.multioutput import MultiOutputClassifier
@@ -131,19 +130,16 @@ def test_the_columns_of_a_frame_name_the_labels(
     assert f'"subset_accuracy": {fitted.score(X, Y)}' in capsys.readouterr().out
 
 
-def test_pickles_clones_and_runs(fitted: BertClassifier, named: Data, tmp_path: Path) -> None:
-    X, Y = named(24, seed=3)
+def test_pickles_and_runs_keep_thresholds(
+    fitted: BertClassifier, named: Data, tmp_path: Path
+) -> None:
+    X, _ = named(24, seed=3)
     fitted.save(tmp_path)
-    for other in (
-        pickle.loads(pickle.dumps(fitted)),
-        BertClassifier.load(tmp_path),
-        clone(fitted).fit(*named(160)),
-    ):
+    for other in (pickle.loads(pickle.dumps(fitted)), BertClassifier.load(tmp_path)):
         np.testing.assert_array_equal(other.decision_function(X), fitted.decision_function(X))
         np.testing.assert_array_equal(other.predict(X), fitted.predict(X))
         assert other.classes_.tolist() == [0, 1]
         assert other.task_.thresholds == fitted.task_.thresholds
-        assert other.score(X, Y) == fitted.score(X, Y)
     with pytest.raises(UsageError, match=r"trained to multi-label.*BertClassifier\.load"):
         BertTagger.load(tmp_path)
 
@@ -167,14 +163,8 @@ def test_a_column_without_a_one_keeps_its_place(quick: Quick, named: Data) -> No
     assert fitted.predict_proba(X)[:, 0].max() < fitted.predict_proba(X)[:, 1:].max()
 
 
-def test_weights_and_class_weights(quick: Quick, named: Data) -> None:
+def test_class_weights(quick: Quick, named: Data) -> None:
     X, Y = named(24)
-    weights = np.ones(24)
-    weights[::3] = 0
-    kept = weights > 0
-    left_out = BertClassifier(**quick).fit(X, Y, sample_weight=weights)
-    fewer = BertClassifier(**quick).fit(np.array(X)[kept], Y[kept])
-    np.testing.assert_array_equal(left_out.decision_function(X), fewer.decision_function(X))
     rare = dict.fromkeys(range(Y.shape[1]), 5.0)
     shares = [
         BertClassifier(**quick, class_weight=each).fit(X, Y).predict_proba(X).mean()

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 
 from tidybert.errors import DataError
 from tidybert.estimators import BertQuestionAnswerer
-from tidybert.inference import Predictor
 
 Quick = dict[str, Any]
 COLOURS, ANIMALS = ("red", "blue", "green"), ("cat", "dog", "hen")
@@ -47,8 +46,6 @@ def test_learns_and_answers(answerer: BertQuestionAnswerer, tmp_path: Path) -> N
     answerer.save(tmp_path / "run")
     loaded = BertQuestionAnswerer.load(tmp_path / "run")
     assert loaded.predict_answers(X) == answerer.predict_answers(X)
-    answers = Predictor(tmp_path / "run").predict(*zip(*X, strict=True))
-    assert [each["answer"] for each in answers] == answerer.predict(X).tolist()
 
 
 def test_every_form_of_an_answer(brief: Quick) -> None:
@@ -78,7 +75,6 @@ def test_questions_without_an_answer(brief: Quick) -> None:
 def test_inside_scikit_learn(brief: Quick) -> None:
     X, y = questions(12)
     estimator = BertQuestionAnswerer(**brief, max_steps=1)
-    assert np.isfinite(cross_val_score(estimator, X, y, cv=2)).all()
     search = GridSearchCV(estimator, {"max_answer_length": [1, 5]}, cv=2).fit(X, y)
     assert search.best_estimator_.task_.max_answer_length in (1, 5)
 
@@ -92,7 +88,6 @@ def test_inside_scikit_learn(brief: Quick) -> None:
         ([("a", "we saw")], [3], r"y\[0\]: the answer is 3, of type int"),
         ([("a", "we saw")], [("we", 3)], r"y\[0\]: the answer 'we' is not at character 3"),
         ([("a", "we saw")], [], "X has 1 questions and y has 0 answers"),
-        ([("a", "b")], None, "requires y to be passed"),
     ],
 )
 def test_what_is_refused(brief: Quick, X: Any, y: Any, message: str) -> None:

@@ -1,6 +1,5 @@
 """BertRegressor: numbers in, numbers out, in their own units."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.preprocessing import StandardScaler
 
-from tidybert.errors import DataError
 from tidybert.estimators import BertRegressor
-from tidybert.inference import Predictor
 
 Quick = dict[str, Any]
 
@@ -47,21 +44,6 @@ def test_the_type_of_y_does_not_matter(quick: Quick, data: tuple[list[str], list
         assert torch.equal(other.model_.classifier.weight, regressor.model_.classifier.weight)
 
 
-def test_a_weight_of_zero_leaves_an_example_out(
-    quick: Quick, data: tuple[list[str], list[float]]
-) -> None:
-    X, y = data[0][:32], data[1][:32]
-    weighted = BertRegressor(**quick).fit(X, y, sample_weight=[0.0] * 8 + [2.0] * 24)
-    left_out = BertRegressor(**quick).fit(X[8:], y[8:])
-    np.testing.assert_array_equal(weighted.predict(X), left_out.predict(X))
-
-
-def test_the_part_held_out(quick: Quick, data: tuple[list[str], list[float]]) -> None:
-    fitted = BertRegressor(**quick, validation_fraction=0.25).fit(*data)
-    assert set(fitted.result_.metrics) >= {"pearson", "spearman"}
-    assert fitted.result_.num_examples == 2 * 72
-
-
 def test_scaled_targets(quick: Quick, data: tuple[list[str], list[float]]) -> None:
     X, y = data
     far = np.array(y) * 1000 + 50_000
@@ -78,16 +60,3 @@ def test_what_cannot_be_regressed_on(quick: Quick) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             BertRegressor(**quick).fit(["a", "b"], y)
-    with pytest.raises(DataError, match="BertRegressor requires y to be passed"):
-        BertRegressor(**quick).fit(["a", "b"], None)
-
-
-def test_save_and_load(
-    regressor: BertRegressor, data: tuple[list[str], list[float]], tmp_path: Path
-) -> None:
-    X, _ = data
-    regressor.save(tmp_path)
-    loaded = BertRegressor.load(tmp_path)
-    np.testing.assert_array_equal(loaded.predict(X), regressor.predict(X))
-    answers = Predictor(tmp_path).predict(X[:4])
-    assert [answer["value"] for answer in answers] == regressor.predict(X[:4]).tolist()

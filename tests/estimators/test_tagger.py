@@ -1,27 +1,18 @@
 """BertTagger: fitting, predicting, schemes, parts held out, and scikit-learn's tools."""
 
-import inspect
-import pickle
 from collections.abc import Callable
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tidybert.errors import DataError, UsageError
-from tidybert.estimators import BertClassifier, BertTagger
-from tidybert.estimators.base import RUN_ARGUMENTS
-from tidybert.inference import Predictor
+from tidybert.estimators import BertTagger
 from tidybert.metrics.entity_scores import entities
-from tidybert.training.training_arguments import TrainingArguments
 
 Sentences = tuple[list[list[str]], list[list[str]]]
 Data = Callable[..., Sentences]
@@ -52,18 +43,6 @@ def tagger(thorough: Quick, toy_tags: Data) -> BertTagger:
 def same_bits(a: BertTagger, b: BertTagger) -> bool:
     ours, theirs = a.model_.state_dict(), b.model_.state_dict()
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_parameters_are_the_training_arguments() -> None:
-    parameters = inspect.signature(BertTagger).parameters
-    expected = {
-        field.name: field.default
-        for field in fields(TrainingArguments)
-        if field.name not in RUN_ARGUMENTS
-    }
-    assert {name: parameters[name].default for name in expected} == expected
-    ours, theirs = (set(each()._get_param_names()) for each in (BertTagger, BertClassifier))
-    assert ours ^ theirs == {"long", "class_weight"}
 
 
 def test_learns_and_predicts(tagger: BertTagger, toy_tags: Data) -> None:
@@ -115,28 +94,6 @@ def test_tags_are_scored_as_those_that_were_learned(
         tagger.score([["red"]], [["NN"]])
 
 
-def test_the_same_seed_gives_the_same_bits(quick: Quick, toy_tags: Data) -> None:
-    X, y = toy_tags(32)
-    torch.manual_seed(3)
-    before = torch.random.get_rng_state()
-    first = BertTagger(**quick).fit(X, y)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert same_bits(clone(first).fit(X, y), first)
-    assert not same_bits(BertTagger(**quick, seed=7).fit(X, y), first)
-
-
-def test_a_weight_of_zero_leaves_a_sentence_out(quick: Quick, toy_tags: Data) -> None:
-    X, y = toy_tags(24)
-    weights = np.ones(24)
-    weights[[3, 23]] = 0
-    kept = np.flatnonzero(weights)
-    weighted = BertTagger(**quick).fit(X, y, sample_weight=weights)
-    left_out = BertTagger(**quick).fit([X[i] for i in kept], [y[i] for i in kept])
-    assert same_bits(weighted, left_out)
-    heavier = BertTagger(**quick).fit(X, y, sample_weight=np.linspace(1, 5, 24))
-    assert not same_bits(heavier, BertTagger(**quick).fit(X, y))
-
-
 def test_the_part_held_out_chooses_the_weights(quick: Quick, toy_tags: Data) -> None:
     X, y = toy_tags(48)
     fitted = BertTagger(**quick, validation_fraction=0.25).fit(X, y)
@@ -154,32 +111,6 @@ def test_a_tag_that_occurs_once_is_learned(quick: Quick, toy_tags: Data) -> None
         assert "B-x7" in fitted.classes_
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_pickle_and_a_run_predict_the_same(
-    tagger: BertTagger, toy_tags: Data, tmp_path: Path
-) -> None:
-    X, y = toy_tags(16, seed=3)
-    predicted = tagger.predict(X)
-    there = pickle.loads(pickle.dumps(tagger))
-    assert there.predict(X) == predicted
-    assert there.get_params() == tagger.get_params()
-
-    tagger.save(tmp_path / "run")
-    loaded = BertTagger.load(tmp_path / "run", device="cpu")
-    assert loaded.predict(X) == predicted
-    assert loaded.score(X, y) == tagger.score(X, y)
-    assert loaded.classes_.tolist() == tagger.classes_.tolist()
-    assert loaded.get_params() == {
-        **tagger.get_params(),
-        "model": str(tagger.model),
-        "device": "cpu",
-    }
-    answers = Predictor(tmp_path / "run", device="cpu").predict(X)
-    assert [one["tags"] for one in answers] == predicted
-    with pytest.raises(UsageError, match=r"trained to tag, .* load it with BertTagger\.load"):
-        BertClassifier.load(tmp_path / "run")
-
-
 def lower(sentences: list[list[str]]) -> list[list[str]]:
     return [[word.lower() for word in words] for words in sentences]
 
@@ -189,15 +120,8 @@ def test_scikit_learns_tools(quick: Quick, toy_tags: Data) -> None:
     loud = [[word.upper() for word in words] for words in X]
     pipeline = make_pipeline(FunctionTransformer(lower), BertTagger(**quick))
     assert pipeline.fit(loud, y).predict(loud) == BertTagger(**quick).fit(X, y).predict(X)
-    scores = cross_val_score(BertTagger(**quick), X, y, cv=3, error_score="raise")
-    assert scores.shape == (3,)
     search = GridSearchCV(BertTagger(**quick), {"learning_rate": [1e-9, 1e-2]}, cv=2)
     assert search.fit(X, y).best_params_ == {"learning_rate": 1e-2}
-
-
-def test_before_fit() -> None:
-    with pytest.raises(NotFittedError):
-        BertTagger().predict([["a"]])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import enum
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -14,8 +14,6 @@ import pytest
 import tidybert
 from tidybert import Predictor
 from tidybert.cli import main as shell
-from tidybert.cli.commands.evaluate import EvaluateFlags
-from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.errors import (
     CollapseWarning,
     DataError,
@@ -23,10 +21,9 @@ from tidybert.errors import (
     ModelNotFoundError,
     UsageError,
 )
-from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import finetuning_run
-from tidybert.finetuning.finetune_options import EvaluateOptions, FinetuneOptions, TaskName
+from tidybert.finetuning.finetune_options import TaskName
 from tidybert.tasks.metric_types import (
     ChoiceMetrics,
     ClassMetrics,
@@ -36,8 +33,7 @@ from tidybert.tasks.metric_types import (
     TagMetrics,
 )
 from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.registry import task_class, task_flags
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.tasks.registry import task_class
 
 QUICK: dict[str, Any] = {
     "learning_rate": 0.01,
@@ -52,10 +48,6 @@ WORDS = ["red", "blue", "white", "dog", "cat", "hen", "cow", "old", "new", "the"
 
 def texts(count: int) -> list[str]:
     return [" ".join(WORDS[(n * step) % 10] for step in (1, 3, 7)) + f" {n}" for n in range(count)]
-
-
-def field_names(*classes: Any) -> set[str]:
-    return {each.name for kind in classes for each in fields(kind)}
 
 
 @pytest.mark.filterwarnings("ignore::tidybert.errors.CollapseWarning")
@@ -293,14 +285,6 @@ def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) 
     assert repr(report) == "ShownReport(model='a model in memory', data='the dev examples')"
     with pytest.raises(UsageError, match="no examples were held out"):
         replace(found, held_out=()).report()
-
-
-def test_the_options_are_the_flags() -> None:
-    of_shell = {"train", "dev", "dev_fraction", "out", "config", "json", "tensorboard", "threads"}
-    classes = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
-    assert {*get_type_hints(FinetuneOptions)} == field_names(*classes) - of_shell - {"multi_label"}
-    of_evaluate = field_names(EvaluateFlags, ReadOptions) - of_shell - {"report"}
-    assert {*get_type_hints(EvaluateOptions)} == of_evaluate
 
 
 def test_every_metric_has_a_type() -> None:

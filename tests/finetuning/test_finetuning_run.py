@@ -177,7 +177,6 @@ def test_a_length_that_is_not_given_is_the_tasks_own(
     ("given", "error", "message"),
     [
         ({"max_seq_length": 33}, UsageError, "max_seq_length is 33, .* 32 tokens"),
-        ({"dev": None, "early_stopping_patience": 2}, UsageError, "early_stopping_patience"),
         ({"freeze_layers": 3}, UsageError, "freeze_layers is 3"),
         ({"device": "gpu"}, UsageError, "device='gpu'"),
         ({"dev": [TextExample("red", None, "fish", 1)]}, DataError, "fish"),

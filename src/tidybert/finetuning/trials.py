@@ -75,8 +75,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
     A MODEL is recorded by a hash of its files, a size by its name, and examples by a hash as they
     were read.  Settings that change no result are not recorded.  Raises ModelNotFoundError.
     """
-    arguments = asdict(job.arguments)
-    has_dev = job.dev is not None
+    arguments, model, has_dev = asdict(job.arguments), str(job.model), job.dev is not None
     return {
         "task": job.task_class.name,
         "dev_fraction": None if has_dev else job.dev_fraction,
@@ -85,7 +84,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
         "search": job.search,
         **asdict(job.task_options),
         **{name: value for name, value in arguments.items() if name not in _NOT_SHARED},
-        "model": str(job.model) if is_size(str(job.model)) else _hash_of_files(str(job.model)),
+        "model": model if is_size(model) else _hash_of_files(model),
         "vocab": None if job.vocab is None else _hash_of_files(job.vocab),
         "train": _hash_of(map(repr, examples.labelled or examples.train)),
         "dev": _hash_of(map(repr, examples.held_out or ())) if has_dev else None,

@@ -1,0 +1,118 @@
+"""FinetuningJob: what contradicts itself is refused by name, and what arguments.json has of it."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from tidybert.cli.commands.evaluate import EvaluateFlags
+from tidybert.cli.commands.finetune import FinetuneFlags
+from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
+from tidybert.finetuning.finetune_options import EvaluateOptions, FinetuneOptions
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.registry import task_flags
+from tidybert.tasks.task_options import ClassOptions
+from tidybert.training.training_arguments import TrainingArguments
+
+RUN = {"out": Path("run")}
+
+
+def a_job(task: Any = "classify", **given: Any) -> FinetuningJob:
+    names = {each.name for each in fields(TrainingArguments)}
+    arguments = TrainingArguments(**{name: given.pop(name) for name in names & given.keys()})
+    return FinetuningJob(task, "minilm", "a.csv", given.pop("dev", None), arguments, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dev_fraction": 1.0}, "^dev_fraction is 1.0; expected a share from 0 to below 1"),
+        ({"dev_fraction": -0.1}, "^dev_fraction is -0.1"),
+        ({"seeds": 0}, "^seeds is 0; expected a number from 1 to 1,000"),
+        ({"seeds": 1001}, "^seeds is 1001"),
+        ({"max_seq_length": "12"}, "^max_seq_length is '12'; expected a whole number"),
+        ({"few": 1}, "^few is 1; expected true or false"),
+        ({"few": True, "seeds": 2}, "^few chooses by itself: leave out search and seeds"),
+        ({"few": True, "search": True}, "^few chooses by itself"),
+        ({"search": True, "seeds": 2}, "^give search and seeds one after the other"),
+        ({"time_limit": 3.0}, "^time_limit is 3; expected minutes above 0, and only with search"),
+        ({"time_limit": -1.0, "search": True}, "^time_limit is -1"),
+        ({"task": "regress", "few": True}, "^few is for classify, not for regress; leave it out"),
+        ({"few": True, "task_options": ClassOptions(multi_label=True)}, "not for multi-label"),
+        ({"task": "tag", "corrections": "c.csv"}, "^corrections is for classify, not for tag yet"),
+        ({"few": True, "num_train_epochs": 2.0}, "^num_train_epochs is given, but few sets it"),
+        ({"few": True, "head_start": "probe"}, "^head_start is given, but few sets it"),
+        ({"search": True, "learning_rate": 0.1, **RUN}, "^learning_rate is given, but search sets"),
+        ({"search": True, "train_batch_size": 8, **RUN}, "^train_batch_size is given, but search"),
+        ({"seeds": 2}, "^seeds trains several models: give out, a directory for them"),
+        ({"search": True}, "^search trains several models: give out"),
+        ({"seed": 2**64 - 2, "seeds": 3, **RUN}, "^seed is 18446744073709551616; expected a whole"),
+        ({"early_stopping_patience": 2, "dev_fraction": 0}, "needs examples to evaluate on: give"),
+        ({"early_stopping_patience": 2, "few": True}, "^early_stopping_patience needs examples"),
+        ({"early_stopping_patience": 2, "task": Classification("ab")}, "^early_stopping_patience"),
+        ({"task": "clasify"}, "expected one of classify, .* did you mean 'classify'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_when_the_job_is_made(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        a_job(**given)
+
+
+def test_what_goes_together_is_taken() -> None:
+    last = a_job(seed=2**64 - 2, seeds=2, **RUN)
+    assert last.has_trials
+    assert a_job(search=True, time_limit=0.5, seed=3, **RUN).has_trials
+    assert not a_job(few=True, early_stopping_patience=2, dev="b.csv").has_trials
+
+
+def test_a_share_is_held_out_where_it_can_be() -> None:
+    assert a_job().held_out_share == 0.1
+    assert a_job(dev_fraction=0).held_out_share == a_job(few=True).held_out_share == 0
+    assert a_job(Classification("ab")).held_out_share == 0
+    measured = [a_job(), a_job(dev="b.csv", dev_fraction=0), a_job(Classification("ab"), dev=[1])]
+    assert all(each.is_measured for each in measured)
+    assert (a_job().length, a_job("answer").length, a_job(max_seq_length=9).length) == (128, 384, 9)
+
+
+def test_arguments_json_has_the_flags_by_name() -> None:
+    given = a_job(corrections=Path("c.csv"), vocab=Path("v"), learning_rate=0.1, **RUN)
+    recorded = given.recorded()
+    begun = {"out", "config", "resume", "force", "json"}
+    groups = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
+    # A task has some of all options.
+    of_task = {each.name for each in fields(task_flags())}
+    expected = {each.name for group in groups for each in fields(group)} - begun - of_task
+    assert recorded.keys() - of_task == expected | {"task", "model"}
+    assert (recorded["train"], recorded["dev"], recorded["corrections"]) == ("a.csv", None, "c.csv")
+    assert (recorded["vocab"], recorded["max_seq_length"]) == ("v", None)
+    assert (recorded["learning_rate"], recorded["threads"]) == (0.1, None)
+    in_memory = a_job(Classification("ab"), dev=[], learning_rate=0.1).recorded()
+    arguments = {each.name for each in fields(TrainingArguments)}
+    assert in_memory.keys() == {"task", "model", "max_seq_length"} | arguments
+    assert (in_memory["task"], in_memory["max_seq_length"]) == ("classify", 128)
+
+
+def widened(hint: Any) -> set[Any]:
+    """The types of a hint, with str for a Literal."""
+    if get_origin(hint) is Literal:
+        return {type(each) for each in get_args(hint)}
+    return set().union(*map(widened, get_args(hint))) if get_args(hint) else {hint}
+
+
+def test_pythons_keywords_are_the_flags() -> None:
+    """A type checker reads those of Python, so they are written twice."""
+    own = {"out", "dev_fraction", "multi_label"}
+    for written, groups, left_out in (
+        (FinetuneOptions, (FinetuningOptions, ReadOptions, TrainingArguments, task_flags()), own),
+        (EvaluateOptions, (EvaluateFlags, ReadOptions), {"report", "json", "threads"}),
+    ):
+        expected = {each.name: each.type for group in groups for each in fields(group)}
+        found = get_type_hints(written)
+        assert found.keys() == expected.keys() - left_out
+        for name, hint in found.items():
+            assert widened(hint) == widened(expected[name]), name
