@@ -22,7 +22,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.in_memory import as_list
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -75,8 +75,8 @@ class Embedder(ShowsFacts):
         max_seq_length: longest text in tokens, longer ones are cut; None: what the directory's
             sentence_bert_config.json says (256 for minilm), else all the model's positions.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
@@ -103,8 +103,8 @@ class Embedder(ShowsFacts):
         positions = fitting_length(config, max_seq_length)
         self.max_seq_length = min(limit or positions, positions)
         self.device = to_device(self.encoder, device)
-        #: float32, bfloat16 or float16.
-        self.precision = choose_precision(precision, model, self.device)
+        #: float32, bfloat16, float16 or int8.
+        self.precision = prepare_precision(precision, self.encoder, model, self.device)
         self._has_warned = False
         self._model = str(model)
         #: d, the number of values in a vector.

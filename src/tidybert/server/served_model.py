@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
@@ -17,6 +17,7 @@ from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import WeightsError
+from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
@@ -106,9 +107,10 @@ class ServedModel:
         else:
             built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
-            self.device, self.precision = to_device(encoder, device), "float32"
+            self.device = to_device(encoder, device)
+            self.precision = prepare_precision(precision, encoder, path, self.device)
             lacking = {name.partition(".")[0] for name in report.new}
-            self._add_pretraining_heads(path, given, encoder, lacking)
+            self._add_pretraining_heads(path, {**given, "precision": "float32"}, encoder, lacking)
         self.encoder: BertModel = encoder
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
@@ -177,14 +179,14 @@ class ServedModel:
         return Features(*made, total, len(kept) < len(given), example=number)
 
     def _add_pretraining_heads(
-        self, path: str | Path, given: Any, encoder: nn.Module, lacking: Collection[str]
+        self, path: str | Path, given: Any, encoder: BertModel, lacking: Collection[str]
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            _share(self.mask_filler.model, encoder)
+            self.mask_filler.model.bert = encoder
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            _share(self.next_sentences.model, encoder)
+            self.next_sentences.model.bert = encoder
 
     def _add_lanes(self) -> None:
         def add(
@@ -244,11 +246,3 @@ def _verify(path: str | Path) -> None:
                 f"{weights}: not the published weights of {package.name}; install them again with "
                 f"tidybert download {package.name}"
             )
-
-
-def _share(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])
