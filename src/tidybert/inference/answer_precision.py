@@ -35,13 +35,12 @@ def prepare_precision(
     chosen = choose_precision(precision, model, device)
     if chosen != "int8":
         return chosen
-    encoder = encoder_of(network)
-    if encoder.is_causal:
+    if encoder_of(network).is_causal:
         raise UsageError(
             f"{param('precision', 'int8')} is for a BERT, and {model} is a language model: use "
             "float32"
         )
-    obstacle = use_int8(encoder)
+    obstacle = use_int8(network)
     if obstacle is None:
         return chosen
     _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")

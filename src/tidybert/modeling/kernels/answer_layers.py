@@ -9,11 +9,15 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from tidybert.modeling.bert import BertModel
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.encoder import BertLayer
-from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
+from tidybert.modeling.kernels.grouped_attention import (
+    grouped_attention,
+    grouped_first_row_attention,
+)
 from tidybert.modeling.kernels.int8_linear import MOST_ROWS, Int8Linear, largest_weight
 from tidybert.modeling.kernels.linear import Linear
+from tidybert.modeling.kernels.threads import return_freed_memory
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.
@@ -53,9 +57,9 @@ class AnswerLayer(nn.Module):
         projected, width = self.query_key_value(hidden), hidden.shape[1]
         if output_rows is rows.first_rows and not causal:
             query, key_value = projected[output_rows, :width], projected[:, width:]
-            context = first_row_attention(query, key_value, rows, self.num_heads, 0.0)
+            context = grouped_first_row_attention(query, key_value, rows, self.num_heads, 0.0)
         else:
-            context = attention(projected, rows, self.num_heads, 0.0, causal)
+            context = grouped_attention(projected, rows, self.num_heads, 0.0, causal)
             if output_rows is not None:
                 context = context[output_rows]
         if output_rows is not None:
@@ -80,9 +84,12 @@ def _int8(linear: Linear) -> Int8Linear:
     return Int8Linear(linear.weight.detach(), linear.bias.detach())
 
 
-def use_int8(encoder: BertModel) -> str | None:
-    """Replace the encoder's layers by ``AnswerLayer``s, in place; or say why they stay float32."""
-    layers = encoder.layers
+def use_int8(network: nn.Module) -> str | None:
+    """Have the network's encoder compute in int8, in place; or say why it stays in float32.
+
+    Its layers become ``AnswerLayer``s.  What stays in float32 becomes steady.
+    """
+    layers = encoder_of(network).layers
     if not largest_weight():
         return "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
     weights = [each for layer in layers for each in layer.parameters()]
@@ -90,8 +97,15 @@ def use_int8(encoder: BertModel) -> str | None:
         return "the layers' widths are not multiples of 4"
     if not all(each.abs().max() <= _LARGEST_WEIGHT for each in weights):
         return f"the layers have weights beyond {_LARGEST_WEIGHT:,.0f}"
-    for number, layer in enumerate(layers):
+    del weights
+    for number in range(len(layers)):
+        layer = layers[number]
         assert isinstance(layer, BertLayer)
         # One after another: each layer's float32 weights go when its int8 weights are there.
         layers[number] = AnswerLayer(layer)
+        del layer
+        return_freed_memory()
+    for module in network.modules():
+        if isinstance(module, Linear):
+            module.is_steady = True
     return None
