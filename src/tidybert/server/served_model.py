@@ -110,7 +110,7 @@ class ServedModel:
             self.device = to_device(encoder, device)
             self.precision = prepare_precision(precision, encoder, path, self.device)
             lacking = {name.partition(".")[0] for name in report.new}
-            self._add_pretraining_heads(path, {**given, "precision": "float32"}, encoder, lacking)
+            self._add_pretraining_heads(path, given, encoder, lacking)
         self.encoder: BertModel = encoder
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
