@@ -14,6 +14,7 @@ import threading
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.reduction import DupFd
@@ -38,6 +39,15 @@ hypothesis.settings.load_profile("patient")
 DATA_DIRECTORY = Path(
     os.environ.get("TIDYBERT_DATA", Path(__file__).parents[2] / "shared" / "data")
 )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many tests were skipped, and why, in one line."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(each.longrepr[2].removeprefix("Skipped: ") for each in skipped)
+    if reasons:
+        why = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"{len(skipped)} skipped: {why}")
 
 
 @pytest.fixture(scope="session")
