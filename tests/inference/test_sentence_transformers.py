@@ -14,6 +14,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_directory import write_sentence_transformers
 from tidybert.checkpoints.sentence_form import ACTIVATIONS, Dense, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.cli.main import run
 from tidybert.errors import ConfigError, TidyBertError, UsageError, WeightsError
 from tidybert.estimators import BertVectorizer
 from tidybert.explain import Explainer
@@ -124,12 +125,16 @@ def whole(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def test_every_face_gives_the_vectors_of_the_directory(
-    whole: Path, run_cli: Callable[..., Any] | None = None
+    whole: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     texts = ["a red cat", "the dog"]
     expected = Embedder(whole).embed(texts)
 
     np.testing.assert_array_equal(BertVectorizer(str(whole)).fit_transform(texts), expected)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    assert run(["embed", str(whole), str(tmp_path / "texts.txt")]) == 0
+    printed = [json.loads(line)["vector"] for line in capsysbinary.readouterr().out.splitlines()]
+    np.testing.assert_allclose(printed, expected, atol=1e-6)
     similar = Explainer(whole).similarities(texts)
     np.testing.assert_array_equal(similar.vectors, expected)
     unlike = BertVectorizer(str(whole), prompt="", normalize=False, truncate_dim=4)
@@ -162,11 +167,11 @@ def test_token_vectors_have_the_prompt_but_no_module(whole: Path) -> None:
     [
         (
             {"prompt_name": "querry"},
-            "prompt_name querry: the model has no prompt of this name; did",
+            "prompt_name='querry': the model has no prompt of .*; did",
         ),
         ({"prompt_name": "query", "prompt": "a"}, "prompt and prompt_name: give one of the two"),
-        ({"truncate_dim": 13}, "truncate_dim 13: expected 1 to 12"),
-        ({"layers": 1}, "layers 1: the Dense module of .* reads the last layer alone"),
+        ({"truncate_dim": 13}, "truncate_dim=13: expected 1 to 12"),
+        ({"layers": 1}, "layers=1: the Dense module of .* reads the last layer alone"),
     ],
 )
 def test_an_argument_that_does_not_fit(whole: Path, given: dict[str, Any], message: str) -> None:
@@ -267,7 +272,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], type[TidyBertError], str]] = {
     "default": (
         lambda one: _change(one / "config_sentence_transformers.json", default_prompt_name="b"),
         ConfigError,
-        "default_prompt_name 'b' is not in prompts",
+        "default_prompt_name is 'b', which is not in prompts",
     ),
     "kind": (
         lambda one: _change(one / "config_sentence_transformers.json", model_type="SparseEncoder"),

@@ -97,6 +97,5 @@ class SentenceForm:
         return self.prompts[name]
 
     def dimension(self, width: int) -> int:
-        """The numbers of a vector, from those of the pooled states."""
-        full = self.dense[-1].linear.out_features if self.dense else width
-        return min(full, self.truncate_dim or full)
+        """The numbers of a vector before the cut, from those of the pooled states."""
+        return self.dense[-1].linear.out_features if self.dense else width

@@ -127,15 +127,14 @@ class Embedder(ShowsFacts):
         #: d of ``token_vectors``, which no module changes.
         self.token_dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
         full = form.dimension(self.token_dimension)
-        self.truncate_dim = form.truncate_dim if truncate_dim is None else truncate_dim
-        check_type("truncate_dim", self.truncate_dim, int | None)
-        if self.truncate_dim is not None and not 1 <= self.truncate_dim <= full:
+        check_type("truncate_dim", truncate_dim, int | None)
+        if truncate_dim is not None and not 1 <= truncate_dim <= full:
             raise UsageError(
-                f"{param('truncate_dim', self.truncate_dim)}: expected 1 to {full}, the numbers of "
-                "a vector"
+                f"{param('truncate_dim', truncate_dim)}: expected 1 to {full}, the numbers of a "
+                "vector"
             )
         #: d, the number of values in a vector.
-        self.dimension = self.truncate_dim or full
+        self.dimension = min(truncate_dim or form.truncate_dim or full, full)
         # sentence-transformers scales by its module before it cuts, and on request after it.
         self._scaled_before = form.normalize and normalize is not False
         self._scaled_after = normalize is True
@@ -253,7 +252,7 @@ class Embedder(ShowsFacts):
             vectors = self.dense(vectors)
             if self._scaled_before:
                 vectors = functional.normalize(vectors)
-            vectors = vectors[:, : self.truncate_dim]
+            vectors = vectors[:, : self.dimension]
         return functional.normalize(vectors) if self._scaled_after else vectors
 
     def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:

@@ -46,7 +46,7 @@ def write_vectors(
         "combine": embedder.combine,
         "normalize": embedder.normalize,
         "prompt": embedder.prompt,
-        "truncate_dim": embedder.truncate_dim,
+        "dimension": layout.dimension,
         "max_seq_length": embedder.max_seq_length,
         "dtype": layout.dtype,
         "device": embedder.device.type,

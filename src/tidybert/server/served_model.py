@@ -126,7 +126,8 @@ class ServedModel:
             self.form.max_seq_length or self.max_positions, self.max_positions
         )
         #: The numbers of its vectors.
-        self.dimension = self.form.dimension(self.config.hidden_size)
+        full = self.form.dimension(self.config.hidden_size)
+        self.dimension = min(self.form.truncate_dim or full, full)
 
     @property
     def heads(self) -> tuple[str, ...]:
