@@ -98,6 +98,8 @@ def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None)
     }
     write_bundle(directory / TENSORFLOW_INDEX, to_tensorflow(tensors), max_bytes)
     lost = _lost_modules(model.form)
+    if model.form is not None and model.form.max_seq_length is not None:
+        lost.append(f"the longest text of {model.form.max_seq_length} tokens")
     if isinstance(model.config, MeanBertConfig):
         lost.append("the mean, but for tidybert: the original code's head reads [CLS]")
     if model.metadata is not None:

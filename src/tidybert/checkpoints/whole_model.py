@@ -12,11 +12,11 @@ from tidybert.checkpoints.model_directory import ModelDirectory, model_descripti
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
-from tidybert.checkpoints.tensor_files import check_finite, weights_file
+from tidybert.checkpoints.tensor_files import weights_file
 from tidybert.checkpoints.tensorflow_names import named
 from tidybert.checkpoints.weight_loading import check_weights
 from tidybert.configuration import BertConfig
-from tidybert.errors import WeightsError, param
+from tidybert.errors import UsageError, WeightsError, param
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
 from tidybert.tokenization import BertTokenizer
@@ -101,8 +101,8 @@ def read_whole_model(
 ) -> WholeModel:
     """Read a MODEL with every head, in the dtype that its file has, or ``dtype``.
 
-    Raises what ModelDirectory and ``read_sentence_form`` raise, and WeightsError for weights that
-    are incomplete, do not fit config.json, or have values above the largest of ``dtype``.
+    Raises what ModelDirectory and ``read_sentence_form`` raise, WeightsError for weights that are
+    incomplete or do not fit config.json, and UsageError for values above the largest of ``dtype``.
     """
     source.require_bert()
     stored = source.tensors(allow_pickle=allow_pickle)
@@ -114,7 +114,12 @@ def read_whole_model(
         _named(name, has_heads): each if dtype is None else each.to(DTYPES[dtype])
         for name, each in theirs.items()
     }
-    check_finite(tensors, param("dtype", dtype))
+    large = [name for name, each in tensors.items() if not torch.isfinite(each).all()]
+    if large:
+        raise UsageError(
+            f"{param('dtype', dtype)} has no number as large as some in {', '.join(large[:3])}: "
+            f"give {param('dtype', 'bfloat16')}"
+        )
     names, size = source.head.label_names, len(tensors.get("classifier.weight", ()))
     if names is not None and size and len(names) != size:
         raise WeightsError(

@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
-from tidybert.errors import WeightsError
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
@@ -29,8 +28,6 @@ from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
-from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
@@ -85,7 +82,7 @@ class ServedModel:
         self.path = str(path)
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
-        _verify(path)
+        verify(path)
         given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
@@ -244,19 +241,6 @@ def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
     for each in found.values():
         each.warm()
     return found
-
-
-def _verify(path: str | Path) -> None:
-    """Raise WeightsError for files that are not those that were saved or published."""
-    ModelDirectory.open(path).verify()
-    package = PRETRAINED.get(str(path))
-    if package is not None:
-        weights = find_model(path) / WEIGHTS_FILE
-        if file_sha256(weights) != package.sha256:
-            raise WeightsError(
-                f"{weights}: not the published weights of {package.name}; install them again with "
-                f"tidybert download {package.name}"
-            )
 
 
 def _share(model: nn.Module, encoder: nn.Module) -> None:

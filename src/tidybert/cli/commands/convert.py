@@ -63,7 +63,7 @@ def convert(
         note(f"lost: {each}")
     print_line(
         f"{done.directory}: {done.architecture} for {done.form}, "
-        f"{count_of(done.num_tensors, 'tensor')}, {done.num_parameters / 1e6:.1f} M parameters, "
+        f"{count_of(done.num_tensors, 'tensor')}, {done.num_parameters:,} parameters, "
         f"{' and '.join(done.dtypes)}"
     )
 
