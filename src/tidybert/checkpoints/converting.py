@@ -162,11 +162,10 @@ def _classifying(model: WholeModel) -> SentenceForm:
 
 
 def _dense(model: WholeModel, name: str, activation: str) -> Dense:
-    names = f"{name}.weight", f"{name}.bias"
-    missing = [each for each in names if each not in model.tensors]
-    if missing:
-        raise WeightsError(f"the head needs {' and '.join(missing)}, which the weights lack")
-    return Dense(*(model.tensors[each] for each in names), activation)
+    weight, bias = model.tensors.get(f"{name}.weight"), model.tensors.get(f"{name}.bias")
+    if weight is None or bias is None:
+        raise WeightsError(f"the head needs {name}, whose weight or bias the file lacks")
+    return Dense(weight, bias, activation)
 
 
 def _lost_modules(form: SentenceForm | None) -> list[str]:

@@ -104,7 +104,7 @@ def write_shards(directory: Path, tensors: Mapping[str, Tensor], max_bytes: int 
         write_tensors(directory / WEIGHTS_FILE, tensors)
         return
     stem = Path(WEIGHTS_FILE).stem
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, start=1):
         part = f"{stem}-{number:05d}-of-{len(shards):05d}{_SAFETENSORS}"
         write_tensors(directory / part, shard)
