@@ -21,7 +21,7 @@ from tidybert.data.features import Features, sequence, text_features
 from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import is_finished, share_parameters, to_device
+from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.bert import BertModel
