@@ -69,11 +69,13 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             settings = self._engine.settings
+            # The page shows float32 on the CPU.
+            is_shared = served.device.type == "cpu" and served.precision != "int8"
             # Others need not learn where the models of a server are.
             self._models[served] = PageModel(
                 served.path,
                 served.path if settings.is_local else served.name,
-                encoder=served.encoder if served.device.type == "cpu" else None,
+                encoder=served.encoder if is_shared else None,
                 allow_pickle=settings.allow_pickle,
             )
         return self._models[served]
