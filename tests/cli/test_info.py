@@ -43,7 +43,7 @@ def test_an_unfinished_run_says_where_it_is_and_how_to_go_on(
     assert shell(["info", str(run)]) == 0
     out = capsys.readouterr().out
     assert "state: unfinished: its last checkpoint is step 12 of 48" in out
-    assert f"go on: {command}" in out
+    assert f"continue: {command}" in out
     (tmp_path / "texts.txt").write_text("red\n")
     for words in (["predict", str(run), str(tmp_path / "texts.txt")], ["evaluate", str(run), "x"]):
         assert shell(words) == 1
@@ -54,4 +54,4 @@ def test_an_unfinished_run_says_where_it_is_and_how_to_go_on(
     (run / "trials").mkdir()
     shutil.rmtree(run / "checkpoints")
     assert shell(["info", str(run)]) == 0
-    assert "go on: the command that began it, with --resume" in capsys.readouterr().out
+    assert "continue: the command that began it, with --resume" in capsys.readouterr().out

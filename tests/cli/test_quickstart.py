@@ -161,7 +161,7 @@ def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
         assert run(["quickstart", "--seed", "7", "--out", "stopped"]) == 130
     assert "--resume" in capsys.readouterr().err
     assert run(["quickstart", "--out", "stopped"]) == 2
-    assert "--resume goes on with it" in capsys.readouterr().err
+    assert "--resume continues it" in capsys.readouterr().err
     assert run(["quickstart", "--seed", "7", "--out", "stopped", "--resume", "--json"]) == 0
     stopped = json.loads(capsys.readouterr().out)
     assert stopped["predictions"] == whole["predictions"]

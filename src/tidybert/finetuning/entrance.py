@@ -170,11 +170,13 @@ def _share(dev: Any) -> tuple[float, Any]:
     """The share to hold out, and the data to measure on in its place, if any."""
     if dev is None or isinstance(dev, bool) or not isinstance(dev, int | float):
         if dev is None or isinstance(dev, bool):
-            raise UsageError(f"{param('dev')} is {dev}: expected labelled data, or a share as 0.1")
+            raise UsageError(
+                f"{param('dev')} is {dev}: expected labelled data, or a fraction such as 0.1"
+            )
         return 0.1, dev
     if not 0 <= dev < 1:
         raise UsageError(
-            f"{param('dev')} is {dev}: expected labelled data, or a share from 0 to below 1"
+            f"{param('dev')} is {dev}: expected labelled data, or a fraction from 0 to below 1"
         )
     return dev, None
 

@@ -45,7 +45,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     }
 
     dev_fraction: float = 0.1
-    """Share of --train to measure on where --dev is not given; 0 to train on all, as --few does."""
+    """Fraction of --train to measure on where --dev is not given; 0 to train on all, as --few
+    does."""
     corrections: str | Path | None = None
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None
@@ -68,7 +69,7 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
             check_type(each.name, getattr(self, each.name), each.type)
         few, seeds, search = map(param, ("few", "seeds", "search"))
         if not 0 <= self.dev_fraction < 1:
-            raise bad_value("dev_fraction", self.dev_fraction, "a share from 0 to below 1")
+            raise bad_value("dev_fraction", self.dev_fraction, "a fraction from 0 to below 1")
         if not 1 <= self.seeds <= _MOST_SEEDS:
             raise bad_value("seeds", self.seeds, f"a number from 1 to {_MOST_SEEDS:,}")
         if self.few and self.has_trials:

@@ -109,7 +109,7 @@ def _start(task: AnyTask, objective: FineTuning, memory: ProbeMemory) -> str:
     if not probe.beats_chance:
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
-        return f"the new head begins at random, because a probe of the encoder is no help: {losses}"
+        return f"the new head begins at random: a probe of the encoder does not help: {losses}"
     share = task.probe_share if objective.settings.num_steps else 1.0
     with torch.no_grad():
         head.get_parameter("weight").copy_(share * probe.weight)

@@ -96,7 +96,7 @@ class Classification(TextTask):
     problem_type = "single_label_classification"
     options_class = ClassOptions
     meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples that are right",
+        "accuracy": "fraction of the examples that are right",
         "macro_f1": "mean F1 of the classes, however rare",
         "matthews": "correlation from -1 to 1; 0 is chance, 1 is perfect",
         "f1": "F1 of the class {positive}",

@@ -122,8 +122,8 @@ class MultiLabelClassification(TextTask):
     meanings: ClassVar[Mapping[str, str]] = {
         "micro_f1": "F1 of all decisions together",
         "macro_f1": "mean F1 of the labels, however rare",
-        "subset_accuracy": "share of the texts whose labels are all right",
-        "hamming_loss": "share of the decisions that are wrong",
+        "subset_accuracy": "fraction of the texts whose labels are all right",
+        "hamming_loss": "fraction of the decisions that are wrong",
         "macro_average_precision": "mean over labels of the precision at every recall",
     }
 

@@ -86,8 +86,8 @@ class RunIdentity:
                 lines.append(f"  {what}: not the same as before")
         if lines:
             head = (
-                f"{where} was written with other arguments or data; repeat those to go on, or give "
-                f"a new {param('out')}:"
+                f"{where} was written with other arguments or data; repeat those to continue, or "
+                f"give a new {param('out')}:"
             )
             raise TrainingError("\n".join([head, *lines]))
         return changed

@@ -28,7 +28,7 @@ class InfoFlags(flags.JsonFlag):
 def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
 
-    On a RUN whose training has not ended it shows the last step, and how to go on.
+    On a RUN whose training has not ended it shows the last step, and how to continue.
     """
     from tidybert.catalog import find_model, is_size
     from tidybert.checkpoints.unfinished import find_unfinished

@@ -113,7 +113,7 @@ class MultipleChoice(Task[ChoiceExample]):
     head = "classifier"
     has_pooling = True
     meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples whose right choice is chosen",
+        "accuracy": "fraction of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
     }
 

@@ -128,11 +128,11 @@ class QuestionAnswering(Task[QuestionExample]):
     unit = "token"
     head = "qa_outputs"
     meanings: ClassVar[Mapping[str, str]] = {
-        "exact_match": "share of the answers that are right to the word",
+        "exact_match": "fraction of the answers that are right to the word",
         "f1": "mean overlap in words with the right answer",
         "has_ans_exact": "exact match where there is an answer",
         "has_ans_f1": "F1 where there is an answer",
-        "no_ans_f1": "share found to have no answer, of those without",
+        "no_ans_f1": "fraction found to have no answer, of those without",
         "best_exact": "exact match with the best threshold for no answer",
         "best_f1": "F1 with the best threshold for no answer",
     }

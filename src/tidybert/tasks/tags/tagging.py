@@ -167,9 +167,9 @@ class Tagging(Task[TaggedExample]):
     head = "classifier"
     meanings: ClassVar[Mapping[str, str]] = {
         "f1": "F1 of entities: type, first and last word are right",
-        "precision": "share of the entities found that are right",
-        "recall": "share of the right entities that are found",
-        "accuracy": "share of the words with the right tag",
+        "precision": "fraction of the entities found that are right",
+        "recall": "fraction of the right entities that are found",
+        "accuracy": "fraction of the words with the right tag",
         "macro_f1": "mean F1 of the tags, however rare",
     }
 
@@ -183,7 +183,7 @@ class Tagging(Task[TaggedExample]):
         self.of_entities = mark_entities(self.names)
         self.metric = "f1" if self.of_entities else "accuracy"
         # The metric called accuracy counts the words of all sentences together.
-        self.correctness = f"{'F1' if self.of_entities else 'share right'} per sentence"
+        self.correctness = f"{'F1' if self.of_entities else 'fraction right'} per sentence"
         self.temperature = temperature
         self.doc_stride = doc_stride
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
