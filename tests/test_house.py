@@ -42,7 +42,7 @@ CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 LONGEST_FUNCTION = 100
 LONGEST_FILE = 350
-# Of the files in one folder: a folder inside a room (tasks/questions, cli/commands) counts as a room.
+# Of the files in one folder: a folder inside a room (tasks/questions, cli/commands) is a room too.
 # With their folders, tasks and cli are above the limit; docs/architecture.md has the lines.
 LARGEST_ROOM = 3500
 # Folders of tests whose subject is outside the package.

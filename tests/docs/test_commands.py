@@ -49,7 +49,9 @@ NOT_RUN = (
     "mypy",
 )
 # Flags on the pages that belong to other programs.
-FOREIGN_FLAGS = {"--no-deps", "--index-url", "--editable", "--nproc-per-node"}
+FOREIGN_FLAGS = {
+    "--no-deps", "--index-url", "--editable", "--nproc-per-node", "--model-id", "--runner",
+}  # fmt: skip
 
 EXAMPLES = 24
 
@@ -239,6 +241,8 @@ def test_the_blocks_of_a_page_run_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
     capsys,
 ) -> None:
+    from tidybert.checkpoints.converting import convert
+    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.modeling import BertForPreTraining
 
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
@@ -247,6 +251,7 @@ def test_the_blocks_of_a_page_run_in_their_order(
     write_samples()
     small_as_minilm(True)
     write_model(Path("bert-base-uncased"), BertForPreTraining)
+    convert(ModelDirectory("bert-base-uncased"), "uncased_L-2_H-128_A-2", "tensorflow")
     names: dict[str, Any] = {"__name__": "page"}
     for language, line, block in blocks(page):
         if language == "sh":
