@@ -112,7 +112,7 @@ class TaughtBatches(StepBatches):
 
 
 class TaughtObjective(PretrainingObjective):
-    """Pre-training with a teacher, in one process.
+    """Pre-training with a teacher, in one process on a CPU.
 
     Args:
         corpus: the directory of the corpus.
