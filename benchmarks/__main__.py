@@ -30,6 +30,7 @@ SCRIPTS: Final = {
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
     },
+    "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
 }
 """By kind and by name the modules, each with a function ``main`` that reads sys.argv."""
