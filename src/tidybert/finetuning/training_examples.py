@@ -24,6 +24,7 @@ class TrainingExamples:
     Args:
         held_out: None where nothing is measured.
         labelled: all that was read to train on, before a share was held out.
+        unlabelled: those that a teacher answers.
     """
 
     task: AnyTask
@@ -31,6 +32,7 @@ class TrainingExamples:
     held_out: Sequence[Any] | None
     labelled: Sequence[Any] = ()
     origin: RunOrigin = field(default_factory=RunOrigin)
+    unlabelled: Sequence[Any] = ()
 
     def some(self, train: Sequence[Any]) -> "TrainingExamples":
         """Some of the examples to train on, and none to measure on."""
@@ -49,15 +51,18 @@ def examples_of(
     Raises DataError and UsageError.
     """
     if not isinstance(job.task, str):
-        return TrainingExamples(job.task, job.train, job.dev)
+        return TrainingExamples(job.task, job.train, job.dev, unlabelled=job.unlabelled or ())
     chosen = job.task_class
 
-    def read(task: AnyTask | type[AnyTask], data: Any, name: str, report: ReadReport) -> list[Any]:
+    def read(
+        task: AnyTask | type[AnyTask], data: Any, name: str, report: ReadReport, **how: Any
+    ) -> list[Any]:
         return read_all(
             task,
             data,
             job.read,
             name=name,
+            **how,
             skip_bad_rows=job.skip_bad_rows,
             report=report,
             tell=tell,
@@ -73,7 +78,12 @@ def examples_of(
         labelled, changed = corrected.examples, count_of(corrected.num_changed, "label")
         names = count_of(corrected.num_rows, "example")
         tell(f"{job.corrections}: {changed} changed; it names {names}")
-    files = {"train": job.train, "dev": job.dev, "corrections": job.corrections}
+    files = {
+        "train": job.train,
+        "dev": job.dev,
+        "unlabelled": job.unlabelled,
+        "corrections": job.corrections,
+    }
     origin = RunOrigin(
         name=None if job.out is None else job.out.resolve().name,
         files={part: _identity(data) for part, data in files.items() if data is not None},
@@ -90,7 +100,13 @@ def examples_of(
     task = chosen.from_examples(train, job.task_options)
     if job.dev is not None:
         held_out = read(task, job.dev, "dev", ReadReport())
-    return TrainingExamples(task, train, held_out or None, labelled, origin)
+    unlabelled: list[Any] = []
+    if job.unlabelled is not None:
+        like = Reading.of(job.read, report) if report.format else None
+        unlabelled = read(
+            task, job.unlabelled, "unlabelled", ReadReport(), need_label=False, like=like
+        )
+    return TrainingExamples(task, train, held_out or None, labelled, origin, unlabelled)
 
 
 def _identity(data: Any) -> dict[str, Any]:
