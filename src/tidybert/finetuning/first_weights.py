@@ -125,5 +125,5 @@ def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> 
     config = replace(encoder.config, num_hidden_layers=count)
     encoder.config = config
     network.config = config  # type: ignore[assignment]
-    note(f"layers {', '.join(map(str, kept))} of 0 to {of - 1} are kept")
+    note(f"begins with {count} of {of} layers: {', '.join(map(str, kept))}")
     return config
