@@ -45,14 +45,14 @@ class Setting:
     num_train_epochs: float
     num_test: int = 1000
     num_unlabelled: int = 0
-    epochs_with_more: float = 3.0
+    epochs_with_more: float = 1.0
     train_batch_size: int = 32
 
 
 SETTINGS: Final = {
     "SST-2": Setting(6400, 2),
-    "CoNLL-2003": Setting(2000, 3),
-    "shifts": Setting(1000, 1, num_test=300, train_batch_size=8),
+    "CoNLL-2003": Setting(1500, 3),
+    "shifts": Setting(400, 2, num_test=150, train_batch_size=8),
 }
 FEW: Final = Setting(300, 10, num_unlabelled=5000)
 
@@ -61,7 +61,9 @@ def measured(name: str, side: str, seed: int, setting: Setting, given: argparse.
     """The scores of one RUN, which is trained if it is not there."""
     pool = drawn(examples_of(name, "train"), len(examples_of(name, "train")), seed)
     labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
-    test = rest[-1000:] if given.dev else drawn(examples_of(name, "dev"), setting.num_test, 0)
+    test = drawn(examples_of(name, "dev"), setting.num_test, 0)
+    if given.dev:
+        rest, test = rest[:-1000], rest[-1000:]
     task = task_class(JOBS[name].task).from_examples(labelled)
     run = run_of(name, side, seed, setting, given)
     seconds = 0.0

@@ -122,7 +122,7 @@ def finetune(
         multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
             0 trains on all, as ``few`` does.
-        unlabelled: data without labels, of the same kinds, which ``teacher``, a RUN, answers.
+        unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
         options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other

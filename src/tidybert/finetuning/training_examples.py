@@ -12,6 +12,7 @@ from tidybert.files.read_report import ReadReport
 from tidybert.files.reading import Reading
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.inference.python_inputs import examples_of as inputs_of
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
 from tidybert.training.run_origin import RunOrigin, file_identity
@@ -101,11 +102,13 @@ def examples_of(
     if job.dev is not None:
         held_out = read(task, job.dev, "dev", ReadReport())
     unlabelled: list[Any] = []
-    if job.unlabelled is not None:
-        like = Reading.of(job.read, report) if report.format else None
+    like = Reading.of(job.read, report) if report.format else None
+    if isinstance(job.unlabelled, str | Path):
         unlabelled = read(
             task, job.unlabelled, "unlabelled", ReadReport(), need_label=False, like=like
         )
+    elif job.unlabelled is not None:
+        unlabelled = inputs_of(task, job.unlabelled, None, like)
     return TrainingExamples(task, train, held_out or None, labelled, origin, unlabelled)
 
 
