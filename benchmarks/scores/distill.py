@@ -52,7 +52,7 @@ class Setting:
 SETTINGS: Final = {
     "SST-2": Setting(6400, 2),
     "CoNLL-2003": Setting(1500, 3),
-    "shifts": Setting(400, 2, num_test=150, train_batch_size=8),
+    "shifts": Setting(300, 2, num_test=150, train_batch_size=8),
 }
 FEW: Final = Setting(300, 10, num_unlabelled=5000)
 

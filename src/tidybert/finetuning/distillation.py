@@ -24,7 +24,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.modeling.kernels.transfer import to_device
-from tidybert.tasks.task import SHOWN_LABELS, AnyTask, weights_of
+from tidybert.tasks.task import SHOWN_LABELS, AnyTask, Task, weights_of
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import Loss
 from tidybert.training.linear_probe import ProbeLoss
@@ -67,8 +67,9 @@ def lessons_of(
         "sha256": teacher.fingerprint,
         "num_hidden_layers": len(encoder_of(teacher.model).layers),
     }
-    if task.metric in teacher.metadata.metrics:
-        recorded[task.metric] = teacher.metadata.metrics[task.metric]
+    score = teacher.metadata.metrics.get(task.metric)
+    if score is not None:
+        recorded[task.metric] = score
     return Lessons(features, loss, loss.summed_loss, recorded)
 
 
@@ -110,6 +111,8 @@ class Distillation:
 def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -> Predictor[Any]:
     """The teacher, its outputs in the order of the student's labels."""
     assert job.teacher is not None
+    if type(task).imitation_losses is Task.imitation_losses:
+        raise UsageError(f"{param('teacher')} is not for {task.name}; leave it out")
     teacher: Predictor[Any] = Predictor(
         job.teacher, device=job.device, allow_pickle=job.allow_pickle
     )

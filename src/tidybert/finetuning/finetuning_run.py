@@ -99,7 +99,8 @@ def train(
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
-    _require_room(run, network, arguments, len(examples.train), has_dev=has_dev)
+    count = len(examples.train) + len(examples.unlabelled)
+    _require_room(run, network, arguments, count, has_dev=has_dev)
     data = TrainingData(
         examples.train,
         examples.held_out,

@@ -8,6 +8,7 @@ from tidybert.catalog import PRETRAINED
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
 from tidybert.files.wording import count_of
+from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
 from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
@@ -184,7 +185,8 @@ def _limits(task: AnyTask, arguments: Mapping[str, Any], is_measured: bool) -> s
 
 
 def _settings(arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    left_out = (RECORD, "task", "model", "train", "dev")
+    unused = SET_FOR_TEACHER if arguments.get("teacher") is None else ()
+    left_out = (RECORD, "task", "model", "train", "dev", *unused)
     return [
         (name, value)
         for name, value in arguments.items()

@@ -18,7 +18,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.splits import Indices, grouped_split, random_split
-from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.wording import count_of
 from tidybert.modeling.kernels.transfer import to_device
@@ -221,9 +221,9 @@ class Task(ABC, Generic[E]):
     ) -> Tensor:
         """(F,) how far each feature's outputs are from a teacher's, both of ``trained_outputs``.
 
-        Raises UsageError for a task that cannot learn from a teacher.
+        A task without it takes no teacher.
         """
-        raise UsageError(f"{param('teacher')} is not for {self.name}; leave it out")
+        raise NotImplementedError(f"{type(self).__name__} does not define imitation_losses")
 
     def head_inputs(self, model: Any, batch: Batch) -> Tensor:
         """(R, H) the states that the head's linear layer reads for ``summed_loss``."""

@@ -223,7 +223,8 @@ class MultipleChoice(Task[ChoiceExample]):
         starts = np.cumsum([len(one.lengths) for one in batch.features[:-1]]).tolist()
 
         def padded(logits: Tensor) -> Tensor:
-            return pad_sequence(logits.reshape(-1).tensor_split(starts), True, -torch.inf)
+            parts = list(logits.reshape(-1).tensor_split(starts))
+            return pad_sequence(parts, batch_first=True, padding_value=-torch.inf)
 
         return softmax_divergence(padded(outputs), padded(taught), temperature)
 
