@@ -104,6 +104,7 @@ def finetune(
     *,
     multi_label: bool | None = None,
     dev: Any = 0.1,
+    unlabelled: Any = None,
     out: str | Path | None = None,
     verbose: bool = False,
     **options: Unpack[FinetuneOptions],
@@ -121,6 +122,7 @@ def finetune(
         multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
             0 trains on all, as ``few`` does.
+        unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
         options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other
@@ -157,6 +159,7 @@ def finetune(
             read=ReadOptions(**given["read"]),
             task_options=task_flags()(**given["task"]),
             dev_fraction=share,
+            unlabelled=unlabelled,
             out=None if out is None else Path(out),
             **given["job"],
         )

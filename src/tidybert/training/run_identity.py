@@ -80,10 +80,10 @@ class RunIdentity:
             if reason is not None:
                 refused.append(name)
                 lines.append(f"  {change_line(name, was, given)}{reason and ': '}{reason}")
-        for name, digest in now["contents"].items():
-            what, explained_by = _CONTENTS[name]
+        hashes, found = before["contents"], now["contents"]
+        for name, (what, explained_by) in _CONTENTS.items():
             is_explained = any(each in refused for each in explained_by)
-            if before["contents"].get(name) != digest and not is_explained:
+            if hashes.get(name) != found.get(name) and not is_explained:
                 lines.append(f"  {what}: not the same as before")
         if lines:
             head = (
