@@ -23,7 +23,7 @@ _CONTENTS: Final = {
     "data": ("the examples as the model reads them", ("max_seq_length",)),
     "corpus": ("the corpus", ()),
     "weights": ("the weights to begin with", ("seed", "initial_weights")),
-    "teacher": ("the teacher's weights", ("teacher",)),
+    "teacher": ("the teacher", ("teacher",)),
 }
 
 
