@@ -49,6 +49,18 @@ def epoch_order(num_examples: int, seed: int, epoch: int) -> npt.NDArray[np.int6
     return np.random.default_rng([seed, epoch]).permutation(num_examples)
 
 
+def class_order(
+    classes: npt.NDArray[np.int64], seed: int, epoch: int, run: int = 4
+) -> npt.NDArray[np.int64]:
+    """The same, where up to ``run`` examples of one of the classes (N,) follow each other."""
+    random = np.random.default_rng([seed, epoch])
+    runs = []
+    for each in np.unique(classes):
+        members = random.permutation(np.flatnonzero(classes == each))
+        runs += np.split(members, range(run, len(members), run))
+    return np.concatenate([runs[at] for at in random.permutation(len(runs))])
+
+
 def cut_by_tokens(
     lengths: npt.NDArray[np.int64] | Sequence[int], tokens_per_batch: int
 ) -> list[npt.NDArray[np.int64]]:

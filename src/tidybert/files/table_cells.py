@@ -1,4 +1,4 @@
-"""The rows of each format as (row number, text, second text, label), their columns chosen.
+"""The rows of each format as (row number, text, second text, label, …), their columns chosen.
 
 Each function fills the report on the way.  A role without a column is MISSING, so that it is not
 mistaken for a null in the file.
@@ -7,13 +7,13 @@ mistaken for a null in the file.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidybert.errors import DataError, UsageError, param, suggestion
-from tidybert.files.columns import Columns, find_columns, has_header
+from tidybert.files.columns import Columns, find_columns, has_header, negative_columns
 from tidybert.files.delimited_rows import CellsRow
 from tidybert.files.raw_rows import Problem, Record
-from tidybert.files.read_options import ROLES
+from tidybert.files.read_options import NEGATIVES, ROLES
 from tidybert.files.read_report import ReadReport
 from tidybert.files.records import parquet_names, parquet_rows
 from tidybert.files.text_lines import Line, chomp
@@ -21,8 +21,15 @@ from tidybert.files.wording import count_of, keys_seen
 
 MISSING: Final = object()
 
-# A row's number, its text, second text and label as the file holds them.
-Values = tuple[int, object, object, object]
+
+class Values(NamedTuple):
+    """A row's number, its text, second text, label and negatives as the file holds them."""
+
+    row: int
+    text: object
+    text_pair: object = MISSING
+    label: object = MISSING
+    negatives: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ def delimited_values(
             first_ragged = first_ragged or number
         values = _values(number, cells, columns)
         if is_first and report.options.header is None:
-            lone_label = values[3]
-        elif values[3] == lone_label:
+            lone_label = values.label
+        elif values.label == lone_label:
             lone_label = None
         yield values
     if ragged:
@@ -108,7 +115,13 @@ def record_values(
             near = suggestion(absent[0], record)
             yield Problem(number, f"no key {absent[0]!r} among {keys_seen(record)}{near}")
         else:
-            yield _values(number, record, columns)
+            values = _values(number, record, columns)
+            if report.finds_negatives:
+                # Objects need not have equally many.
+                keys = list(record)
+                negatives = [record[keys[at]] for at in negative_columns(keys)]
+                values = values._replace(negatives=negatives)
+            yield values
 
 
 def parquet_values(report: ReadReport) -> Iterator[Values | Problem]:
@@ -161,9 +174,9 @@ def line_values(lines: Iterator[Line], report: ReadReport) -> Iterator[Values | 
         if problem:
             yield Problem(number, problem)
         elif report.format == "text":
-            yield number, line, MISSING, MISSING
+            yield Values(number, line)
         elif end := next((at for at, char in enumerate(line) if char in " \t"), 0):
-            yield number, line[end:].lstrip(" \t"), MISSING, line[:end]
+            yield Values(number, line[end:].lstrip(" \t"), label=line[:end])
         else:
             yield Problem(number, "a label, white space and a text are expected")
 
@@ -180,7 +193,8 @@ def _values(number: int, row: Any, columns: Columns) -> Values:
         elif of_label:
             cells = zip(columns.names["label"], of_label, strict=True)
             label = LabelCells({name: row[place] for name, place in cells})
-    return number, row[places["text"][0]], text_pair, label
+    negatives = [row[place] for place in places.get(NEGATIVES, ())]
+    return Values(number, row[places["text"][0]], text_pair, label, negatives)
 
 
 def _delimited_columns(first_row: list[str], report: ReadReport) -> Columns:

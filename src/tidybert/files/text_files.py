@@ -57,15 +57,15 @@ def _examples(
         )
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    for values in _rows(report):
+    for values in text_values(report):
         if isinstance(values, Problem):
             yield values
             continue
-        row = _example(values, separator, report, scores=scores)
+        row = text_example(values, report, separator=separator, scores=scores)
         if isinstance(row, TextExample) and not scores:
-            _keep_labels(row, values[3], report)
-        if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
-            never_true = set(values[3].cells) if never_true is None else never_true
+            _keep_labels(row, values.label, report)
+        if isinstance(row, TextExample) and isinstance(values.label, LabelCells):
+            never_true = set(values.label.cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())
         yield row
     if never_true:
@@ -73,7 +73,8 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def _rows(report: ReadReport) -> Iterator[Values | Problem]:
+def text_values(report: ReadReport) -> Iterator[Values | Problem]:
+    """The values of each row of the report's file, or of its rows in memory."""
     if report.memory is not None:
         yield from memory_values(report)
         return
@@ -99,11 +100,11 @@ def _rows(report: ReadReport) -> Iterator[Values | Problem]:
         yield from record_values(json_records(stream, options, report), report)
 
 
-def _example(
-    values: Values, separator: str | None, report: ReadReport, *, scores: bool
+def text_example(
+    values: Values, report: ReadReport, *, separator: str | None = None, scores: bool = False
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
-    row, text, text_pair, raw_label = values
+    row, text, text_pair, raw_label, _ = values
     for role, value in (("text_pair", text_pair), ("text", text)):
         if value is MISSING:
             continue

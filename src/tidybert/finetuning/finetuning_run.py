@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.training_texts import text_hashes, write_training_texts
@@ -82,6 +83,8 @@ def train(
     """
     task, run, length = examples.task, job.out, job.length
     config, tokenizer, origin = model_sources(job.model, job.vocab)
+    begun = origin if isinstance(origin, ModelDirectory) else None
+    task = task.begun_from(begun, job.arguments.pooling)
     arguments, config = _with_defaults(job.arguments, task, config, callbacks.tell)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
@@ -153,10 +156,9 @@ def _loop(
     callbacks: Callbacks,
 ) -> TrainingLoop[FineTuning]:
     identity = _identity(task, network, data, arguments)
-    objective = FineTuning(
+    objective = task.objective(
         network,
         data.train_features,
-        task.loss,
         arguments,
         evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
         metric=task.metric,
@@ -197,6 +199,8 @@ def _with_defaults(
 
 def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
     """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
+    if task.pools_itself:
+        return config.with_pooling("cls")
     if task.has_pooling:
         return config if pooling is None else config.with_pooling(pooling)
     if pooling is not None:

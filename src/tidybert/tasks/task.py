@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
@@ -25,6 +25,8 @@ from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.fine_tuning import FineTuning
+from tidybert.training.training_arguments import TrainingArguments
 
 SHOWN_LABELS: Final = 20
 
@@ -67,6 +69,9 @@ class Task(ABC, Generic[E]):
     """
     has_pooling: ClassVar[bool] = False
     """Whether the head reads one state a sequence, which may be [CLS]'s or the mean."""
+
+    pools_itself: ClassVar[bool] = False
+    """Whether the task pools the states of a plain encoder, which has no pooler."""
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
@@ -138,6 +143,13 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         """The task of a finished RUN; ConfigError where tidybert.json lacks what it needs."""
+
+    def begun_from(self, directory: ModelDirectory | None, pooling: str | None) -> Self:
+        """The same task with what it takes from the MODEL that its training begins with.
+
+        ``pooling``: what the user asks for, if anything.
+        """
+        return self
 
     def settings(self) -> dict[str, Any]:
         """The values that ``from_metadata`` needs besides label_names, as JSON can hold them."""
@@ -226,6 +238,16 @@ class Task(ABC, Generic[E]):
         losses = self.losses(outputs, batch)
         weights = to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
         return (losses * weights).sum()
+
+    def objective(
+        self,
+        model: nn.Module,
+        features: Sequence[Features],
+        arguments: TrainingArguments,
+        **given: Any,
+    ) -> FineTuning:
+        """What a step of its training is; ``given`` are further arguments of FineTuning."""
+        return FineTuning(model, features, self.loss, arguments, **given)
 
     # --- its answers
 

@@ -66,11 +66,11 @@ def add_gradients_on_threads(
         torch.set_rng_state(before[1])
         return None
     for _, gradients in done:
-        _add(trained, gradients)
+        add_gradients(trained, gradients)
     return sum(loss for loss, _ in done)
 
 
-def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
+def add_gradients(trained: Sequence[Tensor], gradients: Gradients) -> None:
     """Add each gradient to ``grad``, or make it ``grad`` where that is None."""
     begun: set[int] = set()
     sums, terms = [], []

@@ -1,0 +1,130 @@
+"""Files of texts that belong together: pairs, triplets, pairs with scores, texts with labels.
+
+Column names say which: two texts, negatives (``negative``, ``negative_1``, …, or a list), and a
+label, which is a score of two texts or the class of one.  The formats are those of texts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tidybert.errors import LINE, DataError
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.labels import finite_number
+from tidybert.files.raw_rows import Problem
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.read_report import ReadReport
+from tidybert.files.text_files import FORMATS, text_example, text_values
+from tidybert.files.wording import count_of, text_problem
+
+Form = Literal["pairs", "scores", "labels"]
+FORM_NAMES: Final = {
+    "pairs": "pairs of texts",
+    "scores": "pairs of texts with scores",
+    "labels": "texts with labels",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VectorExample:
+    """Texts that belong together or do not.
+
+    Args:
+        texts: one text; or a text, one that belongs to it, and any number that do not.
+        label: the class of one text, or the score of two, as the file spells it.
+        row: the 1-based line of the file.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    row: int
+
+    @property
+    def negatives(self) -> tuple[str, ...]:
+        """The texts that do not belong to the first."""
+        return self.texts[2:]
+
+    @property
+    def score(self) -> float | None:
+        """The score of two texts; None where the label is not a finite number."""
+        return None if self.label is None else finite_number(self.label)
+
+
+def form_of(examples: Sequence[VectorExample]) -> Form:
+    """What examples hold; DataError where they differ in it.
+
+    Two texts have scores where each label is a finite number and no example has negatives.
+    """
+    singles = [one for one in examples if len(one.texts) == 1]
+    if singles and len(singles) < len(examples):
+        raise DataError(
+            f"{LINE} {singles[0].row}: a single text, but "
+            f"{len(examples) - len(singles):,} of {len(examples):,} examples have two: give each "
+            "two, or one"
+        )
+    if singles:
+        return "labels"
+    if any(one.negatives for one in examples):
+        return "pairs"
+    return "pairs" if any(one.score is None for one in examples) else "scores"
+
+
+def _examples(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[VectorExample | Problem]:
+    """The rows of a file; with ``need_label``, one text alone needs a label."""
+    report.finds_negatives = True
+    # Pairs have none, but a label that is named must be there.
+    report.need_label = need_label and options.label is not None
+    for values in text_values(report):
+        if isinstance(values, Problem):
+            yield values
+            continue
+        found = text_example(values, report)
+        negatives = _negatives(values.row, values.negatives)
+        if isinstance(found, Problem) or isinstance(negatives, Problem):
+            yield found if isinstance(found, Problem) else negatives
+        elif found.text_pair is not None:
+            yield VectorExample((found.text, found.text_pair, *negatives), found.label, found.row)
+        elif negatives:
+            yield Problem(found.row, "negatives without a positive text")
+        elif need_label and found.label is None:
+            yield Problem(
+                found.row,
+                "one text without a label; give pairs of texts (columns anchor and positive), or "
+                "texts with labels",
+            )
+        else:
+            yield VectorExample((found.text,), found.label, found.row)
+
+
+def _negatives(row: int, cells: Sequence[object]) -> list[str] | Problem:
+    """The texts of the cells, which may be lists; an empty cell has none."""
+    flat = [each for cell in cells for each in (cell if isinstance(cell, list) else [cell])]
+    texts = []
+    for each in flat:
+        if each is None or each == "":
+            continue
+        if problem := text_problem("negative", each):
+            return Problem(row, problem)
+        assert isinstance(each, str)
+        texts.append(each)
+    return texts
+
+
+def _tuple_names(first: Sequence[object]) -> Sequence[str]:
+    """The columns of rows (text, text, …), (text, text, score) or (text, number of a class)."""
+    if not isinstance(first[0], str) or (len(first) > 2 and not isinstance(first[1], str)):
+        raise DataError(
+            f"a row has {count_of(len(first), 'value')}: expected (text, text that belongs to it, "
+            "texts that do not …), (text, text, score) or (text, number of its class)"
+        )
+    if len(first) > 1 and not isinstance(first[1], str):
+        return ("text", "label")
+    if len(first) == 3 and not isinstance(first[2], str | list | tuple):
+        return ("anchor", "positive", "label")
+    negatives = [f"negative_{number}" for number in range(1, len(first) - 1)]
+    return ("text",) if len(first) == 1 else ("anchor", "positive", *negatives)
+
+
+read_vectors = ExampleReader(_examples, FORMATS, _tuple_names)
