@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,13 @@ import torch
 
 from tidybert.data.features import Features
 from tidybert.modeling.encoder import LowerStates
+from tidybert.modeling.kernels.threads import num_threads
 from tidybert.modeling.rows import Rows
+
+# The gradients of each piece are as large as the trained weights.
+_MOST_PIECES: Final = 4
+# Smaller pieces take longer on a thread of their own.
+_FEWEST_TOKENS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -101,3 +108,9 @@ def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np
         shares[part].append(index)
         heappush(tokens, (fewest + int(lengths[index]), part))
     return [np.array(share) for share in shares]
+
+
+def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Indices of the sequences, in pieces large enough for a thread each; at least one."""
+    worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
+    return share_out(lengths, max(1, min(num_threads(), _MOST_PIECES, worthwhile)))

@@ -159,6 +159,7 @@ def _loop(
     objective = task.objective(
         network,
         data.train_features,
+        task.loss,
         arguments,
         evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
         metric=task.metric,

@@ -25,7 +25,7 @@ from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import FineTuning
+from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
 
 SHOWN_LABELS: Final = 20
@@ -243,11 +243,12 @@ class Task(ABC, Generic[E]):
         self,
         model: nn.Module,
         features: Sequence[Features],
+        loss: Loss,
         arguments: TrainingArguments,
         **given: Any,
     ) -> FineTuning:
-        """What a step of its training is; ``given`` are further arguments of FineTuning."""
-        return FineTuning(model, features, self.loss, arguments, **given)
+        """What a step of its training is, from the arguments of FineTuning."""
+        return FineTuning(model, features, loss, arguments, **given)
 
     # --- its answers
 

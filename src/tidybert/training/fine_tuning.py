@@ -14,13 +14,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
+from tidybert.data.batching import (
+    Batch,
+    collate,
+    cut_by_tokens,
+    epoch_order,
+    pieces_for_threads,
+)
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, param
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.training.frozen_states import freeze, frozen_states
-from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
+from tidybert.training.gradients import add_gradients_on_threads
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16

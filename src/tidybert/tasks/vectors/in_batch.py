@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features
-from tidybert.tasks.vectors.vector_files import VectorExample
+from tidybert.tasks.vectors.vector_examples import VectorExample
 
 
 @dataclass(frozen=True)

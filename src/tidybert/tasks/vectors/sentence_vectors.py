@@ -4,7 +4,7 @@ Each text is a sequence of its own, and its vector is the mean, or another pooli
 last states.  The columns of the examples choose the loss.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -31,16 +31,17 @@ from tidybert.tasks.vectors import losses
 from tidybert.tasks.vectors.in_batch import TextNumbers, candidate_rows, ignored_candidates
 from tidybert.tasks.vectors.vector_answers import answers_of
 from tidybert.tasks.vectors.vector_checks import examine
-from tidybert.tasks.vectors.vector_files import (
+from tidybert.tasks.vectors.vector_examples import (
     FORM_NAMES,
     Form,
     VectorExample,
     form_of,
     read_vectors,
 )
+from tidybert.tasks.vectors.vector_training import VectorTraining
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import FineTuning
-from tidybert.training.vector_training import VectorTraining
+from tidybert.training.fine_tuning import FineTuning, Loss
+from tidybert.training.training_arguments import TrainingArguments
 
 _METRIC_OF: Mapping[Form, str] = {"pairs": "ndcg_at_10", "scores": "spearman", "labels": "map"}
 _LOSS_OF: Mapping[Form, str] = {"pairs": "infonce", "scores": "cosent", "labels": "supcon"}
@@ -246,8 +247,14 @@ class SentenceVectors(Task[VectorExample]):
         return states if only is not None else pooled(states.float(), rows, self.pooling)
 
     def objective(
-        self, model: nn.Module, features: Sequence[Features], arguments: Any, **given: Any
+        self,
+        model: nn.Module,
+        features: Sequence[Features],
+        loss: Loss,
+        arguments: TrainingArguments,
+        **given: Any,
     ) -> FineTuning:
+        """Its loss is that of a whole batch, and not ``loss``."""
         classes = [one.label for one in features] if self.loss_name == "supcon" else None
         return VectorTraining(
             model, features, self.outputs, self.batch_loss, arguments, classes=classes, **given
@@ -261,7 +268,9 @@ class SentenceVectors(Task[VectorExample]):
             return loss(vectors)
         return losses.matryoshka(loss, vectors, (vectors.shape[1], *widths))
 
-    def _loss(self, features: Sequence[Features], device: torch.device) -> Any:
+    def _loss(
+        self, features: Sequence[Features], device: torch.device
+    ) -> Callable[[Tensor], Tensor]:
         labels = [one.label for one in features]
         if self.loss_name == "supcon":
             classes = to_device(torch.tensor(labels), device)

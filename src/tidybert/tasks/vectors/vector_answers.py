@@ -5,7 +5,7 @@ N examples, H width.  All similarities are cosines.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,13 @@ from tidybert.metrics.retrieval_scores import (
     retrieval_scores,
 )
 from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs
-from tidybert.tasks.vectors.vector_files import VectorExample, form_of
-
-if TYPE_CHECKING:
-    from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
+from tidybert.tasks.task import AnyTask
+from tidybert.tasks.vectors.vector_examples import VectorExample, form_of
 
 Vectors = npt.NDArray[np.float32]
 
 
-class VectorAnswers(Answers["SentenceVectors", VectorExample]):
+class VectorAnswers(Answers[AnyTask, VectorExample]):
     """Answers from the vectors (n, H) of each example's texts."""
 
     @cached_property
@@ -123,7 +121,7 @@ class PairAnswers(RankedAnswers):
 
     def __init__(
         self,
-        task: "SentenceVectors",
+        task: AnyTask,
         outputs: Outputs,
         features: Sequence[Features],
         examples: Sequence[VectorExample],
@@ -170,7 +168,7 @@ class LabelAnswers(RankedAnswers):
 
     def __init__(
         self,
-        task: "SentenceVectors",
+        task: AnyTask,
         outputs: Outputs,
         features: Sequence[Features],
         examples: Sequence[VectorExample],
@@ -206,16 +204,21 @@ class LabelAnswers(RankedAnswers):
 
 
 def answers_of(
-    task: "SentenceVectors",
+    task: AnyTask,
     outputs: Outputs,
     features: Sequence[Features],
     examples: Sequence[VectorExample],
 ) -> VectorAnswers:
     """The answers to examples, by what they hold."""
-    kinds = {"pairs": PairAnswers, "scores": ScoredAnswers, "labels": LabelAnswers}
+    kinds: dict[str, type[VectorAnswers]] = {
+        "pairs": PairAnswers,
+        "scores": ScoredAnswers,
+        "labels": LabelAnswers,
+    }
     return kinds[form_of(examples)](task, outputs, features, examples)
 
 
 def _normalized(vectors: Vectors) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12)
+    directions: Vectors = vectors / np.maximum(lengths, 1e-12)
+    return directions

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError, param
 from tidybert.files.labels import label_order
 from tidybert.files.wording import count_of
-from tidybert.tasks.vectors.vector_files import FORM_NAMES, Form, VectorExample, form_of
+from tidybert.tasks.vectors.vector_examples import FORM_NAMES, Form, VectorExample, form_of
 
 _SIDES = {"first": 0, "second": 1}
 
@@ -29,9 +30,8 @@ def examine(form: Form, data: TrainingData[VectorExample], report: DataReport) -
     """Add the findings in examples of a form to a report."""
     if data.held_out and (found := _form_of_dev(data.held_out)) != form:
         report.errors.append(
-            f"the training examples are {FORM_NAMES[form]}, and the dev examples "
-            f"{found if found not in FORM_NAMES else FORM_NAMES[found]}; give {param('dev')} like "
-            f"{param('train')}, and measure on other files with evaluate"
+            f"the training examples are {FORM_NAMES[form]}, and the dev examples are "
+            f"{FORM_NAMES.get(found, found)}; give {param('dev')} like {param('train')}, and measure on other files with evaluate"
         )
         return
     warn_of_empty(report, data, _is_empty, noun="text")
@@ -44,11 +44,11 @@ def examine(form: Form, data: TrainingData[VectorExample], report: DataReport) -
             report.facts += [_lengths(part, side, features) for side in _SIDES if features]
 
 
-def _form_of_dev(examples: Sequence[VectorExample]) -> str:
+def _form_of_dev(examples: Sequence[VectorExample]) -> Any:
     try:
         return form_of(examples)
     except DataError:
-        return "are of several kinds"
+        return "of several kinds"
 
 
 def _is_empty(one: VectorExample) -> bool:

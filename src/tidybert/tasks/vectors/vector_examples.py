@@ -82,8 +82,10 @@ def _examples(
             continue
         found = text_example(values, report)
         negatives = _negatives(values.row, values.negatives)
-        if isinstance(found, Problem) or isinstance(negatives, Problem):
-            yield found if isinstance(found, Problem) else negatives
+        if isinstance(found, Problem):
+            yield found
+        elif isinstance(negatives, Problem):
+            yield negatives
         elif found.text_pair is not None:
             yield VectorExample((found.text, found.text_pair, *negatives), found.label, found.row)
         elif negatives:

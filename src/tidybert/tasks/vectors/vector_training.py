@@ -17,13 +17,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tidybert.data.batching import Batch, class_order
+from tidybert.data.batching import Batch, class_order, pieces_for_threads
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.training.fine_tuning import FineTuning
-from tidybert.training.gradients import Gradients, add_gradients, pieces_for_threads
+from tidybert.training.gradients import Gradients, add_gradients
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.training_arguments import TrainingArguments
