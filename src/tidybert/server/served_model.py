@@ -24,6 +24,7 @@ from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
@@ -101,7 +102,7 @@ class ServedModel:
             self.device, self.precision = to_device(encoder, device), "float32"
         elif is_finished(directory):
             self.predictor = Predictor(path, **given)
-            encoder = self.predictor.model.bert
+            encoder = encoder_of(self.predictor.model)
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
@@ -150,6 +151,10 @@ class Task(ABC, Generic[E]):
         ``pooling``: what the user asks for, if anything.
         """
         return self
+
+    def sentence_form(self, max_seq_length: int) -> SentenceForm | None:
+        """What sentence-transformers does with the states of a RUN; None where it has no use."""
+        return None
 
     def settings(self) -> dict[str, Any]:
         """The values that ``from_metadata`` needs besides label_names, as JSON can hold them."""

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
@@ -43,6 +45,7 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
 
+_QUERY, _DOCUMENT = "query", "document"
 _METRIC_OF: Mapping[Form, str] = {"pairs": "ndcg_at_10", "scores": "spearman", "labels": "map"}
 _LOSS_OF: Mapping[Form, str] = {"pairs": "infonce", "scores": "cosent", "labels": "supcon"}
 
@@ -56,6 +59,7 @@ class SentenceVectors(Task[VectorExample]):
         loss_name: infonce, cosent or supcon; None where nothing is trained.
         pooling: of the tokens' last states: mean, cls or max.
         query_prompt, document_prompt: what each first text, and each other one, begins with.
+        normalize: whether ``embed`` scales vectors to length 1; a cosine does not depend on it.
         scale: see ``losses``.
         both_directions: see ``losses.info_nce``.
         widths: first values of the vectors that are trained too, with the whole ones.
@@ -66,6 +70,7 @@ class SentenceVectors(Task[VectorExample]):
     pooling: str = "mean"
     query_prompt: str = ""
     document_prompt: str = ""
+    normalize: bool = False
     scale: float = losses.SCALE
     both_directions: bool = False
     widths: tuple[int, ...] = ()
@@ -155,20 +160,38 @@ class SentenceVectors(Task[VectorExample]):
         )
 
     def begun_from(self, directory: ModelDirectory | None, pooling: str | None) -> Self:
-        return replace(self, pooling=pooling or "mean")
+        """With the pooling and the prompts of a directory of sentence-transformers."""
+        form = SentenceForm() if directory is None else read_sentence_form(directory)
+        if form.dense:
+            raise ConfigError(
+                f"{directory}: a Dense module follows the encoder, and embed trains encoders alone"
+            )
+        return replace(
+            self,
+            pooling=pooling or form.pooling,
+            normalize=form.normalize,
+            query_prompt=self.query_prompt or form.prompts.get(_QUERY, ""),
+            document_prompt=self.document_prompt or form.prompts.get(_DOCUMENT, ""),
+        )
+
+    def sentence_form(self, max_seq_length: int) -> SentenceForm:
+        """A text for which no prompt is named is a document."""
+        prompts = {_QUERY: self.query_prompt, _DOCUMENT: self.document_prompt}
+        given = {name: text for name, text in prompts.items() if text}
+        default = _DOCUMENT if _DOCUMENT in given else None
+        return SentenceForm(self.pooling, (), self.normalize, given, default, max_seq_length)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         settings = metadata.settings
         found = {
             name: settings[name]
-            for name in ("pooling", "query_prompt", "document_prompt")
+            for name in ("pooling", "query_prompt", "document_prompt", "normalize")
             if name in settings
         }
         for name, value in found.items():
-            if not isinstance(value, str) or (
-                name == "pooling" and value not in ("mean", "cls", "max")
-            ):
+            is_good = type(value) is (bool if name == "normalize" else str)
+            if not is_good or (name == "pooling" and value not in POOLINGS):
                 raise ConfigError(f"settings: {name} is {value!r:.80}; not one that embed knows")
         return cls(**found)
 
@@ -177,6 +200,7 @@ class SentenceVectors(Task[VectorExample]):
             "pooling": self.pooling,
             "query_prompt": self.query_prompt,
             "document_prompt": self.document_prompt,
+            "normalize": self.normalize,
         }
 
     @classmethod

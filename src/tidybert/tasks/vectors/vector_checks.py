@@ -31,7 +31,8 @@ def examine(form: Form, data: TrainingData[VectorExample], report: DataReport) -
     if data.held_out and (found := _form_of_dev(data.held_out)) != form:
         report.errors.append(
             f"the training examples are {FORM_NAMES[form]}, and the dev examples are "
-            f"{FORM_NAMES.get(found, found)}; give {param('dev')} like {param('train')}, and measure on other files with evaluate"
+            f"{FORM_NAMES.get(found, found)}; give {param('dev')} like {param('train')}, and "
+            "measure on other files with evaluate"
         )
         return
     warn_of_empty(report, data, _is_empty, noun="text")

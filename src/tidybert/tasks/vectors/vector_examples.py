@@ -89,7 +89,7 @@ def _examples(
         elif found.text_pair is not None:
             yield VectorExample((found.text, found.text_pair, *negatives), found.label, found.row)
         elif negatives:
-            yield Problem(found.row, "negatives without a positive text")
+            yield Problem(found.row, "negatives, and no column of the text that belongs to the first (positive, answer)")
         elif need_label and found.label is None:
             yield Problem(
                 found.row,
