@@ -50,11 +50,13 @@ def _examples(
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
+    keep_columns: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
             f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
         )
+    report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
     for values in _rows(report):
@@ -103,7 +105,7 @@ def _example(
     values: Values, separator: str | None, report: ReadReport, *, scores: bool
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
-    row, text, text_pair, raw_label = values
+    row, text, text_pair, raw_label, columns = values
     for role, value in (("text_pair", text_pair), ("text", text)):
         if value is MISSING:
             continue
@@ -117,8 +119,12 @@ def _example(
     if separator is not None:
         labels = labels_of(raw_label, separator)
         if not isinstance(labels, str):
-            return TextExample(text, pair, None, row, labels)
-        return Problem(row, labels) if report.need_label else TextExample(text, pair, None, row)
+            return TextExample(text, pair, None, row, labels, columns)
+        return (
+            Problem(row, labels)
+            if report.need_label
+            else TextExample(text, pair, None, row, columns=columns)
+        )
     if isinstance(raw_label, LabelCells):
         raise UsageError(
             f"{param('label')} {report.columns['label']} names several columns; they are read with "
@@ -136,7 +142,7 @@ def _example(
             f"{report.columns.get('label', '')!r} the right {param('label')}? (the first column is "
             "0)",
         )
-    return TextExample(text, pair, label, row)
+    return TextExample(text, pair, label, row, columns=columns)
 
 
 def _keep_labels(row: TextExample, value: object, report: ReadReport) -> None:
@@ -163,6 +169,6 @@ read_examples = ExampleReader(_examples, FORMATS, _tuple_names)
 
 The detail ``scores`` makes a row whose label is not a finite number a bad row, so that
 ``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``labels_of``,
-into ``example.labels``.  Standard input without a format is JSON lines where its first byte is
-``{``, else plain lines.
+into ``example.labels``.  ``keep_columns`` keeps the other columns of a row in ``example.columns``.
+Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
 """
