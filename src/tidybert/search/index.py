@@ -197,8 +197,8 @@ class Index(ShowsFacts):
             return min(TOP_K, len(self))
         if not 1 <= top_k <= len(self):
             raise UsageError(
-                f"{param('top_k', top_k)}: {self.directory} has {count_of(len(self), 'text')}; "
-                f"give a number from 1 to {len(self):,}"
+                f"{param('top_k', top_k)}: the index has {count_of(len(self), 'text')}; give a "
+                f"number from 1 to {len(self):,}"
             )
         return top_k
 
