@@ -122,7 +122,7 @@ def _state_in(directory: Path, settings: dict[str, Any]) -> IndexState | None:
             "their cosines mean nothing beside those of this one; name a new directory"
         )
     if other:
-        shown = ", ".join(f"{param(name)} {state.settings[name]}" for name in other)
+        shown = ", ".join(param(name, state.settings[name]) for name in other)
         raise UsageError(
             f"{param('out', directory)} was made with {shown}: give the same, or name a new "
             "directory"

@@ -125,7 +125,7 @@ class ServedModel:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """What it can do: predict, embed, fill-mask, next-sentence, search; or generate, on the page."""
+        """What it can do: predict, embed, fill-mask, next-sentence, search; or generate."""
         if self.is_causal:
             return (GENERATE,)
         searches = () if self.index is None else (SEARCH,)
