@@ -4,14 +4,13 @@ A data row never counts as a header: a first row names the columns only where th
 or where the names asked for (or, with no flags at all, well-known names) are in it.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
-from tidybert.files.read_options import NEGATIVES, ROLES
+from tidybert.files.read_options import ROLES
 from tidybert.files.read_report import ReadReport
 from tidybert.storage.limits import COLUMNS
 
@@ -70,8 +69,6 @@ _TOGETHER: Final = _KnownNames(
     frozenset(),
 )
 SHOWN_NAMES: Final = 20
-# sentence-transformers names them so.
-_NEGATIVE: Final = re.compile(r"negatives?(_?[0-9]+)?")
 
 # The columns of a file: their names, or without a header their number.
 Seen = Sequence[str] | int
@@ -157,12 +154,10 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
         role: [names[at] for at in each] if first_object is not None else list(each)
         for role, each in recorded.items()
     }
-    groups = (_TOGETHER, *KNOWN_NAMES) if report.finds_negatives else KNOWN_NAMES
+    groups = (_TOGETHER, *KNOWN_NAMES) if report.reads_together else KNOWN_NAMES
     guesses = _guesses(places, names, groups)
     for role, at in guesses.items():
         places[role] = [names[at] if first_object is not None else at]
-    if report.finds_negatives and first_object is None and (found := negative_columns(names)):
-        places[NEGATIVES] = found
     for role in ("text", "label") if need_label else ("text",):
         if role not in places:
             raise DataError(_cannot_tell(role, seen, report, first_object))
@@ -173,7 +168,7 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
         raise UsageError(f"{path}: {flags} must name different {noun}")
     named: dict[str, list[str]] = {
         role: [names[at] if names and isinstance(at, int) else str(at) for at in places[role]]
-        for role in (*ROLES, NEGATIVES)
+        for role in ROLES
         if role in places
     }
     report.columns |= {role: ",".join(each) for role, each in named.items()}
@@ -191,7 +186,7 @@ def _recorded(
     found: dict[str, list[int]] = {}
     names: Sequence[str] = [] if isinstance(seen, int) else seen
     for role, wanted in report.recorded.items():
-        if role in places or role == NEGATIVES:
+        if role in places:
             continue
         # The number of a column means little where names are seen.
         parts = [str(part) for part in ([wanted] if wanted in names else label_parts(wanted))]
@@ -238,11 +233,6 @@ def _guessed_texts(
         if pairs or singles:
             break
     return {}
-
-
-def negative_columns(names: Sequence[str]) -> list[int]:
-    """Positions of the columns of negatives, by their names: negative, negative_1, negatives."""
-    return [at for at, name in enumerate(names) if _NEGATIVE.fullmatch(_plain(name))]
 
 
 def is_number(value: str | int) -> bool:

@@ -6,8 +6,6 @@ from typing import ClassVar, Final
 from tidybert.errors import UsageError, param
 
 ROLES: Final = ("text", "text_pair", "label")
-NEGATIVES: Final = "negatives"
-"""The role of columns that no flag names: texts that are not near the first."""
 DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from tidybert.errors import ConfigError, TidyBertError, suggestion
-from tidybert.files.read_options import NEGATIVES, ROLES, ReadOptions
+from tidybert.files.read_options import ROLES, ReadOptions
 from tidybert.files.read_report import ReadReport
 
 # What a file has in common with another only where both have one format.
@@ -47,7 +47,7 @@ class Reading:
                 _check(name, getattr(self, name), bool, "true or false")
         _check("skip_rows", self.skip_rows, int, "a number of lines")
         for role, name in _check("columns", self.columns, dict, "an object").items():
-            if role not in (*ROLES, NEGATIVES):
+            if role not in ROLES:
                 raise ConfigError(f"reading: unknown column {role!r}{suggestion(role, ROLES)}")
             _check(f"columns.{role}", name, str, "the name of a column")
         try:

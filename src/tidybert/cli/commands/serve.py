@@ -14,7 +14,7 @@ from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 from tidybert.system.cores import prepare_short_answers
 
-MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
+MOST_USED: Final = ("host", "port", "index", "unix_socket", "api_key_file", "deadline")
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -32,6 +32,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
     workers: int = field(default=1, metadata={"min": 1})
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
+    index: Path | None = None
+    """``--index DIR``: Also search in this index, which one of the models made, at /search."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
     TIDYBERT_API_KEYS holds keys too, with commas between them."""
@@ -79,6 +81,7 @@ def serve(
         )
     settings = ServerSettings(
         models=named(runs),
+        index=given.index,
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,

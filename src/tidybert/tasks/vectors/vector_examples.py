@@ -4,7 +4,8 @@ Column names say which: two texts, negatives (``negative``, ``negative_1``, …,
 label, which is a score of two texts or the class of one.  The formats are those of texts.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,6 +18,8 @@ from tidybert.files.read_report import ReadReport
 from tidybert.files.text_files import FORMATS, text_example, text_values
 from tidybert.files.wording import count_of, text_problem
 
+# sentence-transformers names them so.
+_NEGATIVE: Final = re.compile(r"negatives?(_?[0-9]+)?")
 Form = Literal["pairs", "scores", "labels"]
 FORM_NAMES: Final = {
     "pairs": "pairs of texts",
@@ -73,7 +76,7 @@ def _examples(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[VectorExample | Problem]:
     """The rows of a file; with ``need_label``, one text alone needs a label."""
-    report.finds_negatives = True
+    report.reads_together = report.keep_columns = True
     # Pairs have none, but a label that is named must be there.
     report.need_label = need_label and options.label is not None
     for values in text_values(report):
@@ -81,15 +84,19 @@ def _examples(
             yield values
             continue
         found = text_example(values, report)
-        negatives = _negatives(values.row, values.negatives)
         if isinstance(found, Problem):
             yield found
-        elif isinstance(negatives, Problem):
+            continue
+        negatives = _negatives(found.row, found.columns or {})
+        if isinstance(negatives, Problem):
             yield negatives
         elif found.text_pair is not None:
             yield VectorExample((found.text, found.text_pair, *negatives), found.label, found.row)
         elif negatives:
-            yield Problem(found.row, "negatives, and no column of the text that belongs to the first (positive, answer)")
+            yield Problem(
+                found.row,
+                "negatives, and no column of the text that belongs to the first (positive, answer)",
+            )
         elif need_label and found.label is None:
             yield Problem(
                 found.row,
@@ -100,17 +107,19 @@ def _examples(
             yield VectorExample((found.text,), found.label, found.row)
 
 
-def _negatives(row: int, cells: Sequence[object]) -> list[str] | Problem:
-    """The texts of the cells, which may be lists; an empty cell has none."""
-    flat = [each for cell in cells for each in (cell if isinstance(cell, list) else [cell])]
+def _negatives(row: int, columns: Mapping[str, object]) -> list[str] | Problem:
+    """The texts of the columns of negatives, which may hold lists; an empty cell has none."""
     texts = []
-    for each in flat:
-        if each is None or each == "":
+    for name, cell in columns.items():
+        if not _NEGATIVE.fullmatch(name.strip().casefold()):
             continue
-        if problem := text_problem("negative", each):
-            return Problem(row, problem)
-        assert isinstance(each, str)
-        texts.append(each)
+        for each in cell if isinstance(cell, list) else [cell]:
+            if each is None or each == "":
+                continue
+            if problem := text_problem(name, each):
+                return Problem(row, problem)
+            assert isinstance(each, str)
+            texts.append(each)
     return texts
 
 
