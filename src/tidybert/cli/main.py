@@ -27,6 +27,7 @@ from tidybert.cli.commands import (
     index,
     info,
     inspect_instances,
+    mine,
     models,
     next_sentence,
     page,
@@ -59,6 +60,7 @@ app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("index", cls=PanelCommand)(index.index)
 app.command("search", cls=PanelCommand)(search.search)
+app.command("mine", cls=PanelCommand)(mine.mine)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)

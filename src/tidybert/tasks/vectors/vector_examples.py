@@ -93,10 +93,8 @@ def _examples(
         elif found.text_pair is not None:
             yield VectorExample((found.text, found.text_pair, *negatives), found.label, found.row)
         elif negatives:
-            yield Problem(
-                found.row,
-                "negatives, and no column of the text that belongs to the first (positive, answer)",
-            )
+            what = "negatives, and no column of what belongs to the first text, such as positive"
+            yield Problem(found.row, what)
         elif need_label and found.label is None:
             yield Problem(
                 found.row,
