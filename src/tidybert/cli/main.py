@@ -18,6 +18,7 @@ from tidybert.cli.commands import (
     attention,
     build_corpus,
     check,
+    duplicates,
     embed,
     evaluate,
     fill_mask,
@@ -58,6 +59,7 @@ app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("index", cls=PanelCommand)(index.index)
 app.command("search", cls=PanelCommand)(search.search)
+app.command("duplicates", cls=PanelCommand)(duplicates.duplicates)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
