@@ -19,6 +19,7 @@ SCRIPTS: Final = {
         "serving_soak": "speed.serving_soak",
         "cuda": "speed.cuda",
         "padding": "speed.padding",
+        "search": "speed.search",
     },
     "Scores": {
         "compare": "scores.compare",

@@ -112,7 +112,7 @@ def _compared(vectors: Floats, threshold: float, start: int, beside: int) -> _Pa
     first, second = torch.nonzero(alike, as_tuple=True)
     # Many texts may be alike, and make a pair with each other: a text and its group are enough.
     numbers = np.concatenate(
-        [at + np.arange(len(each)) for at, each in zip((start, beside), blocks)]
+        [at + np.arange(len(each)) for at, each in zip((start, beside), blocks, strict=True)]
     )
     parts = _components(first.numpy(), len(blocks[0]) + second.numpy(), len(numbers))
     _, at, of_text = np.unique(parts, return_index=True, return_inverse=True)
