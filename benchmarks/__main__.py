@@ -20,6 +20,7 @@ SCRIPTS: Final = {
         "cuda": "speed.cuda",
         "padding": "speed.padding",
         "vectors": "speed.vectors",
+        "search": "speed.search",
     },
     "Scores": {
         "compare": "scores.compare",
