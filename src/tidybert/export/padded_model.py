@@ -1,0 +1,101 @@
+"""The padded forward of a model, which torch.onnx can trace: tensors (B, S) in, tensors out.
+
+It holds the modules of the model that it is given, and writes again only what sees padding:
+embeddings, attention's mask and pooling.  Every linear layer gets three axes, (B, S, H): for two
+axes ``linear`` uses an operator that ONNX lacks.
+B sequences, S length, N heads, D head width, H width, C choices or classes, V vocabulary.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tidybert.modeling import heads
+from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.attention import scaled_dot_product
+from tidybert.modeling.encoder import BertLayer
+from tidybert.modeling.mean_bert import MeanBertModel
+
+
+class PaddedModel(nn.Module):
+    """An encoder, or a model with a head, as a function of padded tensors; in evaluation mode."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model.eval()
+        self.encoder = encoder_of(model)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> dict[str, Tensor]:
+        """The outputs by the names that optimum's exports have.
+
+        Args:
+            input_ids, token_type_ids: int64 (B, S), or (B, C, S) for multiple choice.
+            attention_mask: the same, 1 for a token and 0 for padding.  Padding may be anywhere, and
+                outputs there mean nothing.
+        """
+        if not isinstance(self.model, heads.BertForMultipleChoice):
+            return self._outputs(input_ids, attention_mask != 0, token_type_ids)
+        shape = input_ids.shape
+        ids, mask, types = (
+            each.reshape(-1, shape[2]) for each in (input_ids, attention_mask, token_type_ids)
+        )
+        found = self._outputs(ids, mask != 0, types)
+        return {"logits": found["logits"].reshape(shape[:2])}
+
+    def _outputs(
+        self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor
+    ) -> dict[str, Tensor]:
+        model, hidden = self.model, self._states(input_ids, is_token, token_type_ids)
+        words = self.encoder.word_embeddings.weight
+        match model:
+            case heads.BertForSequenceClassification():
+                return {"logits": model.classifier(self._pooled(hidden, is_token))[:, 0]}
+            case heads.BertForTokenClassification():
+                return {"logits": model.classifier(hidden)}
+            case heads.BertForQuestionAnswering():
+                start, end = model.qa_outputs(hidden).unbind(-1)
+                return {"start_logits": start, "end_logits": end}
+            case heads.BertForMaskedLM():
+                return {"logits": model.mlm(hidden, words)}
+            case heads.BertForNextSentencePrediction():
+                return {"logits": model.nsp(self._pooled(hidden, is_token))[:, 0]}
+            case heads.BertForPreTraining():
+                pairs = model.nsp(self._pooled(hidden, is_token))[:, 0]
+                return {"logits": model.mlm(hidden, words), "seq_relationship_logits": pairs}
+        assert model is self.encoder
+        return {"last_hidden_state": hidden}
+
+    def _states(self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor) -> Tensor:
+        """(B, S, H): the last layer's states."""
+        tables = self.encoder.embeddings
+        hidden = functional.embedding(input_ids, tables.word_embeddings.weight)
+        hidden = hidden + tables.position_embeddings.weight[: input_ids.shape[1]]
+        hidden = hidden + functional.embedding(token_type_ids, tables.token_type_embeddings.weight)
+        hidden = tables.layer_norm(hidden)
+        for layer in self.encoder.layers:
+            assert isinstance(layer, BertLayer)
+            hidden = layer.after_attention(_context(layer, hidden, is_token), hidden)
+        return hidden
+
+    def _pooled(self, hidden: Tensor, is_token: Tensor) -> Tensor:
+        """(B, 1, H): what a head on whole sequences reads."""
+        if isinstance(self.encoder, MeanBertModel):
+            weights = is_token[:, :, None].to(hidden.dtype)
+            return (hidden * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+        assert self.encoder.pooler is not None
+        pooled: Tensor = self.encoder.pooler(hidden[:, :1])
+        return pooled
+
+
+def _context(layer: BertLayer, hidden: Tensor, is_token: Tensor) -> Tensor:
+    """(B, S, H): attention before its output projection; no token sees padding."""
+    size, length, width = hidden.shape
+    num_heads = layer.attention.num_heads
+    projected = layer.attention.query_key_value(hidden)  # (B, S, 3H)
+    blocks = projected.view(size, length, 3, num_heads, width // num_heads)
+    query, key, value = blocks.permute(2, 0, 3, 1, 4)
+    context, _, _ = scaled_dot_product(query, key, value, is_token[:, None, None, :], 0.0)
+    return context.transpose(1, 2).reshape(size, length, width)
