@@ -85,7 +85,10 @@ class ModelMetadata:
         for key in ("sha256", "tidybert_version"):
             _check(key, getattr(self, key), isinstance(getattr(self, key), str), "a string")
         for name, digest in self.files.items():
-            plain = isinstance(digest, str) and Path(name).name == name
+            # A module of sentence-transformers has its files in a folder.
+            parts = name.split("/")
+            plain = isinstance(digest, str) and len(parts) <= 2 and ".." not in parts
+            plain = plain and all(Path(each).name == each for each in parts)
             plain = plain and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
             _check("files", self.files, plain, "an object from plain file names to hashes")
         if self.format_version != FORMAT_VERSION:
@@ -128,8 +131,8 @@ class ModelMetadata:
         Returns the metadata as written, with their hashes and this program's version.
         """
         files = {
-            path.name: file_sha256(path)
-            for path in sorted(Path(directory).iterdir())
+            path.relative_to(directory).as_posix(): file_sha256(path)
+            for path in sorted(Path(directory).rglob("*"))
             if path.is_file() and path.name != METADATA_FILE
         }
         sealed = replace(

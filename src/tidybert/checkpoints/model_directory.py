@@ -4,7 +4,7 @@ It is a Hugging Face BERT directory; transformers opens ours as it is, and we op
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.sentence_form import SentenceForm
+from tidybert.checkpoints.sentence_writing import write_sentence_form
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
@@ -29,7 +31,6 @@ from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
-    SENTENCE_FILE,
     TENSORFLOW_CONFIG_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
@@ -110,21 +111,6 @@ class ModelDirectory:
                 f"says {self.config.vocab_size}: the files do not belong together"
             )
         return tokenizer
-
-    @cached_property
-    def sentence_length(self) -> int | None:
-        """The most tokens that sentence-transformers reads of a text; None where no file says it.
-
-        Raises ConfigError for a file that cannot be read, or that has another value there.
-        """
-        path = self.path / SENTENCE_FILE
-        if not present(path, error=ConfigError):
-            return None
-        length = read_json_object(path).get("max_seq_length")
-        # type() and not isinstance: to Python, true is an int.
-        if length is not None and (type(length) is not int or length < 1):
-            raise ConfigError(f"{path}: max_seq_length is {length!r:.40}; not a number of tokens")
-        return length
 
     @cached_property
     def metadata(self) -> ModelMetadata | None:
@@ -256,6 +242,29 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     return names
 
 
+def model_description(
+    config: BertConfig,
+    architecture: str,
+    label_names: Sequence[str] | None = None,
+    problem_type: str | None = None,
+) -> dict[str, Any]:
+    """The content of a config.json, in transformers' keys.
+
+    Args:
+        architecture: transformers' name of the class ("BertForSequenceClassification").
+        label_names: in the order of their ids.
+        problem_type: transformers' name of the loss, or None.
+    """
+    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
+    values |= config.to_dict()
+    if label_names is not None:
+        values["id2label"] = {str(i): name for i, name in enumerate(label_names)}
+        values["label2id"] = {name: i for i, name in enumerate(label_names)}
+    if problem_type is not None:
+        values["problem_type"] = problem_type
+    return values
+
+
 def save_model_directory(
     directory: str | Path,
     *,
@@ -266,6 +275,7 @@ def save_model_directory(
     architecture: str,
     problem_type: str | None = None,
     beside: Mapping[str, str] | None = None,
+    sentence: SentenceForm | None = None,
 ) -> ModelMetadata:
     """Write a model that tidybert and transformers open, into a new or an existing directory.
 
@@ -279,6 +289,7 @@ def save_model_directory(
         architecture: transformers' name of the class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
         beside: texts of further files by name, which get no hash: they may change later.
+        sentence: what sentence-transformers does with the encoder's states, of a model that embeds.
 
     Returns:
         The metadata as written.
@@ -301,18 +312,14 @@ def save_model_directory(
             raise WeightsError(
                 f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
             )
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
-    values |= config.to_dict()
-    if names is not None:
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
-    if problem_type is not None:
-        values["problem_type"] = problem_type
+    values = model_description(config, architecture, names, problem_type)
     description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
         atomic_write_text(partial / CONFIG_FILE, description)
         tokenizer.save(partial)
         write_tensors(partial, tensors)
+        if sentence is not None:
+            write_sentence_form(partial, sentence, config.hidden_size)
         sealed = metadata.write(partial)
         for name, text in (beside or {}).items():
             atomic_write_text(partial / name, text)

@@ -77,11 +77,16 @@ def text_features(
     texts: Sequence[str],
     text_pairs: Sequence[str] | None,
     max_seq_length: int,
+    *,
+    prompt: str = "",
 ) -> list[Features]:
     """Features of single texts or pairs, in order, cut to ``max_seq_length`` tokens.
 
+    ``prompt`` is put before each text.
     Raises UsageError where ``max_seq_length`` leaves no room for a token of each text.
     """
+    if prompt:
+        texts = [prompt + text for text in texts]
     special = 2 if text_pairs is None else 3
     if max_seq_length < 2 * special - 1:
         raise UsageError(
@@ -106,9 +111,13 @@ def text_features(
 
 
 def example_features(
-    examples: Sequence[TextExample], tokenizer: BertTokenizer, max_seq_length: int
+    examples: Sequence[TextExample],
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    *,
+    prompt: str = "",
 ) -> list[Features]:
-    """Features of examples, single texts or pairs, without labels.
+    """Features of examples, single texts or pairs, without labels; ``prompt`` is before each text.
 
     Raises DataError where some examples have a second text and others have none, and the
     tokenizer's TextError.
@@ -121,4 +130,4 @@ def example_features(
             "have one: give each a pair, or none"
         )
     texts = [one.text for one in examples]
-    return text_features(tokenizer, texts, pairs or None, max_seq_length)
+    return text_features(tokenizer, texts, pairs or None, max_seq_length, prompt=prompt)

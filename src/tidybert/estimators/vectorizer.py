@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tidybert.checkpoints.sentence_form import Pooling
 from tidybert.data.features import text_features
 from tidybert.errors import WeightsError
 from tidybert.estimators.checked_inputs import (
@@ -20,7 +21,7 @@ from tidybert.estimators.checked_inputs import (
     text_tags,
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
-from tidybert.inference.embedding import Combination, Embedder, Pooling
+from tidybert.inference.embedding import Combination, Embedder
 from tidybert.system.progress_bar import counting_bar
 from tidybert.training.python_spelling import as_in_python
 
@@ -37,7 +38,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Args:
         model: a MODEL: installed weights (minilm) or a directory.
-        pooling, layers, combine, normalize: see ``Embedder``.
+        pooling, layers, combine, normalize, prompt, prompt_name, truncate_dim: see ``Embedder``.
         max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
         device: auto, cpu, cuda or cuda:N.
         verbose: above 0, ``transform`` shows a bar.
@@ -50,10 +51,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """
 
     model: str | Path = field(default="minilm", kw_only=False)
-    pooling: Pooling = "mean"
+    pooling: Pooling | None = None
     layers: str | int | Sequence[int] = -1
     combine: Combination = "concat"
-    normalize: bool = False
+    normalize: bool | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    truncate_dim: int | None = None
     max_seq_length: int | None = None
     device: str = "auto"
     verbose: int = 0
@@ -98,7 +102,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         first, *second = ([*column] for column in zip(*texts, strict=True))
         pairs = second[0] if second else None
         with as_in_python():
-            features = text_features(embedder.tokenizer, first, pairs, embedder.max_seq_length)
+            features = text_features(
+                embedder.tokenizer, first, pairs, embedder.max_seq_length, prompt=embedder.prompt
+            )
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(self, truncated, len(features), embedder.max_seq_length)
         with counting_bar("embed", len(features), wanted=self.verbose > 0) as advance:

@@ -6,6 +6,7 @@ n pieces, L layers, N heads, H width, D head width.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,13 @@ from tidybert.explain.attributions import (
     check_method,
 )
 from tidybert.explain.cloze_layers import Cloze, answers_of
-from tidybert.explain.explained_text import pieces_at, pieces_within, place_of, words_of
+from tidybert.explain.explained_text import (
+    from_its_start,
+    pieces_at,
+    pieces_within,
+    place_of,
+    words_of,
+)
 from tidybert.explain.inside_encoder import (
     as_array,
     attention_of,
@@ -42,6 +49,7 @@ from tidybert.explain.word_space import (
     nearest_pieces,
     word_vectors,
 )
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, is_finished
 from tidybert.inference.notebooks import ShowsFacts
@@ -50,7 +58,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.encoding import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN, SOS_TOKEN
+from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 WORDS: Final = "words"
 """In place of a layer: the word embeddings alone, which no other word of the text changes."""
@@ -71,7 +79,7 @@ class Explainer(ShowsFacts):
     """
 
     def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
-        self._model = str(model)
+        self._model, self._allow_pickle = str(model), allow_pickle
         directory = ModelDirectory.open(model)
         #: The fine-tuned model; None for a pre-trained one.
         self.predictor: Predictor | None = None
@@ -282,13 +290,14 @@ class Explainer(ShowsFacts):
         """
         return nearest_pieces(self._word_table(), self.tokenizer, word, top_k)
 
-    def similarities(self, texts: Sequence[str], *, layer: int | str = -1) -> Similarities:
+    def similarities(self, texts: Sequence[str], *, layer: int | str | None = None) -> Similarities:
         """The cosines of words and texts with each other; ``.map()`` places them on a plane.
 
         Args:
             texts: at least two words or texts.
-            layer: whose states are averaged over all pieces, [CLS] and [SEP] among them, as
-                Embedder does; "words" averages the word embeddings of the text's own pieces.
+            layer: whose states are averaged over all pieces, [CLS] and [SEP] among them; "words"
+                averages the word embeddings of the text's own pieces; None takes the vectors of
+                ``Embedder``, which uses the modules of a sentence-transformers directory.
 
         Raises DataError for fewer texts, or one without a piece; UsageError for an unknown layer.
         """
@@ -297,8 +306,10 @@ class Explainer(ShowsFacts):
             raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
         if layer == WORDS:
             vectors = word_vectors(self._word_table(), self.tokenizer, texts)
+        elif layer is None and not self._is_causal:
+            layer, vectors = self.config.num_hidden_layers, self._embedder.embed(texts)
         else:
-            layer = self._layer(layer)
+            layer = self._layer(-1 if layer is None else layer)
             encodings = [self.encode(text) for text in texts]
             with torch.inference_mode():
                 states = states_of(self.encoder, encodings)[layer]
@@ -307,22 +318,18 @@ class Explainer(ShowsFacts):
 
     # --- parts
 
+    @cached_property
+    def _embedder(self) -> Embedder:
+        return Embedder(
+            self._model, device="cpu", precision="float32", allow_pickle=self._allow_pickle
+        )
+
     def _encoded(self, text: str, text_pair: str | None) -> Encoding:
         if not self._is_causal:
             return self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
         if text_pair is not None:
             raise DataError("a language model reads single texts, and this is a pair")
-        one = self.tokenizer.encode(text, add_special_tokens=False)
-        start, _ = self.tokenizer.vocabulary.text_bounds
-        return Encoding(
-            tokens=[SOS_TOKEN, *one.tokens],
-            input_ids=[start, *one.input_ids],
-            token_type_ids=[0, *one.token_type_ids],
-            offset_mapping=[(0, 0), *one.offset_mapping],
-            sequence_ids=[None, *one.sequence_ids],
-            truncated=False,
-            num_tokens=one.num_tokens + 1,
-        )
+        return from_its_start(self.tokenizer, text)
 
     def _masked_lm(self) -> BertForMaskedLM:
         if self.masked_lm is None:

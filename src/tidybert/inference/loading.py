@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -174,8 +174,10 @@ def to_device(model: nn.Module, device: str) -> torch.device:
     return chosen
 
 
-def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
-    """A hash of a model's weights and its tokenizer."""
+def model_fingerprint(
+    model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
+) -> str:
+    """A hash of a model's weights and its tokenizer, and of the Dense modules after it."""
     settings = tokenizer.__getstate__()
     vocabulary = settings.pop("vocab")
     digest = hashlib.sha256(json.dumps([vocabulary.tokens, settings]).encode())
@@ -187,6 +189,10 @@ def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+    for each in dense:
+        digest.update(str(each).encode())
+        for tensor in each.state_dict().values():
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -10,7 +10,7 @@ from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, asked_by
+from tidybert.server.protocol import Body, PromptName, asked_by
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["native"])
@@ -92,8 +92,14 @@ class EmbedBody(Body):
 
     inputs: str | list[str] | list[list[int]]
     truncate: Truncate = False
-    normalize: Annotated[bool, Field(description="Scale each vector to length 1.")] = False
-    pooling: Annotated[str, Field(description="mean, max or cls.")] = "mean"
+    normalize: Annotated[
+        bool | None,
+        Field(description="Scale each vector to length 1. If not set: as the model says."),
+    ] = None
+    pooling: Annotated[
+        str | None, Field(description="mean, max or cls. If not set: as the model says, else mean.")
+    ] = None
+    prompt_name: PromptName = None
 
 
 class TokenizeBody(Body):
@@ -150,6 +156,7 @@ async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
         truncate=body.truncate,
         normalize=body.normalize,
         pooling=body.pooling,
+        prompt_name=body.prompt_name,
     )
     answers = [
         {"vector": vector, "num_tokens": num_tokens, "truncated": truncated}

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import WeightsError
-from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
@@ -113,12 +114,20 @@ class ServedModel:
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
         self.max_positions: int = self.config.max_position_embeddings
-        #: Most tokens of a text that ``embed`` reads: as many as ``tidybert embed`` does.
-        self.embedding_length = min(
-            directory.sentence_length or self.max_positions, self.max_positions
-        )
+        #: How ``embed`` makes vectors unless a request says it: as ``tidybert embed`` does.
+        self.form = SentenceForm()
         if not self.is_causal:
+            self.form = read_sentence_form(directory, allow_pickle=allow_pickle)
+            for each in self.form.dense:
+                each.to(self.device)
             self._add_lanes()
+        #: Most tokens of a text that ``embed`` reads.
+        self.embedding_length = min(
+            self.form.max_seq_length or self.max_positions, self.max_positions
+        )
+        #: The numbers of its vectors.
+        full = self.form.dimension(self.config.hidden_size)
+        self.dimension = min(self.form.truncate_dim or full, full)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -145,13 +154,13 @@ class ServedModel:
         """Most tokens that ``predict`` reads; of a MODEL, that any head reads."""
         return self.max_positions if self.predictor is None else self.predictor.max_seq_length
 
-    def embedding_features(self, inputs: Sequence[Any]) -> list[Features]:
-        """Features of texts, or of lists of ids, cut to ``embedding_length``.
+    def embedding_features(self, inputs: Sequence[Any], prompt: str = "") -> list[Features]:
+        """Features of texts after the prompt, or of lists of ids, cut to ``embedding_length``.
 
         Ids that do not begin with [CLS] get the special tokens around them.
         """
         if all(isinstance(one, str) for one in inputs):
-            return text_features(self.tokenizer, inputs, None, self.embedding_length)
+            return text_features(self.tokenizer, inputs, None, self.embedding_length, prompt=prompt)
         return [self._id_features(ids, number) for number, ids in enumerate(inputs)]
 
     def warm(self) -> None:
@@ -207,13 +216,17 @@ class ServedModel:
             add(NEXT_SENTENCE, self.next_sentences.outputs)
 
     def _vectors(self, pooling: str, batch: Batch) -> Tensor:
-        """(B, H): the last layer's states, as ``Embedder`` pools them."""
+        """(B, d): the last layer's states, pooled and through the Dense modules."""
         rows = batch.rows
         if pooling == "cls":
-            first: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
-            return first.float()
-        states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
-        return pooled(states.float(), rows, pooling)
+            found: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
+            found = found.float()
+        else:
+            states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
+            found = pooled(states.float(), rows, pooling)
+        for dense in self.form.dense:
+            found = dense(found)
+        return found
 
 
 def open_models(settings: ServerSettings) -> dict[str, ServedModel]:

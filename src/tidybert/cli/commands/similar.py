@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class SimilarFlags(flags.PickleFlag, flags.ThreadsFlag, flags.JsonFlag):
     layer: str | None = None
-    """``--layer N``: Layer whose states are compared, such as -1; words for the word embeddings
-    alone. If not set: the last layer."""
+    """``--layer N``: Compare the mean of the states of a layer, such as -1; words for the word
+    embeddings alone. If not set: the vectors of tidybert embed."""
     top_k: int | None = None
     """Pieces to show beside a single word. If not set: 10."""
     picture: Path | None = None
@@ -38,7 +38,7 @@ def similar(
 ) -> None:
     """Show the cosine similarity of words and texts, or the pieces nearest to one word.
 
-    Several texts are compared by the mean of their pieces' states, each two with each other. A
+    Several texts are compared by the vectors of tidybert embed, each two with each other. A
     single word is compared with all pieces of the vocabulary, by their word embeddings.
     """
     if len(texts) == 1 and given.layer is not None:
@@ -53,7 +53,7 @@ def similar(
     if len(texts) == 1:
         shown = explainer.nearest(texts[0], top_k=10 if given.top_k is None else given.top_k)
     else:
-        shown = explainer.similarities(texts, layer=-1 if given.layer is None else given.layer)
+        shown = explainer.similarities(texts, layer=given.layer)
     if given.picture is not None:
         write_picture(shown, given.picture)
     if given.json:
