@@ -24,7 +24,7 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference", "reporting"},
-    {"finetuning", "pretraining", "checking", "explain"},
+    {"finetuning", "pretraining", "checking", "explain", "export"},
     {"page", "estimators"},
     {"server"},
     {"cli"},

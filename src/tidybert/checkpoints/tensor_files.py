@@ -24,7 +24,12 @@ from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import HEADER_BYTES, TENSORS
-from tidybert.storage.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
+from tidybert.storage.model_files import (
+    INDEX_SUFFIX,
+    ONNX_FOLDER,
+    PICKLE_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.storage.opening import open_regular, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
@@ -140,6 +145,11 @@ def _weights_file(path: Path) -> Path:
         )
     if checkpoints:
         return checkpoints[0]
+    if (path / ONNX_FOLDER).is_dir():
+        raise WeightsError(
+            f"{path}: an ONNX export, which tidybert does not read; name the MODEL that it was "
+            "made from"
+        )
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
         f"{param('allow_pickle', True)}, {PICKLE_FILE}"
