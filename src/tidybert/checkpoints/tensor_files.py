@@ -68,6 +68,19 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
     return tensors
 
 
+def left_out_of(path: str | Path) -> tuple[str, ...]:
+    """The variables of a TensorFlow checkpoint at ``path`` that ``read_tensors`` does not read.
+
+    They are the optimizer's moments, the step, and those that are not BERT's.  Empty for every
+    other form.  Raises as ``read_tensors``.
+    """
+    source = _weights_file(Path(path))
+    if source.suffix != INDEX:
+        return ()
+    found = named(TensorBundle(source).variables)
+    return found.optimizer + found.unknown
+
+
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
     """Write ``tensors`` as one safetensors file, whole or not at all.
 
@@ -183,10 +196,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_bundle(index: Path) -> dict[str, Tensor]:
-    """A checkpoint of the original code under Hugging Face's names, without optimizer states.
-
-    Variables that are not BERT's keep their names, and a loading reports them as ignored.
-    """
+    """A checkpoint of the original code under Hugging Face's names, without ``left_out_of``."""
     bundle = TensorBundle(index)
     found = named(bundle.variables)
     if not found.names:
