@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tidybert.checkpoints.crc32c import masked_crc32c
 from tidybert.checkpoints.sorted_table import read_table, write_table
+from tidybert.checkpoints.tensor_shards import shards_of
 from tidybert.checkpoints.wire_format import (
     Fields,
     bytes_field,
@@ -147,29 +148,33 @@ class TensorBundle:
         return variable
 
 
-def write_bundle(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors on the CPU as the checkpoint with the index ``path`` and one data file.
+def write_bundle(path: Path, tensors: Mapping[str, Tensor], max_bytes: int | None = None) -> None:
+    """Write tensors on the CPU as the checkpoint with the index ``path`` and its data files.
 
-    Raises DiskError where a file cannot be written; the index then is not there.
+    ``max_bytes`` cuts the data as ``shards_of`` does; None: one file.  Raises DiskError where a
+    file cannot be written; the index then is not there.
     """
     kinds = {dtype: number for number, dtype in _DTYPES.items()}
-    # The header: one data file, little-endian, and a version that says who wrote it.
-    entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
-    data = bytearray()
-    for name in sorted(tensors, key=str.encode):
-        tensor = tensors[name].contiguous()
-        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-        shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
-        entry = (
-            number_field(1, kinds[tensor.dtype])
-            + bytes_field(2, shape)
-            + number_field(4, len(data))
-            + number_field(5, len(content))
-            + fixed32_field(6, masked_crc32c(content))
-        )
-        entries.append((name.encode(), entry))
-        data += content
-    atomic_write_bytes(path.with_name(f"{path.stem}.data-00000-of-00001"), data)
+    shards = shards_of({name: tensors[name] for name in sorted(tensors, key=str.encode)}, max_bytes)
+    # The header: the number of data files, little-endian, and a version that says who wrote it.
+    entries = [(b"", number_field(1, len(shards)) + bytes_field(3, number_field(1, 1)))]
+    for number, shard in enumerate(shards):
+        data = bytearray()
+        for name, tensor in shard.items():
+            content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
+            entry = (
+                number_field(1, kinds[tensor.dtype])
+                + bytes_field(2, shape)
+                + number_field(3, number)
+                + number_field(4, len(data))
+                + number_field(5, len(content))
+                + fixed32_field(6, masked_crc32c(content))
+            )
+            entries.append((name.encode(), entry))
+            data += content
+        name = f"{path.stem}.data-{number:05d}-of-{len(shards):05d}"
+        atomic_write_bytes(path.with_name(name), data)
     atomic_write_bytes(path, write_table(entries))
 
 

@@ -19,9 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
+from tidybert.checkpoints.tensor_shards import shards_of
 from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
 from tidybert.errors import WeightsError, param
-from tidybert.storage.atomic_files import atomic_file
+from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import HEADER_BYTES, TENSORS
 from tidybert.storage.model_files import (
@@ -57,7 +58,7 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
             none, has two entries or another dtype; values are not finite.
         LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
     """
-    source = _weights_file(Path(path))
+    source = weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
     elif source.suffix == INDEX:
@@ -111,6 +112,26 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
     return target
 
 
+def write_shards(directory: Path, tensors: Mapping[str, Tensor], max_bytes: int | None) -> None:
+    """Write model.safetensors, or its parts and their index, into a directory being filled.
+
+    ``max_bytes`` is that of ``shards_of``.  Raises DiskError.
+    """
+    shards = shards_of(tensors, max_bytes)
+    if len(shards) == 1:
+        write_tensors(directory / WEIGHTS_FILE, tensors)
+        return
+    stem = Path(WEIGHTS_FILE).stem
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        part = f"{stem}-{number:05d}-of-{len(shards):05d}{_SAFETENSORS}"
+        write_tensors(directory / part, shard)
+        weight_map |= dict.fromkeys(shard, part)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    atomic_write_json(directory / f"{WEIGHTS_FILE}{INDEX_SUFFIX}", index)
+
+
 def _umask() -> int:
     """The permissions that new files of this process lack; reading it requires setting it."""
     mask = os.umask(0o077)
@@ -139,8 +160,8 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         )
 
 
-def _weights_file(path: Path) -> Path:
-    """The file that holds the weights at ``path``, or the index of its parts."""
+def weights_file(path: Path) -> Path:
+    """The file that holds the weights at ``path``, or the index of its parts; WeightsError."""
     if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")
     if not path.is_dir():

@@ -18,6 +18,7 @@ from tidybert.cli.commands import (
     attention,
     build_corpus,
     check,
+    convert,
     embed,
     evaluate,
     fill_mask,
@@ -68,6 +69,7 @@ app.command("tokenize")(tokenize.tokenize)
 app.command("attention")(attention.attention)
 app.command("similar")(similar.similar)
 app.command("info")(info.info)
+app.command("convert")(convert.convert)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
@@ -98,7 +99,8 @@ class Explainer(ShowsFacts):
             found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
-        self.encoder: BertModel = found.eval().requires_grad_(False).bert
+        self.model: nn.Module = found.eval().requires_grad_(False)
+        self.encoder: BertModel = found.bert
         self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.
@@ -320,9 +322,12 @@ class Explainer(ShowsFacts):
 
     @cached_property
     def _embedder(self) -> Embedder:
-        return Embedder(
+        found = Embedder(
             self._model, device="cpu", precision="float32", allow_pickle=self._allow_pickle
         )
+        # The weights are in memory once.
+        found.encoder = self.encoder
+        return found
 
     def _encoded(self, text: str, text_pair: str | None) -> Encoding:
         if not self._is_causal:

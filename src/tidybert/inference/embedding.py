@@ -204,9 +204,11 @@ class Embedder(ShowsFacts):
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
     ) -> list[Encoding]:
         """The tokens of each text or pair, for ``token_vectors``."""
+        if self.prompt:
+            texts = [self.prompt + text for text in texts]
         pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
         return [
-            self.tokenizer.encode(self.prompt + text, pair, self.max_seq_length)
+            self.tokenizer.encode(text, pair, self.max_seq_length)
             for text, pair in zip(texts, pairs, strict=True)
         ]
 

@@ -174,6 +174,14 @@ def to_device(model: nn.Module, device: str) -> torch.device:
     return chosen
 
 
+def share_parameters(model: nn.Module, encoder: nn.Module) -> None:
+    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
+    shared = dict(encoder.named_parameters())
+    for prefix, module in model.get_submodule("bert").named_modules():
+        for name, _ in list(module.named_parameters(recurse=False)):
+            setattr(module, name, shared[f"{prefix}.{name}"])
+
+
 def model_fingerprint(
     model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
 ) -> str:

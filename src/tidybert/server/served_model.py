@@ -11,17 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
-from tidybert.errors import WeightsError
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import is_finished, to_device
+from tidybert.inference.loading import is_finished, share_parameters, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.bert import BertModel
@@ -29,8 +28,6 @@ from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
-from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
@@ -85,7 +82,7 @@ class ServedModel:
         self.path = str(path)
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
-        _verify(path)
+        verify(path)
         given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
@@ -190,10 +187,10 @@ class ServedModel:
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            _share(self.mask_filler.model, encoder)
+            share_parameters(self.mask_filler.model, encoder)
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            _share(self.next_sentences.model, encoder)
+            share_parameters(self.next_sentences.model, encoder)
 
     def _add_lanes(self) -> None:
         def add(
@@ -244,24 +241,3 @@ def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
     for each in found.values():
         each.warm()
     return found
-
-
-def _verify(path: str | Path) -> None:
-    """Raise WeightsError for files that are not those that were saved or published."""
-    ModelDirectory.open(path).verify()
-    package = PRETRAINED.get(str(path))
-    if package is not None:
-        weights = find_model(path) / WEIGHTS_FILE
-        if file_sha256(weights) != package.sha256:
-            raise WeightsError(
-                f"{weights}: not the published weights of {package.name}; install them again with "
-                f"tidybert download {package.name}"
-            )
-
-
-def _share(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])

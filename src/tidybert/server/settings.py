@@ -12,6 +12,8 @@ from tidybert.storage.opening import read_text
 
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _SHORTEST: Final = 8
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only programs of this machine reach."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class ServerSettings:
         models: the MODEL or RUN of each name; the first one serves requests that name none.
         host, port: where it listens; port 0 takes a free one.
         unix_socket: a path to listen on instead.
+        allowed_hosts: further names in small letters that clients may call it by.
         workers: how many processes answer.
         device, precision: as ``Predictor`` has them.
         allow_pickle: read weights from a pickle if there is no safetensors file.
@@ -47,6 +50,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     unix_socket: Path | None = None
+    allowed_hosts: tuple[str, ...] = ()
     workers: int = 1
     device: str = "auto"
     precision: str = "auto"
@@ -58,6 +62,11 @@ class ServerSettings:
     queue_inputs: int = 4096
     batch_tokens: int | None = None
     keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it listens on a loopback address."""
+        return self.host in LOOPBACK and self.unix_socket is None
 
     def __post_init__(self) -> None:
         for name in (

@@ -19,6 +19,7 @@ TOKENIZER_FILE: Final = "tokenizer.json"
 TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
 TENSORFLOW_CONFIG_FILE: Final = "bert_config.json"
 """Of the original code, beside NAME.index and its data files."""
+TENSORFLOW_INDEX: Final = "bert_model.ckpt.index"
 # Of sentence-transformers.
 SENTENCE_FILE: Final = "sentence_bert_config.json"
 """The most tokens of a text, which config.json does not say."""

@@ -14,9 +14,8 @@ from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 from tidybert.system.cores import prepare_short_answers
 
-MOST_USED: Final = ("host", "port", "unix_socket", "api_key_file", "deadline")
+MOST_USED: Final = ("host", "port", "unix_socket", "allowed_host", "api_key_file", "deadline")
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +29,9 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     """Port to listen on; 0 takes a free one."""
     unix_socket: Path | None = None
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
+    allowed_host: str | None = None
+    """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
+    machine's own address the server otherwise answers to localhost only."""
     workers: int = field(default=1, metadata={"min": 1})
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     api_key_file: Path | None = None
@@ -72,16 +74,12 @@ def serve(
     from tidybert.server.settings import ServerSettings, api_keys
 
     keys = api_keys(given.api_key_file)
-    if given.host not in _LOOPBACK and given.unix_socket is None and not keys:
-        note(
-            f"warning: {given.host} may be reached from other machines, and no API key is set: "
-            f"give --api-key-file, or set {KEYS_VARIABLE}"
-        )
     settings = ServerSettings(
         models=named(runs),
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,
+        allowed_hosts=tuple((given.allowed_host or "").lower().replace(",", " ").split()),
         workers=given.workers,
         device=given.device,
         precision=given.precision,
@@ -94,6 +92,11 @@ def serve(
         batch_tokens=given.batch_tokens,
         keys=keys,
     )
+    if not settings.is_local and given.unix_socket is None and not keys:
+        note(
+            f"warning: {given.host} may be reached from other machines, and no API key is set: "
+            f"give --api-key-file, or set {KEYS_VARIABLE}"
+        )
     room = workers if given.workers > 1 else process
     room.serve(settings, note, log_requests=not is_quiet())
 
