@@ -58,7 +58,7 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
             none, has two entries or another dtype; values are not finite.
         LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
     """
-    source = weights_file(Path(path))
+    source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
     elif source.suffix == INDEX:
@@ -70,16 +70,17 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
 
 
 def left_out_of(path: str | Path) -> tuple[str, ...]:
-    """The variables of a TensorFlow checkpoint at ``path`` that ``read_tensors`` does not read.
+    """What ``read_tensors`` leaves out of a TensorFlow checkpoint; empty for every other form.
 
-    They are the optimizer's moments, the step, and those that are not BERT's.  Empty for every
-    other form.  Raises as ``read_tensors``.
+    The optimizer's variables and the step in words, with their number, and the names of those that
+    are not BERT's.  Raises as ``read_tensors``.
     """
     source = _weights_file(Path(path))
     if source.suffix != INDEX:
         return ()
     found = named(TensorBundle(source).variables)
-    return found.optimizer + found.unknown
+    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
+    return (*optimizer, *found.unknown)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
@@ -160,7 +161,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         )
 
 
-def weights_file(path: Path) -> Path:
+def _weights_file(path: Path) -> Path:
     """The file that holds the weights at ``path``, or the index of its parts; WeightsError."""
     if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")

@@ -5,44 +5,46 @@ tokenizer's files, onnx/model.onnx, and onnx/model_quantized.onnx in int8.
 """
 
 import logging
+import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory, model_description
-from tidybert.checkpoints.sentence_form import SentenceForm
-from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_writing import write_sentence_form
+from tidybert.checkpoints.whole_model import HEADS, WholeModel, read_whole_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
 from tidybert.export.onnx_model import OnnxModel
 from tidybert.export.padded_model import PaddedModel
-from tidybert.inference.loading import is_finished, load_finished
 from tidybert.modeling import heads
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
-from tidybert.storage.model_files import (
-    CONFIG_FILE,
-    MODULES_FILE,
-    ONNX_FILE,
-    ONNX_FOLDER,
-    ONNX_INT8_FILE,
-)
-from tidybert.storage.opening import present
+from tidybert.storage.model_files import CONFIG_FILE, ONNX_FILE, ONNX_FOLDER, ONNX_INT8_FILE
 from tidybert.storage.own_files import make_directory
 
 OPSET: Final = 20
 """The first with a Gelu of its own."""
 # A file of Protocol Buffers ends at 2 GiB; the graph needs a little.
 _MOST_BYTES: Final = 2**31 - 2**24
+_ENCODER: Final = "BertModel"
+# By transformers' name: builds the model from its sizes and the number of its labels.
+_BUILDERS: Final[Mapping[str, Callable[[BertConfig, int], nn.Module]]] = {
+    _ENCODER: lambda config, _: BertModel(config, add_pooler=False),
+    "BertForSequenceClassification": heads.BertForSequenceClassification,
+    "BertForTokenClassification": heads.BertForTokenClassification,
+    "BertForMultipleChoice": lambda config, _: heads.BertForMultipleChoice(config),
+    "BertForQuestionAnswering": lambda config, _: heads.BertForQuestionAnswering(config),
+    "BertForMaskedLM": lambda config, _: heads.BertForMaskedLM(config),
+    "BertForNextSentencePrediction": lambda config, _: heads.BertForNextSentencePrediction(config),
+    "BertForPreTraining": lambda config, _: heads.BertForPreTraining(config),
+}
 
 
 @dataclass(frozen=True)
@@ -50,79 +52,81 @@ class Exported:
     """What ``export_onnx`` wrote.
 
     Args:
+        architecture: transformers' class of the model.
+        outputs: their names.
         sizes: bytes of each ONNX file, by its path in the directory.
-        differences: of each ONNX file, the largest difference of an output from the same outputs
+        differences: of each ONNX file, the largest difference of an output from the same one
             computed by PyTorch, on random tokens with padding.
-        left_out: names in MODEL's weights of what the export does not compute.
+        lost: in words, what of MODEL the files do not have.
     """
 
+    directory: Path
+    architecture: str
+    outputs: tuple[str, ...]
     sizes: dict[str, int]
     differences: dict[str, float]
-    left_out: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """What is exported: a model, and what its directory says of it."""
-
-    model: nn.Module
-    left_out: tuple[str, ...] = ()
-    metadata: ModelMetadata | None = None
-    problem_type: str | None = None
-    form: SentenceForm | None = None
+    lost: tuple[str, ...]
 
 
 def export_onnx(
-    model: str | Path, out: str | Path, *, int8: bool = False, allow_pickle: bool = False
+    source: ModelDirectory,
+    destination: str | Path,
+    *,
+    int8: bool = False,
+    allow_pickle: bool = False,
 ) -> Exported:
-    """Write a MODEL as a new directory with ONNX files, whole or not at all; replaces ``out``.
+    """Write a MODEL as a new directory with ONNX files, whole or not at all.
 
     The inputs are input_ids, attention_mask and token_type_ids, int64 (B, S) with any B and any S
     up to the model's positions, (B, C, S) for multiple choice.  The outputs are those of
-    ``PaddedModel.forward`` in float32.
+    ``PaddedModel.forward``, in float32.
 
     Args:
-        model: with its head; without one, or of sentence-transformers, its encoder.
+        source: with its head; without one, or of sentence-transformers, its encoder.
         int8: also write model_quantized.onnx, by ONNX Runtime's dynamic quantisation.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises:
-        UsageError: the packages of the extra ``export`` are not installed.
-        ConfigError, VocabularyError, WeightsError: MODEL cannot be read, or is a language model.
-        WeightsError: the weights do not fit into one ONNX file.
+        UsageError: something is at ``destination``, or the packages of the extra ``export`` are
+            not installed.
+        WeightsError: the head lacks weights, or they do not fit into one ONNX file; and what
+            ``read_whole_model`` raises.
         DiskError, InUseError: as ``atomic_directory``.
     """
+    destination = Path(destination)
+    if os.path.lexists(destination):
+        raise UsageError(f"{destination} is there already; name a new directory")
     _check_packages()
-    directory = ModelDirectory.open(model)
-    directory.require_bert()
-    source = _read(directory, allow_pickle)
-    padded = PaddedModel(source.model, source.form)
+    whole = read_whole_model(source, allow_pickle=allow_pickle)
+    architecture = whole.architecture if whole.form is None else _ENCODER
+    padded = PaddedModel(_built(source, whole, architecture, allow_pickle), whole.form)
     size = sum(each.nbytes for each in padded.parameters())
     if size > _MOST_BYTES:
         raise WeightsError(
-            f"{directory}: {size:,} bytes of weights; an ONNX file holds at most {_MOST_BYTES:,}"
+            f"{source}: {size:,} bytes of weights; an ONNX file has room for {_MOST_BYTES:,}"
         )
-    has_choices = isinstance(source.model, heads.BertForMultipleChoice)
-    with atomic_directory(out) as whole:
-        _write_beside(whole, directory, source)
-        folder = whole / ONNX_FOLDER
-        make_directory(folder)
-        example = _example(directory.config, has_choices)
-        _write_graph(padded, example, folder / ONNX_FILE)
-        if int8:
-            _quantize(folder)
-        with torch.inference_mode():
-            expected = padded(*example)
-        files = sorted(folder.iterdir())
+    has_choices = isinstance(padded.model, heads.BertForMultipleChoice)
+    example = _example(whole.config, has_choices)
+    with torch.inference_mode():
+        expected = padded(*example)
+    with atomic_directory(destination) as directory:
+        _write_beside(directory, whole, architecture)
+        make_directory(directory / ONNX_FOLDER)
+        names = [ONNX_FILE, ONNX_INT8_FILE] if int8 else [ONNX_FILE]
+        files = {f"{ONNX_FOLDER}/{name}": directory / ONNX_FOLDER / name for name in names}
+        first, *others = files.values()
+        _write_graph(padded, example, list(expected), first)
+        for path in others:
+            _quantize(first, path)
         return Exported(
-            {str(path.relative_to(whole)): path.stat().st_size for path in files},
+            destination,
+            architecture,
+            tuple(expected),
+            {name: path.stat().st_size for name, path in files.items()},
             {
-                str(path.relative_to(whole)): _difference(
-                    expected, OnnxModel(path, has_choices).run(*example)
-                )
-                for path in files
+                name: _difference(expected, OnnxModel(path, has_choices).run(*example))
+                for name, path in files.items()
             },
-            source.left_out,
+            tuple(_lost(whole, architecture)),
         )
 
 
@@ -137,56 +141,49 @@ def _check_packages() -> None:
         ) from None
 
 
-def _read(directory: ModelDirectory, allow_pickle: bool) -> _Source:
-    if present(directory.path / MODULES_FILE):
-        form = read_sentence_form(directory, allow_pickle=allow_pickle)
-        return _of_encoder(directory, allow_pickle, form)
-    if is_finished(directory):
-        task, model, _, metadata = load_finished(directory.path, allow_pickle=allow_pickle)
-        return _Source(model, (), metadata, task.problem_type)
-    model, report = directory.build(heads.BertForPreTraining, allow_pickle=allow_pickle)
-    new = {name.partition(".")[0] for name in report.new}
-    if not new:
-        return _Source(model, report.ignored)
-    build: Callable[[BertConfig], nn.Module]
-    if "mlm" not in new:
-        build = heads.BertForMaskedLM
-    elif not new & {"nsp", "bert"}:
-        build = heads.BertForNextSentencePrediction
-    else:
-        return _of_encoder(directory, allow_pickle, None)
-    model, report = directory.build(build, allow_pickle=allow_pickle)
-    return _Source(model, report.ignored)
+def _built(
+    source: ModelDirectory, whole: WholeModel, architecture: str, allow_pickle: bool
+) -> nn.Module:
+    num_labels = len(whole.tensors.get("classifier.weight", ()))
+    model, report = source.build(
+        lambda config: _BUILDERS[architecture](config, num_labels), allow_pickle=allow_pickle
+    )
+    if report.new:
+        raise WeightsError(
+            f"{source}: its head reads {', '.join(report.new)}, which the weights lack"
+        )
+    return model
 
 
-def _of_encoder(
-    directory: ModelDirectory, allow_pickle: bool, form: SentenceForm | None
-) -> _Source:
-    build = partial(BertModel, add_pooler=False)
-    model, report = directory.build(build, allow_pickle=allow_pickle)
-    return _Source(model, report.ignored, form=form)
+def _lost(whole: WholeModel, architecture: str) -> Iterator[str]:
+    for name in whole.heads:
+        if architecture not in HEADS[name].architectures:
+            yield HEADS[name].words
+    if architecture == _ENCODER and "pooler.dense.weight" in whole.tensors:
+        yield "the pooler, which no output reads"
+    if whole.form is not None:
+        for name, text in whole.form.prompts.items():
+            if text:
+                yield f"in the graph the prompt {name!r}: put it before texts yourself"
+    yield from whole.unread
 
 
-def _write_beside(whole: Path, directory: ModelDirectory, source: _Source) -> None:
+def _write_beside(directory: Path, whole: WholeModel, architecture: str) -> None:
     """Write config.json, the tokenizer's files, and those of sentence-transformers or ours."""
     # The graph has the pooling, so other programs may take every encoder for a plain BERT.
-    config = directory.config.with_pooling("cls")
-    metadata, form = source.metadata, source.form
-    architecture = type(source.model).__name__
-    names = None if metadata is None else metadata.label_names
-    description = model_description(config, architecture, names, source.problem_type)
-    atomic_write_json(whole / CONFIG_FILE, description)
-    longest = None
+    config, form, metadata = whole.config.with_pooling("cls"), whole.form, whole.metadata
+    described = replace(whole, config=config, architecture=architecture)
+    atomic_write_json(directory / CONFIG_FILE, described.description())
+    longest = config.max_position_embeddings
     if metadata is not None:
         longest = metadata.max_seq_length
-    elif form is not None:
-        longest = form.max_seq_length
-    positions = config.max_position_embeddings
-    directory.tokenizer.save(whole, model_max_length=min(longest or positions, positions))
+    elif form is not None and form.max_seq_length is not None:
+        longest = min(longest, form.max_seq_length)
+    whole.tokenizer.save(directory, model_max_length=longest)
     if form is not None:
-        write_sentence_form(whole, form, config.hidden_size)
-    if directory.metadata is not None:
-        directory.metadata.write(whole)
+        write_sentence_form(directory, form, config.hidden_size)
+    if metadata is not None:
+        metadata.write(directory)
 
 
 def _example(config: BertConfig, has_choices: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,7 +197,9 @@ def _example(config: BertConfig, has_choices: bool) -> tuple[Tensor, Tensor, Ten
     return ids, mask, types
 
 
-def _write_graph(padded: PaddedModel, example: tuple[Tensor, ...], path: Path) -> None:
+def _write_graph(
+    padded: PaddedModel, example: tuple[Tensor, ...], outputs: list[str], path: Path
+) -> None:
     axes = ["batch_size", "sequence_length"]
     if example[0].dim() == 3:
         axes.insert(1, "num_choices")
@@ -211,14 +210,14 @@ def _write_graph(padded: PaddedModel, example: tuple[Tensor, ...], path: Path) -
             dynamo=True,
             opset_version=OPSET,
             input_names=["input_ids", "attention_mask", "token_type_ids"],
-            output_names=list(padded(*example)),
+            output_names=outputs,
             dynamic_shapes=(dict(enumerate(axes)),) * len(example),
             verbose=False,
         )
         program.save(path, external_data=False)
 
 
-def _quantize(folder: Path) -> None:
+def _quantize(source: Path, target: Path) -> None:
     """Write the weights in int8, with a scale for each output; activations get one as they come.
 
     Weights have 7 bits: sums of two products of 8 bits overflow on processors without VNNI.
@@ -227,8 +226,8 @@ def _quantize(folder: Path) -> None:
 
     with _quiet():
         quantize_dynamic(
-            folder / ONNX_FILE,
-            folder / ONNX_INT8_FILE,
+            source,
+            target,
             weight_type=QuantType.QInt8,
             per_channel=True,
             reduce_range=True,
