@@ -23,7 +23,7 @@ FLOORS = (
     {"data"},
     {"training", "corpus"},
     {"tasks"},
-    {"inference", "reporting"},
+    {"inference", "reporting", "export"},
     {"finetuning", "pretraining", "checking", "explain", "search"},
     {"page", "estimators"},
     {"server"},

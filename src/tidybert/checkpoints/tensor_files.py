@@ -25,7 +25,12 @@ from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import HEADER_BYTES, TENSORS
-from tidybert.storage.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
+from tidybert.storage.model_files import (
+    INDEX_SUFFIX,
+    ONNX_FOLDER,
+    PICKLE_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.storage.opening import open_regular, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
@@ -53,7 +58,7 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
             none, has two entries or another dtype; values are not finite.
         LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
     """
-    source = weights_file(Path(path))
+    source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
     elif source.suffix == INDEX:
@@ -62,6 +67,20 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
         tensors = _read_file(source, allow_pickle=allow_pickle)
     check_finite(tensors, str(source))
     return tensors
+
+
+def left_out_of(path: str | Path) -> tuple[str, ...]:
+    """What ``read_tensors`` leaves out of a TensorFlow checkpoint; empty for every other form.
+
+    The optimizer's variables and the step in words, with their number, and the names of those that
+    are not BERT's.  Raises as ``read_tensors``.
+    """
+    source = _weights_file(Path(path))
+    if source.suffix != INDEX:
+        return ()
+    found = named(TensorBundle(source).variables)
+    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
+    return (*optimizer, *found.unknown)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
@@ -142,7 +161,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         )
 
 
-def weights_file(path: Path) -> Path:
+def _weights_file(path: Path) -> Path:
     """The file that holds the weights at ``path``, or the index of its parts; WeightsError."""
     if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")
@@ -161,6 +180,11 @@ def weights_file(path: Path) -> Path:
         )
     if checkpoints:
         return checkpoints[0]
+    if (path / ONNX_FOLDER).is_dir():
+        raise WeightsError(
+            f"{path}: an ONNX export, which tidybert does not read; name the MODEL that it was "
+            "made from"
+        )
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
         f"{param('allow_pickle', True)}, {PICKLE_FILE}"
@@ -194,10 +218,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_bundle(index: Path) -> dict[str, Tensor]:
-    """A checkpoint of the original code under Hugging Face's names, without optimizer states.
-
-    Variables that are not BERT's keep their names, and a loading reports them as ignored.
-    """
+    """A checkpoint of the original code under Hugging Face's names, without ``left_out_of``."""
     bundle = TensorBundle(index)
     found = named(bundle.variables)
     if not found.names:
