@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
@@ -19,6 +19,7 @@ from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import UsageError, param
+from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, share_parameters, to_device
@@ -109,7 +110,8 @@ class ServedModel:
         else:
             built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
-            self.device, self.precision = to_device(encoder, device), "float32"
+            self.device = to_device(encoder, device)
+            self.precision = prepare_precision(precision, encoder, path, self.device)
             lacking = {name.partition(".")[0] for name in report.new}
             self._add_pretraining_heads(path, given, encoder, lacking)
         self.encoder: BertModel = encoder
@@ -189,14 +191,14 @@ class ServedModel:
         return Features(*made, total, len(kept) < len(given), example=number)
 
     def _add_pretraining_heads(
-        self, path: str | Path, given: Any, encoder: nn.Module, lacking: Collection[str]
+        self, path: str | Path, given: Any, encoder: BertModel, lacking: Collection[str]
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            share_parameters(self.mask_filler.model, encoder)
+            self.mask_filler.model.bert = encoder
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            share_parameters(self.next_sentences.model, encoder)
+            self.next_sentences.model.bert = encoder
 
     def _add_lanes(self) -> None:
         def add(
