@@ -22,7 +22,7 @@ from tidybert.errors import UsageError, param
 from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import is_finished, share_parameters, to_device
+from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
