@@ -56,7 +56,7 @@ class Similarities(Shown):
 
     Args:
         texts: m of them.
-        layer: whose states were averaged; "words" for the word embeddings alone.
+        layer: whose states were averaged; "words" for only the word embeddings.
         vectors: (m, H).
         cosines: (m, m).
     """
