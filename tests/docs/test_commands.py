@@ -161,6 +161,8 @@ def write_samples() -> None:
     table("similarity.csv", "one {n},two {n},{n}", "sentence1,sentence2,score")
     table("similarity-dev.csv", "three {n},four {n},{n}", "sentence1,sentence2,score")
     table("pairs.csv", "first {n},second {n}", "sentence1,sentence2")
+    table("faq.csv", "is parcel {n} late,parcel {n} is on its way", "question,answer")
+    table("faq-dev.csv", "is letter {n} late,letter {n} is on its way", "question,answer")
     table("answers.tsv", "what {n}\tthat {n}\t{l}", "question\tanswer\tcorrect")
     table("export.csv", "{l};{n};Störung {n}", encoding="latin-1")
     lines = [json.dumps({"message": f"m {n}", "team": f"t{n % 2}"}) for n in range(EXAMPLES)]
