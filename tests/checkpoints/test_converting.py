@@ -280,3 +280,38 @@ def test_the_command(tiny_run: Path, tmp_path: Path, capsys: Any) -> None:
 def test_wrong_usage(words: list[str], message: str, tiny_model: Path, capsys: Any) -> None:
     assert shell(["convert", str(tiny_model), str(tiny_model / "out"), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_layout_is_that_of_text_embeddings_inference(tiny_run: Path, tmp_path: Path) -> None:
+    """Its files and keys, as its README and its structs of config.json have them."""
+    convert(ModelDirectory(tiny_run), tmp_path / "out", "sentence-transformers")
+
+    def read(name: str) -> Any:
+        return json.loads((tmp_path / "out" / name).read_text())
+
+    kinds = [each["type"] for each in read("modules.json")]
+    package = "sentence_transformers.models."
+    assert kinds == [f"{package}{kind}" for kind in ("Transformer", "Pooling", "Dense", "Dense")]
+    assert [each["path"] for each in read("modules.json")] == [
+        "",
+        "1_Pooling",
+        "2_Dense",
+        "3_Dense",
+    ]
+    pooling = read("1_Pooling/config.json")
+    assert pooling["pooling_mode_cls_token"] is True
+    assert pooling["pooling_mode_mean_tokens"] is False
+    assert pooling["word_embedding_dimension"] == 16
+    dense = read("2_Dense/config.json")
+    assert (dense["in_features"], dense["out_features"], dense["bias"]) == (16, 16, True)
+    assert dense["activation_function"] == "torch.nn.modules.activation.Tanh"
+    weights = load_file(tmp_path / "out/2_Dense/model.safetensors")
+    assert sorted(weights) == ["linear.bias", "linear.weight"]
+    assert read("sentence_bert_config.json")["max_seq_length"] == 16
+    assert read("tokenizer.json")["model"]["type"] == "WordPiece"
+    config = read("config.json")
+    assert (config["architectures"], config["model_type"]) == (["BertModel"], "bert")
+    assert {"hidden_act", "layer_norm_eps", "type_vocab_size", "pad_token_id"} <= config.keys()
+    encoder = load_file(tmp_path / "out/model.safetensors")
+    assert "embeddings.word_embeddings.weight" in encoder
+    assert "encoder.layer.0.attention.self.query.weight" in encoder

@@ -327,7 +327,7 @@ def test_a_relative_is_named_with_the_program_that_opens_it(
 
 @pytest.mark.parametrize("model_type", ["llama", 3, None, ["bert"], {}])
 def test_another_model_type_is_refused(model_type: Any) -> None:
-    with pytest.raises(ConfigError, match="model_type is .*: open it with transformers"):
+    with pytest.raises(ConfigError, match=r"model_type is .*: open it with transformers"):
         BertConfig.from_dict({**OLD_HUGGING_FACE, "model_type": model_type})
 
 

@@ -22,6 +22,7 @@ COMMANDS = (
     "build-corpus",
     "train-vocab",
     "extend-vocab",
+    "convert",
     "evaluate",
     "save",
 )

@@ -91,7 +91,7 @@ class ModelMetadata:
             # A module of sentence-transformers has its files in a folder.
             parts = name.split("/")
             plain = isinstance(digest, str) and len(parts) <= 2 and ".." not in parts
-            plain = plain and all(Path(each).name == each for each in parts)
+            plain = plain and all(each and Path(each).name == each for each in parts)
             plain = plain and len(name.encode("utf-8", "replace")) <= LONGEST_NAME
             _check("files", self.files, plain, "an object from plain file names to hashes")
         if self.format_version != FORMAT_VERSION:

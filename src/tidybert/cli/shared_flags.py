@@ -38,7 +38,7 @@ class NotesFlags:
     """The flags of every command: ``takes`` adds them."""
 
     quiet: bool = False
-    """``--quiet``: Show results and errors alone."""
+    """``--quiet``: Show only results and errors."""
     verbose: bool = False
     """``--verbose``: Also show what tidybert decides by itself, and why."""
 
@@ -57,7 +57,7 @@ class JsonFlag:
 @dataclass(frozen=True, kw_only=True)
 class HeldOutFlag:
     held_out: float = 0.005
-    """Share of the documents kept apart to measure on."""
+    """Fraction of the documents kept apart to measure on."""
 
 
 @dataclass(frozen=True, kw_only=True)

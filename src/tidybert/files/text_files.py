@@ -53,7 +53,7 @@ def _examples(
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
-            f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
+            f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None

@@ -61,7 +61,7 @@ Input = str | TextPair | Question | Choices | Words
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long. If not set: they get 422.")
 ]
-TopK = Annotated[int | None, Field(ge=1, description="Give the K likeliest alone.")]
+TopK = Annotated[int | None, Field(ge=1, description="Give only the K likeliest.")]
 
 
 class PredictBody(Body):
@@ -77,7 +77,7 @@ class FillMaskBody(Body):
 
     inputs: str | list[str]
     top_k: TopK = None
-    among: Annotated[list[str] | None, Field(description="Choose from these words alone.")] = None
+    among: Annotated[list[str] | None, Field(description="Choose from these words only.")] = None
 
 
 class NextSentenceBody(Body):

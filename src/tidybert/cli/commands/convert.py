@@ -49,7 +49,7 @@ def convert(
 ) -> None:
     """Write MODEL in the form of another program, with every head that the form has a place for.
 
-    What gets lost is said. tidybert reads each form but onnx as a MODEL.
+    tidybert reports what gets lost, and reads each form but onnx as a MODEL.
     """
     from tidybert.checkpoints.converting import WRITERS
     from tidybert.checkpoints.converting import convert as write

@@ -36,7 +36,7 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
-    TIDYBERT_API_KEYS holds keys too, with commas between them."""
+    TIDYBERT_API_KEYS may contain keys too, with commas between them."""
     deadline: float = 30.0
     """Refuse a request with status 504 after this many seconds."""
     max_body: int = field(default=2 * 2**20, metadata={"min": 1})
