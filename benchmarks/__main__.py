@@ -19,6 +19,8 @@ SCRIPTS: Final = {
         "serving_soak": "speed.serving_soak",
         "cuda": "speed.cuda",
         "padding": "speed.padding",
+        "vectors": "speed.vectors",
+        "search": "speed.search",
     },
     "Scores": {
         "compare": "scores.compare",

@@ -24,7 +24,7 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference", "reporting", "export"},
-    {"finetuning", "pretraining", "checking", "explain"},
+    {"finetuning", "pretraining", "checking", "explain", "search"},
     {"page", "estimators"},
     {"server"},
     {"cli"},

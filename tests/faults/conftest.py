@@ -232,6 +232,7 @@ def trial(
                              "--max-seq-length", "32", "--eval-tokens", "64"]),
         "predict": ("answers.jsonl", ["predict", run, dev]),
         "embed": ("vectors.npy", ["embed", model, dev, "--max-seq-length", "16"]),
+        "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
         "build-corpus": ("corpus", ["build-corpus", text, "--vocab", model, "--held-out", "0.2"]),
         "train-vocab": ("vocab", ["train-vocab", text, "--size", "1000"]),
         "extend-vocab": ("longer", ["extend-vocab", str(inputs / "letters"), text, "--add", "5"]),

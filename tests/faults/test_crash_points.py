@@ -19,6 +19,7 @@ COMMANDS = (
     "pretrain",
     "predict",
     "embed",
+    "index",
     "build-corpus",
     "train-vocab",
     "extend-vocab",

@@ -33,6 +33,7 @@ from tidybert.tasks.answer_types import (
     ScoreAnswer,
     SpanAnswer,
     TagAnswer,
+    VectorAnswer,
 )
 from tidybert.tasks.labelled_examples import split_options
 from tidybert.tasks.metric_types import (
@@ -42,6 +43,7 @@ from tidybert.tasks.metric_types import (
     ScoreMetrics,
     SpanMetrics,
     TagMetrics,
+    VectorMetrics,
 )
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.python_spelling import as_in_python, tell
@@ -97,6 +99,13 @@ def finetune(
     model: _Model = ...,
     **options: Unpack[NamedFinetuneOptions],
 ) -> FinetunedModel[TagAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["embed"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[VectorAnswer]: ...
 def finetune(
     data: Any,
     task: TaskName = "classify",
@@ -116,7 +125,7 @@ def finetune(
     Args:
         data: the path of a file; a DataFrame of pandas, polars or Arrow; a Dataset; dicts or
             tuples, such as (text, label), in a list; or two lists, (texts, labels).
-        task: classify, regress, choose, answer or tag.
+        task: classify, regress, choose, answer, tag or embed.
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
         multi_label: for classify: a text has any number of labels.
@@ -220,6 +229,12 @@ def evaluate(
     data: Any,
     **options: Unpack[NamedEvaluateOptions],
 ) -> TagMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[VectorAnswer] | Predictor[VectorAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> VectorMetrics: ...
 @overload
 def evaluate(
     run: str | Path | FinetunedModel | Predictor,

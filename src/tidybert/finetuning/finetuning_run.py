@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
@@ -85,6 +86,8 @@ def train(
     """
     task, run, length = examples.task, job.out, job.length
     config, tokenizer, origin = model_sources(job.model, job.vocab)
+    begun = origin if isinstance(origin, ModelDirectory) else None
+    task = task.begun_from(begun, job.arguments.pooling)
     arguments, config = _with_defaults(job.arguments, task, config, callbacks.tell)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
@@ -118,7 +121,7 @@ def train(
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
     identity = identity_of(job, task, network, data, lessons, arguments)
-    objective = FineTuning(
+    objective = task.objective(
         network,
         lessons.features,
         lessons.loss,
@@ -200,6 +203,8 @@ def _with_defaults(
 
 def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
     """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
+    if task.pools_itself:
+        return config.with_pooling("cls")
     if task.has_pooling:
         return config if pooling is None else config.with_pooling(pooling)
     if pooling is not None:

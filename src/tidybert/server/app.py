@@ -16,6 +16,7 @@ from tidybert.server import (
     openai_routes,
     page_routes,
     pipeline_routes,
+    search_routes,
     tei_routes,
 )
 from tidybert.server.door import Door, Shape, native_shape, refused
@@ -28,6 +29,7 @@ from tidybert.server.tei_types import TeiError
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
     (native.router, native_shape, native.Error),
+    (search_routes.router, native_shape, native.Error),
     (admin.router, native_shape, native.Error),
     (openai_routes.router, openai_routes.openai_shape, openai_routes.OpenAIError),
     (tei_routes.router, tei_shape, TeiError),
