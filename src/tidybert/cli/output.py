@@ -30,16 +30,12 @@ def choose_notes(*, quiet: bool, verbose: bool) -> None:
     global _is_quiet
     _is_quiet = quiet
     logger = logging.getLogger("tidybert")
-    if verbose:
-        logger.setLevel(logging.INFO)
-        logger.handlers = [_Decisions()]
-    elif any(isinstance(each, _Decisions) for each in logger.handlers):
-        logger.setLevel(logging.NOTSET)
-        logger.handlers = []
+    logger.setLevel(logging.INFO if verbose else logging.NOTSET)
+    logger.handlers = [_Decisions(logging.INFO if verbose else logging.WARNING)]
 
 
 class _Decisions(logging.Handler):
-    """Notes for --verbose, which modules give their loggers: ``_LOGGER.info("device: cpu, …")``."""
+    """Notes that modules give their loggers: ``_LOGGER.info("device: cpu, …")`` for --verbose."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())

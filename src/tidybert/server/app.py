@@ -20,6 +20,7 @@ from tidybert.server.protocols import (
     openai_routes,
     page_routes,
     pipeline_routes,
+    search_routes,
     tei_routes,
 )
 from tidybert.server.protocols.protocol import names_model
@@ -28,6 +29,7 @@ from tidybert.server.protocols.tei_types import TeiError
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
     (native.router, native_shape, native.Error),
+    (search_routes.router, native_shape, native.Error),
     (admin.router, native_shape, native.Error),
     (openai_routes.router, openai_routes.openai_shape, openai_routes.OpenAIError),
     (tei_routes.router, tei_shape, TeiError),

@@ -14,7 +14,9 @@ from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 from tidybert.system.cores import prepare_short_answers
 
-MOST_USED: Final = ("host", "port", "unix_socket", "allowed_host", "api_key_file", "deadline")
+MOST_USED: Final = (
+    "host", "port", "index", "unix_socket", "allowed_host", "api_key_file", "deadline",
+)  # fmt: skip
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 
 
@@ -34,6 +36,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     machine's own address the server otherwise answers to localhost only."""
     workers: int = field(default=1, metadata={"min": 1})
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
+    index: Path | None = None
+    """``--index DIR``: Also search in this index, which one of the models made, at /search."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
     TIDYBERT_API_KEYS may contain keys too, with commas between them."""
@@ -48,8 +52,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     queue_inputs: int = field(default=4096, metadata={"min": 1})
     """Refuse requests with status 429 while this many inputs wait."""
     precision: str = "auto"
-    """Compute in float32, bfloat16, or float16 on CUDA; auto is bfloat16 on CUDA if training was
-    in it, and float32 elsewhere."""
+    """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if
+    training was in it, and float32 elsewhere."""
     batch_tokens: int | None = field(default=None, metadata={"min": 1})
     """Most tokens that a thread computes at once. If not set: what suits the device."""
 
@@ -76,6 +80,7 @@ def serve(
     keys = api_keys(given.api_key_file)
     settings = ServerSettings(
         models=named(runs),
+        index=given.index,
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,

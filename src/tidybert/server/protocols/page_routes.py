@@ -69,11 +69,13 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             settings = self._engine.settings
+            # An int8 encoder has given its float32 weights back.
+            has_weights = served.device.type == "cpu" and served.precision != "int8"
             # Others need not learn where the models of a server are.
             self._models[served] = PageModel(
                 served.path,
                 served.path if settings.is_local else served.name,
-                encoder=served.encoder if served.device.type == "cpu" else None,
+                encoder=served.encoder if has_weights else None,
                 allow_pickle=settings.allow_pickle,
             )
         return self._models[served]

@@ -39,7 +39,7 @@ def record_examples(
         if isinstance(values, Problem):
             yield values
             continue
-        number, content, _, marks = values
+        number, content, _, marks, _ = values
         if not report.need_label:
             marks = MISSING
         key = report.columns["text"]
