@@ -24,14 +24,14 @@ from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
 from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
-from tidybert.storage.limits import HEADER_BYTES, TENSORS
+from tidybert.storage.limits import HEADER_BYTES, LONGEST_NAME, TENSORS
 from tidybert.storage.model_files import (
     INDEX_SUFFIX,
     ONNX_FOLDER,
     PICKLE_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.storage.opening import open_regular, present
+from tidybert.storage.opening import open_regular, os_reason, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8
@@ -198,8 +198,8 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(part).name != part or part == ".." or "\\" in part:
-            raise WeightsError(f"{index}: part {part!r} is not a plain file name")
+        if Path(part).name != part or part == ".." or "\\" in part or len(part) > LONGEST_NAME:
+            raise WeightsError(f"{index}: part {part!r:.80} is not a plain file name")
         path = index.parent / part
         if not present(path, error=WeightsError):
             raise WeightsError(f"{index}: part {part!r} is missing")
@@ -265,15 +265,19 @@ def _check_header(path: Path) -> None:
     The library says what is wrong with a header of another form.
     """
     with open_regular(path, error=WeightsError) as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
-            return
-        HEADER_BYTES.check(length, path)
-        content = file.read(length)
+        try:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
+                return
+            HEADER_BYTES.check(length, path)
+            content = file.read(length)
+        except OSError as error:
+            raise WeightsError(f"{path}: cannot be read: {os_reason(error)}") from None
+    # Parsing takes a second where there are too many.
+    TENSORS.check(content.count(b'"dtype"'), path)
     header = parse_json(content.decode(errors="replace"), f"{path}: header", error=WeightsError)
     if not isinstance(header, dict):
         return
-    TENSORS.check(len(header), path)
     for name, entry in header.items():
         dtype = entry.get("dtype") if isinstance(entry, dict) else None
         if name != "__metadata__" and isinstance(dtype, str):
