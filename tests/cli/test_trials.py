@@ -69,7 +69,10 @@ def test_three_seeds_in_one_command(
     ("flags", "message"),
     [
         (["--learning-rate", "0.02"], r"--learning-rate \(0.01 before, 0.02 now\); continue"),
-        (["--class-weight", "balanced"], r"--class-weight \(not given before, balanced now\); go"),
+        (
+            ["--class-weight", "balanced"],
+            r"--class-weight \(not given before, balanced now\); continue",
+        ),
         (["--train", "other.csv"], r"--train \(other content\); continue"),
         (["--dev", "other.csv"], r"--dev-fraction \(0.1 before, not given now\), --dev \(other"),
     ],

@@ -12,7 +12,7 @@ from tidybert.errors import TidyBertError
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import described
+from tidybert.server.protocols.native import described
 
 router = APIRouter(tags=["server"])
 _LOGGER: Final = logging.getLogger(__name__)

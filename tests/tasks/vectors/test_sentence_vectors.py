@@ -249,9 +249,16 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path
 
     def go(name: str, resume: bool = False, **given: Any) -> bytes:
         job = FinetuningJob(
-            "embed", tiny_model, PAIRS, PAIRS, arguments, out=tmp_path / name, resume=resume, task_options=VectorOptions(),
+            "embed",
+            tiny_model,
+            PAIRS,
+            PAIRS,
+            arguments,
+            task_options=VectorOptions(),
+            out=tmp_path / name,
+            resume=resume,
             max_seq_length=16,
-        )  # fmt: skip
+        )
         run_finetuning(job, Callbacks(**given))
         return (tmp_path / name / "model.safetensors").read_bytes()
 

@@ -10,7 +10,7 @@ from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, PromptName, asked_by
+from tidybert.server.protocols.protocol import Body, PromptName, asked_by
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["native"])

@@ -18,7 +18,7 @@ from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import described
+from tidybert.server.protocols.native import described
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(include_in_schema=False)
