@@ -4,8 +4,8 @@
     python -m benchmarks vectors squad --train-batch-size 128 --max-steps 4 --cached
 
 Both sides get the same pairs in batches of the same size, the same steps and the same learning
-rate; sentence-transformers' side is its trainer as its documentation shows it.  CPU seconds are those
-of the training alone; they hardly depend on what else the machine does.
+rate; sentence-transformers' side is its trainer as its documentation shows it.  CPU seconds are
+those of the training alone; they hardly depend on what else the machine does.
 """
 
 import argparse

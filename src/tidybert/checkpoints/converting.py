@@ -18,6 +18,7 @@ from tidybert.configuration import MeanBertConfig
 from tidybert.errors import UsageError, WeightsError
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, TENSORFLOW_CONFIG_FILE, TENSORFLOW_INDEX
+from tidybert.storage.output_lock import output_lock
 
 _TANH: Final = "torch.nn.modules.activation.Tanh"
 _IDENTITY: Final = "torch.nn.modules.linear.Identity"
@@ -54,14 +55,16 @@ def convert(
         dtype: float32, float16 or bfloat16; None keeps that of each tensor.
         max_shard_bytes: most bytes of tensors in a file of weights; None for one file.
 
-    Raises UsageError where something is at ``destination``, and what ``read_whole_model`` raises.
+    Raises UsageError where something is at ``destination``, InUseError where another process writes
+    it, DiskError, and what ``read_whole_model`` raises.
     """
     destination = Path(destination)
-    if os.path.lexists(destination):
-        raise UsageError(f"{destination} is there already; name a new directory")
-    model = read_whole_model(source, dtype=dtype, allow_pickle=allow_pickle)
-    with atomic_directory(destination) as partial:
-        lost = WRITERS[form](partial, model, max_shard_bytes)
+    with output_lock(destination):
+        if os.path.lexists(destination):
+            raise UsageError(f"{destination} is there already; name a new directory")
+        model = read_whole_model(source, dtype=dtype, allow_pickle=allow_pickle)
+        with atomic_directory(destination) as partial:
+            lost = WRITERS[form](partial, model, max_shard_bytes)
     dtypes = {str(each.dtype).removeprefix("torch.") for each in model.tensors.values()}
     return Conversion(
         destination,
@@ -98,6 +101,8 @@ def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None)
     }
     write_bundle(directory / TENSORFLOW_INDEX, to_tensorflow(tensors), max_bytes)
     lost = _lost_modules(model.form)
+    if model.form is not None and model.form.max_seq_length is not None:
+        lost.append(f"the longest text of {model.form.max_seq_length} tokens")
     if isinstance(model.config, MeanBertConfig):
         lost.append("the mean, but for tidybert: the original code's head reads [CLS]")
     if model.metadata is not None:
@@ -160,11 +165,10 @@ def _classifying(model: WholeModel) -> SentenceForm:
 
 
 def _dense(model: WholeModel, name: str, activation: str) -> Dense:
-    names = f"{name}.weight", f"{name}.bias"
-    missing = [each for each in names if each not in model.tensors]
-    if missing:
-        raise WeightsError(f"the head needs {' and '.join(missing)}, which the weights lack")
-    return Dense(*(model.tensors[each] for each in names), activation)
+    weight, bias = model.tensors.get(f"{name}.weight"), model.tensors.get(f"{name}.bias")
+    if weight is None or bias is None:
+        raise WeightsError(f"the head needs {name}, whose weight or bias the file lacks")
+    return Dense(weight, bias, activation)
 
 
 def _lost_modules(form: SentenceForm | None) -> list[str]:

@@ -11,12 +11,10 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, model_description
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
-from tidybert.checkpoints.tensor_files import check_finite, weights_file
-from tidybert.checkpoints.tensorflow_names import named
+from tidybert.checkpoints.tensor_files import left_out_of
 from tidybert.checkpoints.weight_loading import check_weights
 from tidybert.configuration import BertConfig
-from tidybert.errors import WeightsError, param
+from tidybert.errors import UsageError, WeightsError, param
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
 from tidybert.tokenization import BertTokenizer
@@ -101,8 +99,8 @@ def read_whole_model(
 ) -> WholeModel:
     """Read a MODEL with every head, in the dtype that its file has, or ``dtype``.
 
-    Raises what ModelDirectory and ``read_sentence_form`` raise, and WeightsError for weights that
-    are incomplete, do not fit config.json, or have values above the largest of ``dtype``.
+    Raises what ModelDirectory and ``read_sentence_form`` raise, WeightsError for weights that are
+    incomplete or do not fit config.json, and UsageError for values above the largest of ``dtype``.
     """
     source.require_bert()
     stored = source.tensors(allow_pickle=allow_pickle)
@@ -114,7 +112,12 @@ def read_whole_model(
         _named(name, has_heads): each if dtype is None else each.to(DTYPES[dtype])
         for name, each in theirs.items()
     }
-    check_finite(tensors, param("dtype", dtype))
+    large = [name for name, each in tensors.items() if not torch.isfinite(each).all()]
+    if large:
+        raise UsageError(
+            f"{param('dtype', dtype)} has no number as large as some in {', '.join(large[:3])}: "
+            f"give {param('dtype', 'bfloat16')}"
+        )
     names, size = source.head.label_names, len(tensors.get("classifier.weight", ()))
     if names is not None and size and len(names) != size:
         raise WeightsError(
@@ -132,7 +135,7 @@ def read_whole_model(
         source.head.problem_type,
         form,
         source.metadata,
-        (*unknown, *_not_read(source)),
+        (*unknown, *left_out_of(source.path)),
     )
 
 
@@ -155,13 +158,3 @@ def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
         return fitting[0] if fitting else "BertModel"
     # A class of two heads is there twice.
     return max(possible, key=possible.count)
-
-
-def _not_read(source: ModelDirectory) -> list[str]:
-    """What a checkpoint of the original code has beside the model."""
-    path = weights_file(source.path)
-    if path.suffix != INDEX:
-        return []
-    found = named(TensorBundle(path).variables)
-    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
-    return [*optimizer, *found.unknown]

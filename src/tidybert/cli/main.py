@@ -19,6 +19,7 @@ from tidybert.cli.commands import (
     build_corpus,
     check,
     convert,
+    duplicates,
     embed,
     evaluate,
     fill_mask,
@@ -61,6 +62,7 @@ app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("index", cls=PanelCommand)(index.index)
 app.command("search", cls=PanelCommand)(search.search)
 app.command("mine", cls=PanelCommand)(mine.mine)
+app.command("duplicates", cls=PanelCommand)(duplicates.duplicates)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)

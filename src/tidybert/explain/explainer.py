@@ -3,15 +3,15 @@
 n pieces, L layers, N heads, H width, D head width.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
@@ -44,8 +44,10 @@ from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInText
 from tidybert.explain.shown import Floats, cosine
 from tidybert.explain.targets import check_task, find_target, find_word_target, task_features
 from tidybert.explain.word_space import (
+    WORDS,
     NearestPieces,
     Similarities,
+    layer_number,
     nearest_pieces,
     word_vectors,
 )
@@ -60,9 +62,6 @@ from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.encoding import Encoding, Span
 from tidybert.tokenization.vocabulary import MASK_TOKEN
-
-WORDS: Final = "words"
-"""In place of a layer: the word embeddings alone, which no other word of the text changes."""
 
 
 class Explainer(ShowsFacts):
@@ -99,7 +98,8 @@ class Explainer(ShowsFacts):
             found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
-        self.encoder: BertModel = encoder_of(found.eval().requires_grad_(False))
+        self.model: nn.Module = found.eval().requires_grad_(False)
+        self.encoder: BertModel = encoder_of(self.model)
         self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.
@@ -310,7 +310,8 @@ class Explainer(ShowsFacts):
         elif layer is None and not self._is_causal:
             layer, vectors = self.config.num_hidden_layers, self._embedder.embed(texts)
         else:
-            layer = self._layer(-1 if layer is None else layer)
+            last = self.config.num_hidden_layers
+            layer = layer_number(-1 if layer is None else layer, last)
             encodings = [self.encode(text) for text in texts]
             with torch.inference_mode():
                 states = states_of(self.encoder, encodings)[layer]
@@ -321,9 +322,12 @@ class Explainer(ShowsFacts):
 
     @cached_property
     def _embedder(self) -> Embedder:
-        return Embedder(
+        found = Embedder(
             self._model, device="cpu", precision="float32", allow_pickle=self._allow_pickle
         )
+        # The weights are in memory once.
+        found.encoder = self.encoder
+        return found
 
     def _encoded(self, text: str, text_pair: str | None) -> Encoding:
         if not self._is_causal:
@@ -340,16 +344,6 @@ class Explainer(ShowsFacts):
                 "not)"
             )
         return self.masked_lm
-
-    def _layer(self, layer: int | str) -> int:
-        """The number of a layer, from 0; UsageError for one that the model lacks."""
-        last: int = self.config.num_hidden_layers
-        if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
-            raise UsageError(
-                f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
-                f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
-            )
-        return int(layer) % (last + 1)
 
     def _word_table(self) -> Floats:
         """(V, H): the word embeddings of the tokenizer's pieces."""

@@ -54,7 +54,7 @@ def _examples(
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
-            f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
+            f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
     report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None

@@ -113,6 +113,7 @@ def finetune(
     *,
     multi_label: bool | None = None,
     dev: Any = 0.1,
+    unlabelled: Any = None,
     out: str | Path | None = None,
     verbose: bool = False,
     **options: Unpack[FinetuneOptions],
@@ -130,6 +131,7 @@ def finetune(
         multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
             0 trains on all, as ``few`` does.
+        unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
         options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other
@@ -166,6 +168,7 @@ def finetune(
             read=ReadOptions(**given["read"]),
             task_options=task_flags()(**given["task"]),
             dev_fraction=share,
+            unlabelled=unlabelled,
             out=None if out is None else Path(out),
             **given["job"],
         )
@@ -179,11 +182,13 @@ def _share(dev: Any) -> tuple[float, Any]:
     """The share to hold out, and the data to measure on in its place, if any."""
     if dev is None or isinstance(dev, bool) or not isinstance(dev, int | float):
         if dev is None or isinstance(dev, bool):
-            raise UsageError(f"{param('dev')} is {dev}: expected labelled data, or a share as 0.1")
+            raise UsageError(
+                f"{param('dev')} is {dev}: expected labelled data, or a fraction such as 0.1"
+            )
         return 0.1, dev
     if not 0 <= dev < 1:
         raise UsageError(
-            f"{param('dev')} is {dev}: expected labelled data, or a share from 0 to below 1"
+            f"{param('dev')} is {dev}: expected labelled data, or a fraction from 0 to below 1"
         )
     return dev, None
 

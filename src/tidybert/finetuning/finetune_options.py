@@ -92,6 +92,10 @@ class FinetuneOptions(ReadingOptions, total=False):
     corrections: str | Path | None
     vocab: str | Path | None
     new_head: bool
+    num_layers: int | None
+    teacher: str | Path | None
+    teacher_weight: float
+    teacher_temperature: float
     device: str
     allow_pickle: bool
     resume: bool
@@ -103,6 +107,7 @@ class NamedFinetuneOptions(FinetuneOptions, total=False):
     """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
 
     dev: Any
+    unlabelled: Any
     out: str | Path | None
     verbose: bool
 

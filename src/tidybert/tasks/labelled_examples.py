@@ -85,7 +85,7 @@ def read_all(
 def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Memory:
     """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
     if task.read.tuple_names is None:
-        raise UsageError(f"{name}: the task {task.name} reads files alone: give a path")
+        raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
     return in_memory(data, name, task.read.tuple_names)
 
 

@@ -46,7 +46,7 @@ _UNREAD: "Final[dict[str, tuple[str, ...]]]" = {
 
 
 def register(task: "type[AnyTask]") -> None:
-    """Make a task of one's own known under its name, to ``finetune`` and to ``Predictor``."""
+    """Make your own task known under its name, to ``finetune`` and to ``Predictor``."""
     _TASKS[task.name] = task, task.options_class
 
 

@@ -227,7 +227,20 @@ class Task(ABC, Generic[E]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight; a scalar."""
-        return self.summed_loss(self.outputs(model, batch).float(), batch)
+        return self.summed_loss(self.trained_outputs(model, batch).float(), batch)
+
+    def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The outputs that ``summed_loss`` reads, (R, …), ``num_head_rows`` of each feature."""
+        return self.outputs(model, batch)
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        """(F,) how far each feature's outputs are from a teacher's, both of ``trained_outputs``.
+
+        A task without it takes no teacher.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define imitation_losses")
 
     def head_inputs(self, model: Any, batch: Batch) -> Tensor:
         """(R, H) the states that the head's linear layer reads for ``summed_loss``."""
@@ -241,8 +254,7 @@ class Task(ABC, Generic[E]):
     def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight, a scalar, from outputs (R, C)."""
         losses = self.losses(outputs, batch)
-        weights = to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
-        return (losses * weights).sum()
+        return (losses * weights_of(batch, losses)).sum()
 
     def objective(
         self,
@@ -288,6 +300,11 @@ class Task(ABC, Generic[E]):
 
 
 AnyTask = Task[Any]
+
+
+def weights_of(batch: Batch, losses: Tensor) -> Tensor:
+    """(F,) the weights of the batch's features, on the losses' device."""
+    return to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
 
 
 def labels_of(batch: Batch, outputs: Tensor) -> Tensor:

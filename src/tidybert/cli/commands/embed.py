@@ -56,7 +56,7 @@ class EmbedFlags(flags.AnswerFlags):
     """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
     stdout."""
     resume: bool = False
-    """``--resume``: Go on with a stopped run of the same --out."""
+    """``--resume``: Continue a stopped run of the same --out."""
 
 
 @takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)
@@ -149,7 +149,7 @@ def _check(given: EmbedFlags) -> None:
         if value is not None and value not in known:
             raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
     if given.resume and given.out is None:
-        raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
+        raise UsageError("--resume needs --out: standard output keeps nothing to continue")
 
 
 def _print(

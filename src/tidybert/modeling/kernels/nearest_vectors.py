@@ -113,6 +113,12 @@ class _Found:
         kept = order[rank < count]
         return _Found(self.queries[kept], self.positions[kept], self.scores[kept])
 
+    def least(self, num_queries: int, count: int) -> Tensor:
+        """(m,) the last score of each query that has ``count``, else -inf; in order already."""
+        ends = np.searchsorted(self.queries, np.arange(num_queries + 1))
+        last = self.scores[np.maximum(ends[1:] - 1, 0)]
+        return torch.from_numpy(np.where(np.diff(ends) == count, last, np.float32(-np.inf)))
+
     def each(self, num_queries: int) -> Iterator["_Found"]:
         """The candidates of one query after another; they must be in order."""
         ends = np.searchsorted(self.queries, np.arange(num_queries + 1))
@@ -131,7 +137,8 @@ class _Search:
     def of(self, piece: _Piece) -> _Found:
         """The best of a segment for each query of a piece, scored exactly."""
         kept, num_queries = self.count + _SPARE, len(piece.queries)
-        most = 4 * kept * num_queries + 2**16
+        # As many new candidates as kept ones, and the least score of those kept rises again.
+        most = 2 * kept * num_queries
         queries = torch.from_numpy(piece.queries)
         least = torch.full((num_queries,), -torch.inf)
         found: list[_Found] = []
@@ -161,7 +168,7 @@ class _Search:
             if held > most:
                 found = [_together(found).best(kept)]
                 held = len(found[0].queries)
-                least = _least(found[0], num_queries, kept)
+                least = torch.maximum(least, found[0].least(num_queries, kept))
         return self._rescored(_together(found).best(kept), piece).best(self.count)
 
     def _blocks(self, first: int) -> Iterator[tuple[int, Tensor]]:
@@ -198,13 +205,6 @@ def _together(found: list[_Found]) -> _Found:
         np.concatenate([each.positions for each in found]),
         np.concatenate([each.scores for each in found]),
     )
-
-
-def _least(found: _Found, num_queries: int, count: int) -> Tensor:
-    """(m,) the last score of each query that has ``count``, else -inf."""
-    scores = [each.scores for each in found.each(num_queries)]
-    least = [each[count - 1] if len(each) == count else -np.inf for each in scores]
-    return torch.tensor(least, dtype=torch.float32)
 
 
 def _tensor(array: Vectors) -> Tensor:
