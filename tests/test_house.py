@@ -23,7 +23,7 @@ FLOORS = (
     {"data"},
     {"training", "corpus"},
     {"tasks"},
-    {"inference", "reporting"},
+    {"inference", "reporting", "export"},
     {"finetuning", "pretraining", "checking", "explain", "search"},
     {"page", "estimators"},
     {"server"},
@@ -42,9 +42,9 @@ CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 LONGEST_FUNCTION = 100
 LONGEST_FILE = 350
+# Of the files in one folder: a folder inside a room (tasks/questions, cli/commands) is a room too.
+# With their folders, tasks and cli are above the limit; docs/architecture.md has the lines.
 LARGEST_ROOM = 3500
-# What is still too long: these files and rooms are being cut, and none may join them.
-LARGE_ROOMS = {"pretraining"}
 # Folders of tests whose subject is outside the package.
 SUBJECTS = {
     "benchmarks",
@@ -138,7 +138,7 @@ def test_no_file_and_no_room_is_large() -> None:
     }
 
     assert not long
-    assert large <= LARGE_ROOMS
+    assert not large
 
 
 # Only storage/ writes, renames and removes.  standard_streams.py opens the streams that the program

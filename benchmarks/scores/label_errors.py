@@ -55,7 +55,7 @@ def embedded(name: str, part: str, count: int, model: str) -> tuple[list[Any], A
     """The examples of a draw, their features and vectors, and the seconds of encoding."""
     examples = drawn(examples_of(name, part), count, 0)
     examples = [replace(one, row=at) for at, one in enumerate(examples)]
-    embedder = Embedder(model)
+    embedder = Embedder(model, normalize=False)
     begin = time.perf_counter()
     task = Classification.from_examples(examples)
     features = task.features(examples, embedder.tokenizer, MAX_SEQ_LENGTH)

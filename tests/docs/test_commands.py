@@ -20,10 +20,8 @@ import pytest
 
 from benchmarks.__main__ import SCRIPTS
 from benchmarks.__main__ import main as benchmarks
-from tidybert import catalog
 from tidybert.cli import main as shell
 from tidybert.cli.commands import poem, quickstart
-from tidybert.configuration import BertConfig
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
@@ -51,7 +49,9 @@ NOT_RUN = (
     "mypy",
 )
 # Flags on the pages that belong to other programs.
-FOREIGN_FLAGS = {"--no-deps", "--index-url", "--editable", "--nproc-per-node"}
+FOREIGN_FLAGS = {
+    "--no-deps", "--index-url", "--editable", "--nproc-per-node", "--model-id", "--runner",
+}  # fmt: skip
 
 EXAMPLES = 24
 
@@ -118,37 +118,6 @@ def test_every_block_has_a_language_that_is_tested(page: Path) -> None:
 # --- commands that are run
 
 
-@pytest.fixture(scope="module")
-def small_weights(
-    tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., BertConfig]
-) -> Path:
-    """A tiny encoder in place of minilm: it takes 512 tokens and knows letters and a few words."""
-    from tidybert.modeling import BertModel
-
-    directory = tmp_path_factory.mktemp("models") / "small"
-    write_model(directory, BertModel, tiny_config)
-    return directory
-
-
-def write_model(directory: Path, build: Callable[[BertConfig], Any], config_of: Any) -> None:
-    """Write a MODEL with random weights that knows letters and the pages' words for [MASK]."""
-    import torch
-
-    from tidybert.checkpoints.conversion import to_huggingface
-    from tidybert.checkpoints.tensor_files import write_tensors
-    from tidybert.tokenization import BertTokenizer
-
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters), "capital", "heart"]
-    directory.mkdir()
-    torch.manual_seed(0)
-    config = config_of(vocab_size=len(vocabulary), max_position_embeddings=512, num_hidden_layers=4)
-    write_tensors(directory, to_huggingface(build(config).state_dict(), config))
-    (directory / "config.json").write_text(json.dumps(config.to_dict()))
-    BertTokenizer(vocabulary).save(directory)
-
-
 def write_samples() -> None:
     """Small files under the names and in the layouts that the pages use."""
 
@@ -192,7 +161,9 @@ def write_samples() -> None:
     table("similarity.csv", "one {n},two {n},{n}", "sentence1,sentence2,score")
     table("similarity-dev.csv", "three {n},four {n},{n}", "sentence1,sentence2,score")
     table("pairs.csv", "first {n},second {n}", "sentence1,sentence2")
-    table("faq.csv", "{n},question {n} of mr smith,answer {n}", "id,question,answer")
+    columns = "id,question,answer"
+    table("faq.csv", "{n},is parcel {n} late,parcel {n} is on its way", columns)
+    table("faq-dev.csv", "{n},is letter {n} late,letter {n} is on its way", columns)
     table("answers.tsv", "what {n}\tthat {n}\t{l}", "question\tanswer\tcorrect")
     table("export.csv", "{l};{n};Störung {n}", encoding="latin-1")
     lines = [json.dumps({"message": f"m {n}", "team": f"t{n % 2}"}) for n in range(EXAMPLES)]
@@ -267,25 +238,23 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_their_order(
     page: Path,
-    small_weights: Path,
-    tiny_config: Callable[..., BertConfig],
+    small_as_minilm: Callable[[bool], None],
+    write_model: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys,
 ) -> None:
+    from tidybert.checkpoints.converting import convert
+    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.modeling import BertForPreTraining
 
-    find = catalog.PretrainedPackage.find
-
-    def find_here(package: catalog.PretrainedPackage) -> Path | None:
-        return find(package) if package.is_part_of_tidybert else small_weights
-
-    monkeypatch.setattr(catalog.PretrainedPackage, "find", find_here)
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.setattr(poem, "MAX_STEPS", 3)
     monkeypatch.chdir(tmp_path)
     write_samples()
-    write_model(Path("bert-base-uncased"), BertForPreTraining, tiny_config)
+    small_as_minilm(True)
+    write_model(Path("bert-base-uncased"), BertForPreTraining)
+    convert(ModelDirectory("bert-base-uncased"), "uncased_L-2_H-128_A-2", "tensorflow")
     names: dict[str, Any] = {"__name__": "page"}
     for language, line, block in blocks(page):
         if language == "sh":

@@ -35,6 +35,9 @@ def test_the_vectors_are_those_of_the_embedder(tiny_model: Path) -> None:
         "combine": "sum",
         "normalize": True,
         "max_seq_length": 16,
+        "prompt": "a red ",
+        "prompt_name": None,
+        "truncate_dim": 7,
     }
     vectorizer = BertVectorizer(tiny_model, **settings)
 

@@ -236,6 +236,7 @@ def trial(
         "build-corpus": ("corpus", ["build-corpus", text, "--vocab", model, "--held-out", "0.2"]),
         "train-vocab": ("vocab", ["train-vocab", text, "--size", "1000"]),
         "extend-vocab": ("longer", ["extend-vocab", str(inputs / "letters"), text, "--add", "5"]),
+        "convert": ("converted", ["convert", run, "--to", "sentence-transformers"]),
         "evaluate": ("report", ["evaluate", run, dev]),
         "save": ("saved", ["save", run]),
     }  # fmt: skip
@@ -244,7 +245,7 @@ def trial(
     def of(name: str) -> Trial:
         if name not in made:
             out, words = lines[name]
-            flag = {"evaluate": ["--report"], "save": []}.get(name, ["--out"])
+            flag = {"evaluate": ["--report"], "save": [], "convert": []}.get(name, ["--out"])
             folder = tmp_path_factory.mktemp(name)
             made[name] = Trial(
                 name, server, lambda target: [*words, *flag, str(target)], folder, out

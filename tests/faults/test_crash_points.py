@@ -23,6 +23,7 @@ COMMANDS = (
     "build-corpus",
     "train-vocab",
     "extend-vocab",
+    "convert",
     "evaluate",
     "save",
 )

@@ -378,7 +378,9 @@ def test_bad_json_lines(write, line, message):
         ("[]", "holds no example"),
         ("", "an array or an object"),
         ("[" * 100_000, "cannot be read"),
-        ('{"data": [{"text": "a"}]}', ":1: a list where an object is expected"),
+        ('{"train": [["a", "b"]], "dev": []}', "a.json: an object of lists, the first one 'train'"),
+        ('{"data": [{"text": "a"}]}', "save each list as a file of its own"),
+        ('[["a", "b"], ["c", "d"]]', "a.json: an array of arrays; expected an array of objects"),
         (b'[\n{"text": "\xff"}]', ":2: byte 0xff at column 11 is not utf-8"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,16 @@ import torch
 from tidybert.errors import UsageError, in_python
 from tidybert.inference.answer_precision import answering_in, choose_precision
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.fill_mask import MaskFiller
+from tidybert.inference.generation import TextGenerator
+from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.scoring import TextScorer
+from tidybert.modeling.kernels import answer_layers
+from tidybert.modeling.kernels.int8_linear import largest_weight
 
+PRECISIONS = ("float32", "int8")
+needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
 CUDA = torch.device("cuda", 0)
 
 
@@ -47,7 +56,7 @@ def test_auto_is_bfloat16_on_cuda_alone_where_training_was_in_it(
     ("precision", "said"),
     [
         ("float16", "precision='float16' needs a CUDA device, and the model is on cpu"),
-        ("half", "precision='half': expected one of auto, float32, bfloat16, float16"),
+        ("half", "precision='half': expected one of auto, float32, bfloat16, float16, int8"),
     ],
 )
 def test_a_precision_that_does_not_fit_is_refused(
@@ -104,6 +113,79 @@ def test_metrics_say_it(tiny_run: Path, toy_examples) -> None:
     for precision in ("float32", "bfloat16"):
         predictor = Predictor(tiny_run, device="cpu", precision=precision)
         assert predictor.evaluate(toy_examples(4))["computed_in"] == precision
+
+
+TEXTS = ["the red cat", "a dog was near", "we saw blue and white and the old red dog", "cat"]
+
+
+@needs_int8
+def test_int8_answers_each_text_alone_as_in_company(served: dict[str, str]) -> None:
+    for run in ("colours", "labels", "scores", "tags"):
+        texts = [each.split() for each in TEXTS] if run == "tags" else TEXTS
+        exact, rounded = (Predictor(served[run], device="cpu", precision=p) for p in PRECISIONS)
+
+        together = rounded.predict(texts)
+
+        assert together == [rounded.predict([each])[0] for each in texts]
+        assert together != exact.predict(texts)
+        assert rounded.precision == "int8"
+    outputs = (each.predict([TEXTS[0]])[0]["tags"] for each in (exact, rounded))
+    assert len({len(each) for each in outputs}) == 1
+
+
+@needs_int8
+@pytest.mark.parametrize("settings", [{}, {"pooling": "cls"}, {"layers": "all"}, {"layers": 1}])
+def test_int8_embeds_near_float32(settings: dict[str, Any], served: dict[str, str]) -> None:
+    exact, rounded = (Embedder(served["base"], precision=p, **settings) for p in PRECISIONS)
+
+    expected, found = exact.embed(TEXTS), rounded.embed(TEXTS)
+
+    assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)
+    assert np.array_equal(found, np.concatenate([rounded.embed([each]) for each in TEXTS]))
+    assert rounded.fingerprint != exact.fingerprint
+
+
+@needs_int8
+def test_int8_fills_masks_compares_sentences_and_scores(served: dict[str, str]) -> None:
+    def answers(precision: str) -> list[float]:
+        given: Any = {"device": "cpu", "precision": precision}
+        filled = MaskFiller(served["base"], **given).fill(["the red [MASK]"])
+        compared = NextSentencePredictor(served["base"], **given).predict([TEXTS[0]], [TEXTS[1]])
+        scored = TextScorer(served["base"], **given).score([TEXTS[0]])
+        words = filled[0]["masks"][0]["words"]
+        return [words[0]["probability"], compared[0]["follows"], scored[0]["pseudo_perplexity"]]
+
+    exact, rounded = map(answers, PRECISIONS)
+
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.parametrize("model", ["poem"])
+def test_int8_of_a_language_model_is_refused(model: str, served: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="is a language model: use float32"):
+        TextGenerator(served[model], device="cpu", precision="int8")
+
+
+def test_int8_needs_a_cpu(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        choose_precision("int8", tmp_path, CUDA)
+    assert in_python(caught.value.message) == (
+        "precision='int8' needs a CPU, and the model is on cuda:0: add device='cpu', or use auto"
+    )
+
+
+def test_without_8_bit_products_answers_are_float32_and_a_note_says_so(
+    served: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answer_layers, "largest_weight", lambda: 0)
+
+    predictor = Predictor(served["colours"], device="cpu", precision="int8")
+
+    assert predictor.precision == "float32"
+    assert "precision: float32 in place of int8, because this processor" in caplog.text
+    exact = Predictor(served["colours"], device="cpu", precision="float32")
+    assert predictor.predict(TEXTS) == exact.predict(TEXTS)
 
 
 @pytest.mark.cuda

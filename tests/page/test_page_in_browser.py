@@ -29,13 +29,15 @@ TABS = {
     "left": "The next token",
 }
 MINI = "tidybert-mini"
+EVIL = "evil.example"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         # A container has no user namespaces for the sandbox; the page is our own.
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        args = ["--no-sandbox", f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"]
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
         yield opened
         opened.close()
 
@@ -319,6 +321,18 @@ def test_with_keys_the_page_asks_for_one(browser: Any) -> None:
         page.keyboard.press("Enter")
         settled(page)
         assert page.locator(".number-large").count() == 2
+        page.close()
+
+
+def test_another_site_reaches_nothing(browser: Any) -> None:
+    with server_on_a_thread(models={MINI: MINI}, device="cpu") as (address, _):
+        page = browser.new_page()
+        rebound = page.goto(f"http://{EVIL}:{address.partition(':')[2]}/page/about")
+        assert (rebound.status, "does not answer to the host" in rebound.text()) == (403, True)
+        page.set_content(f"<form method=post action='http://{address}/admin/reload'><button>")
+        with page.expect_response(f"http://{address}/admin/reload") as posted:
+            page.click("button")
+        assert posted.value.status == 403
         page.close()
 
 

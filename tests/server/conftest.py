@@ -39,7 +39,7 @@ def make_client() -> Callable[..., httpx.AsyncClient]:
 
     def build(engine: Engine, address: str = "127.0.0.1", **given: Any) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(make_app(engine), client=(address, 1))
-        return httpx.AsyncClient(transport=transport, base_url="http://server", **given)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", **given)
 
     return build
 

@@ -5,7 +5,9 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx
 import pytest
+from tests.conftest import server_on_a_thread
 
 from tidybert.server.app import make_app
 from tidybert.server.asked_model import AskedModel
@@ -41,6 +43,17 @@ def test_without_a_key_nobody_comes_in_but_health(
 
     assert run(make_client(engine), ask) == [401, 401, 401, 200, 200]
     assert KEY not in caplog.text
+
+
+def test_head_is_get_without_a_body(served: dict[str, str]) -> None:
+    with (
+        server_on_a_thread(models={"one": served["colours"]}, device="cpu") as (address, _),
+        httpx.Client(base_url=f"http://{address}") as client,
+    ):
+        for path in ("/", "/health/live", "/health/ready", "/v1/models"):
+            got, head = client.get(path), client.head(path)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == got.headers["content-length"] != "0"
 
 
 def test_two_keys_are_two_clients(make_engine: Make, make_client: Any) -> None:

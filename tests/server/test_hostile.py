@@ -95,7 +95,7 @@ def test_bodies_get_their_status_and_the_field(server: tuple[str, int, Engine]) 
 
 def test_connections_that_stop_half_way_are_closed(server: tuple[str, int, Engine]) -> None:
     host, port, engine = server
-    length = b"POST " + PREDICT.encode() + b" HTTP/1.1\r\nHost: a\r\n"
+    length = b"POST " + PREDICT.encode() + b" HTTP/1.1\r\nHost: localhost\r\n"
     length += b"Content-Type: application/json\r\nContent-Length: 50\r\n\r\n"
     halves = {
         b"": b"",
@@ -203,7 +203,7 @@ def test_clients_that_leave_in_mid_batch_take_nothing_with_them(
 ) -> None:
     host, port, engine = server
     body = json.dumps({"inputs": ["a red cat"] * 64}).encode()
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
     for _ in range(20):
         with socket.create_connection((host, port), timeout=10) as connection:

@@ -10,8 +10,8 @@ import pytest
 
 from tidybert.page.page_files import POLICY, page_files
 from tidybert.page.views import VIEWS
-from tidybert.server import page_routes
 from tidybert.server.engine import Engine
+from tidybert.server.protocols import page_routes
 
 Make = Callable[..., Any]
 
@@ -133,3 +133,18 @@ async def test_too_many_questions_are_refused(
 
     assert second.status_code == 429
     assert other.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["colours", "poem", "tidybert-mini"])
+def test_the_page_shares_the_parameters_of_the_server(
+    make_engine: Make, served: dict[str, str], name: str
+) -> None:
+    engine = make_engine(paths={"one": served.get(name, name)})
+    model = page_routes.PageDesk(engine)._opened(engine.models["one"])
+    theirs = {each.data_ptr() for each in engine.models["one"].encoder.parameters()}
+    parts = [model.explainer.model]
+    parts += [model.generator.model] if name == "poem" else []
+    parts += [model.next_sentences.model, model.pretraining] if name == "tidybert-mini" else []
+
+    for part in parts:
+        assert {each.data_ptr() for each in part.bert.parameters()} <= theirs

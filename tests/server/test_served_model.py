@@ -6,7 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from tidybert import Embedder
+from tidybert.inference.fill_mask import MaskFiller
+from tidybert.inference.forward import encoding_features
+from tidybert.modeling.kernels.int8_linear import largest_weight
 from tidybert.server.served_model import ServedModel
 
 
@@ -26,3 +32,23 @@ def test_it_embeds_as_much_of_a_text_as_the_command(
     assert served.max_seq_length == served.max_positions > 8
     assert [len(one.input_ids) for one in features] == [8, 8]
     assert [one.truncated for one in features] == [True, True]
+
+
+@pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
+def test_int8_answers_as_the_commands_do(served: dict[str, str]) -> None:
+    """A MODEL's heads share one encoder, in int8 too."""
+    texts, masked = ["the red cat", "a dog"], "the red [MASK] was near"
+    model = ServedModel("base", served["base"], device="cpu", precision="int8")
+    filler = MaskFiller(served["base"], device="cpu", precision="int8")
+
+    vectors = model.lanes["embed:mean"].run(model.embedding_features(texts))
+    (words,) = model.lanes["fill-mask"].run(encoding_features([filler.encoded(masked, "text")]))
+
+    assert np.array_equal(
+        np.concatenate(vectors), Embedder(served["base"], precision="int8").embed(texts)
+    )
+    assert model.mask_filler is not None
+    assert model.mask_filler.model.bert is model.encoder
+    (expected,) = filler._probabilities([filler.encoded(masked, "text")])
+    assert np.array_equal(words, expected)
+    assert model.precision == "int8"

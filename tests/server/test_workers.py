@@ -75,6 +75,14 @@ class Load:
                 self._errors.append(error)
 
 
+def number_of(figure: str, address: str) -> float:
+    """A figure of the server, as a new connection to one of the workers has it."""
+    text = httpx.get(f"{address}/metrics").text
+    found = re.search(rf"^{re.escape(figure)} (\S+)$", text, re.MULTILINE)
+    assert found, text
+    return float(found[1])
+
+
 def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "choose_device", lambda name: torch.device("cuda"))
 
@@ -102,6 +110,7 @@ def test_workers_share_requests_come_back_reload_and_end_together(
 
     with Load(address) as load:
         eventually(lambda: len(load.workers()) == 2)
+    answers = [*load.answers]
 
     killed = min(processes)
     os.kill(killed, signal.SIGKILL)
@@ -119,10 +128,13 @@ def test_workers_share_requests_come_back_reload_and_end_together(
         eventually(lambda: len(load.workers(since)) == 2)
         processes = children(server.pid)
         assert len(processes) == 2
+    answers += load.answers
 
-    figures = httpx.get(f"{address}/metrics").text
-    assert re.search(r'^tidybert_requests_total\{worker="[12]",route="/', figures, re.MULTILINE)
-    assert re.search(r'^tidybert_inputs_total\{worker="[12]"\} ', figures, re.MULTILINE)
+    # Whichever worker answers, it has the sum over all, those that ended included.
+    inputs = [number_of("tidybert_inputs_total", address) for _ in range(6)]
+    assert len({*inputs}) == 1
+    assert len(answers) <= inputs[0] <= len(answers) + 4
+    assert number_of('tidybert_queue{unit="inputs"}', address) == 0
 
     server.send_signal(signal.SIGTERM)
     assert server.wait(30) == 0

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,19 @@ def signal_after(step: int, number: signal.Signals) -> Callable[[StepReport], No
             signal.raise_signal(number)
 
     return report
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """nohup and a shell's background processes begin with signals that are ignored."""
+    handlers = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL)
+    before = [
+        signal.signal(number, handler)
+        for (number, _), handler in zip(SIGNALS, handlers, strict=True)
+    ]
+    yield
+    for (number, _), handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
@@ -68,19 +81,15 @@ def test_after_the_last_step_a_signal_changes_nothing(
 
 
 def test_the_second_signal_is_answered_and_the_third_one_stops_at_once() -> None:
-    # A shell's background processes begin with a SIGINT that is ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     said: list[tuple[int, int]] = []
-    try:
-        with stop_requests(lambda *each: said.append(each)) as request:
-            signal.raise_signal(signal.SIGTERM)
+
+    with stop_requests(lambda *each: said.append(each)) as request:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert said == [(signal.SIGTERM, 1), (signal.SIGINT, 2)]
+        assert request.signal_number == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-            assert said == [(signal.SIGTERM, 1), (signal.SIGINT, 2)]
-            assert request.signal_number == signal.SIGTERM
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
@@ -107,11 +116,9 @@ def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
 
 
 def test_nohup_keeps_a_run_going(make_trainer: Callable[..., TrainingLoop]) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert make_trainer(report=signal_after(2, signal.SIGHUP)).train().num_steps == 14
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    assert make_trainer(report=signal_after(2, signal.SIGHUP)).train().num_steps == 14
 
 
 def test_a_second_signal_that_may_be_the_first_once_more_changes_nothing() -> None:

@@ -117,7 +117,8 @@ def check_examples(
     if not isinstance(task, TextTask):
         return Findings(report, not_looked_for=f"wrong labels: not for {task.name} yet")
     task.add_labels(data.train_features, train)
-    embedder = Embedder(model, device=device, allow_pickle=allow_pickle)
+    # The findings were measured on means as they are.
+    embedder = Embedder(model, normalize=False, device=device, allow_pickle=allow_pickle)
 
     def vectors_of(name: str, examples: Sequence[Any]) -> Any:
         features = features_of(single_texts(examples))

@@ -4,8 +4,8 @@ It is a Hugging Face BERT directory; transformers opens ours as it is, and we op
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from tidybert.catalog import find_model
 from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
+from tidybert.checkpoints.sentence_form import SentenceForm
+from tidybert.checkpoints.sentence_writing import write_sentence_form
+from tidybert.checkpoints.tensor_files import (
+    check_finite,
+    left_out_of,
+    read_tensors,
+    write_tensors,
+)
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
 from tidybert.configuration import BertConfig, CausalConfig
@@ -29,7 +36,6 @@ from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
-    SENTENCE_FILE,
     TENSORFLOW_CONFIG_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
@@ -112,21 +118,6 @@ class ModelDirectory:
         return tokenizer
 
     @cached_property
-    def sentence_length(self) -> int | None:
-        """The most tokens that sentence-transformers reads of a text; None where no file says it.
-
-        Raises ConfigError for a file that cannot be read, or that has another value there.
-        """
-        path = self.path / SENTENCE_FILE
-        if not present(path, error=ConfigError):
-            return None
-        length = read_json_object(path).get("max_seq_length")
-        # type() and not isinstance: to Python, true is an int.
-        if length is not None and (type(length) is not int or length < 1):
-            raise ConfigError(f"{path}: max_seq_length is {length!r:.40}; not a number of tokens")
-        return length
-
-    @cached_property
     def metadata(self) -> ModelMetadata | None:
         """The content of tidybert.json, None if another program wrote the model.
 
@@ -189,7 +180,8 @@ class ModelDirectory:
         """
         self._check_direction(model)
         tensors = self.tensors(allow_pickle=allow_pickle)
-        return load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+        report = load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+        return replace(report, ignored=report.ignored + left_out_of(self.path))
 
     def require_bert(self) -> None:
         """Raise ConfigError for a language model."""
@@ -205,8 +197,8 @@ class ModelDirectory:
         elif not isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill its gaps with tidybert "
-                "fill-mask"
+                "train a language model with tidybert train-lm, or fill in its [MASK]s with "
+                "tidybert fill-mask"
             )
 
     def build(
@@ -256,6 +248,29 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     return names
 
 
+def model_description(
+    config: BertConfig,
+    architecture: str,
+    label_names: Sequence[str] | None = None,
+    problem_type: str | None = None,
+) -> dict[str, Any]:
+    """The content of a config.json, in transformers' keys.
+
+    Args:
+        architecture: transformers' name of the class ("BertForSequenceClassification").
+        label_names: in the order of their ids.
+        problem_type: transformers' name of the loss, or None.
+    """
+    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
+    values |= config.to_dict()
+    if label_names is not None:
+        values["id2label"] = {str(i): name for i, name in enumerate(label_names)}
+        values["label2id"] = {name: i for i, name in enumerate(label_names)}
+    if problem_type is not None:
+        values["problem_type"] = problem_type
+    return values
+
+
 def save_model_directory(
     directory: str | Path,
     *,
@@ -266,6 +281,7 @@ def save_model_directory(
     architecture: str,
     problem_type: str | None = None,
     beside: Mapping[str, str] | None = None,
+    sentence: SentenceForm | None = None,
 ) -> ModelMetadata:
     """Write a model that tidybert and transformers open, into a new or an existing directory.
 
@@ -279,6 +295,7 @@ def save_model_directory(
         architecture: transformers' name of the class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
         beside: texts of further files by name, which get no hash: they may change later.
+        sentence: what sentence-transformers does with the encoder's states, of a model that embeds.
 
     Returns:
         The metadata as written.
@@ -301,18 +318,14 @@ def save_model_directory(
             raise WeightsError(
                 f"{len(names)} label names do not fit a classifier of {num_labels} outputs"
             )
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
-    values |= config.to_dict()
-    if names is not None:
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
-    if problem_type is not None:
-        values["problem_type"] = problem_type
+    values = model_description(config, architecture, names, problem_type)
     description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
         atomic_write_text(partial / CONFIG_FILE, description)
         tokenizer.save(partial)
         write_tensors(partial, tensors)
+        if sentence is not None:
+            write_sentence_form(partial, sentence, config.hidden_size)
         sealed = metadata.write(partial)
         for name, text in (beside or {}).items():
             atomic_write_text(partial / name, text)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tidybert.checkpoints.crc32c import masked_crc32c
 from tidybert.checkpoints.sorted_table import read_table, write_table
+from tidybert.checkpoints.tensor_shards import shards_of
 from tidybert.checkpoints.wire_format import (
     Fields,
     bytes_field,
@@ -25,8 +26,8 @@ from tidybert.checkpoints.wire_format import (
 )
 from tidybert.errors import WeightsError
 from tidybert.storage.atomic_files import atomic_write_bytes
-from tidybert.storage.limits import HEADER_BYTES
-from tidybert.storage.opening import open_regular, present, read_bytes
+from tidybert.storage.limits import TABLE_BYTES
+from tidybert.storage.opening import open_regular, os_reason, present, read_bytes
 
 INDEX: Final = ".index"
 # tensorflow/core/framework/types.proto
@@ -67,12 +68,12 @@ class TensorBundle:
     Raises:
         WeightsError: the index is missing, cut short or damaged, of another byte order, or says
             that a variable has other bytes than its shape and dtype.
-        LimitError: the index is longer than HEADER_BYTES, or has more variables than TENSORS.
+        LimitError: the index is longer than TABLE_BYTES, or has more variables than TENSORS.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        content = read_bytes(path, HEADER_BYTES, error=WeightsError)
+        content = read_bytes(path, TABLE_BYTES, error=WeightsError)
         entries = dict(read_table(content, str(path)))
         header = read_fields(entries.pop(b"", b""), str(path))
         self.num_shards = _number(header, 1)
@@ -106,8 +107,14 @@ class TensorBundle:
                     f"{path}: cut short: {name} ends at byte "
                     f"{variable.offset + variable.size:,}; copy or download it again"
                 )
-            file.seek(variable.offset)
-            content = bytearray(file.read(variable.size))
+            try:
+                content = bytearray(variable.size)
+                file.seek(variable.offset)
+                file.readinto(content)
+            except MemoryError:
+                raise WeightsError(f"{path}: too little memory to read {name}") from None
+            except OSError as error:
+                raise WeightsError(f"{path}: cannot be read: {os_reason(error)}") from None
         if masked_crc32c(content) != variable.checksum:
             raise WeightsError(f"{path}: the checksum of {name} differs: the file is damaged")
         assert variable.dtype is not None
@@ -147,29 +154,33 @@ class TensorBundle:
         return variable
 
 
-def write_bundle(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors on the CPU as the checkpoint with the index ``path`` and one data file.
+def write_bundle(path: Path, tensors: Mapping[str, Tensor], max_bytes: int | None = None) -> None:
+    """Write tensors on the CPU as the checkpoint with the index ``path`` and its data files.
 
-    Raises DiskError where a file cannot be written; the index then is not there.
+    ``max_bytes`` cuts the data as ``shards_of`` does; None: one file.  Raises DiskError where a
+    file cannot be written; the index then is not there.
     """
     kinds = {dtype: number for number, dtype in _DTYPES.items()}
-    # The header: one data file, little-endian, and a version that says who wrote it.
-    entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
-    data = bytearray()
-    for name in sorted(tensors, key=str.encode):
-        tensor = tensors[name].contiguous()
-        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-        shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
-        entry = (
-            number_field(1, kinds[tensor.dtype])
-            + bytes_field(2, shape)
-            + number_field(4, len(data))
-            + number_field(5, len(content))
-            + fixed32_field(6, masked_crc32c(content))
-        )
-        entries.append((name.encode(), entry))
-        data += content
-    atomic_write_bytes(path.with_name(f"{path.stem}.data-00000-of-00001"), data)
+    shards = shards_of({name: tensors[name] for name in sorted(tensors, key=str.encode)}, max_bytes)
+    # The header: the number of data files, little-endian, and a version that says who wrote it.
+    entries = [(b"", number_field(1, len(shards)) + bytes_field(3, number_field(1, 1)))]
+    for number, shard in enumerate(shards):
+        data = bytearray()
+        for name, tensor in shard.items():
+            content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            shape = b"".join(bytes_field(2, number_field(1, size)) for size in tensor.shape)
+            entry = (
+                number_field(1, kinds[tensor.dtype])
+                + bytes_field(2, shape)
+                + number_field(3, number)
+                + number_field(4, len(data))
+                + number_field(5, len(content))
+                + fixed32_field(6, masked_crc32c(content))
+            )
+            entries.append((name.encode(), entry))
+            data += content
+        name = f"{path.stem}.data-{number:05d}-of-{len(shards):05d}"
+        atomic_write_bytes(path.with_name(name), data)
     atomic_write_bytes(path, write_table(entries))
 
 

@@ -19,13 +19,19 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
+from tidybert.checkpoints.tensor_shards import shards_of
 from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
 from tidybert.errors import WeightsError, param
-from tidybert.storage.atomic_files import atomic_file
+from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
-from tidybert.storage.limits import HEADER_BYTES, TENSORS
-from tidybert.storage.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
-from tidybert.storage.opening import open_regular, present
+from tidybert.storage.limits import HEADER_BYTES, LONGEST_NAME, TENSORS
+from tidybert.storage.model_files import (
+    INDEX_SUFFIX,
+    ONNX_FOLDER,
+    PICKLE_FILE,
+    WEIGHTS_FILE,
+)
+from tidybert.storage.opening import open_regular, os_reason, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8
@@ -63,6 +69,20 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
     return tensors
 
 
+def left_out_of(path: str | Path) -> tuple[str, ...]:
+    """What ``read_tensors`` leaves out of a TensorFlow checkpoint; empty for every other form.
+
+    The optimizer's variables and the step in words, with their number, and the names of those that
+    are not BERT's.  Raises as ``read_tensors``.
+    """
+    source = _weights_file(Path(path))
+    if source.suffix != INDEX:
+        return ()
+    found = named(TensorBundle(source).variables)
+    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
+    return (*optimizer, *found.unknown)
+
+
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
     """Write ``tensors`` as one safetensors file, whole or not at all.
 
@@ -91,6 +111,26 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
         # The library makes a file that only its owner can read; our other files follow umask.
         partial.chmod(0o666 & ~_umask())
     return target
+
+
+def write_shards(directory: Path, tensors: Mapping[str, Tensor], max_bytes: int | None) -> None:
+    """Write model.safetensors, or its parts and their index, into a directory being filled.
+
+    ``max_bytes`` is that of ``shards_of``.  Raises DiskError.
+    """
+    shards = shards_of(tensors, max_bytes)
+    if len(shards) == 1:
+        write_tensors(directory / WEIGHTS_FILE, tensors)
+        return
+    stem = Path(WEIGHTS_FILE).stem
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        part = f"{stem}-{number:05d}-of-{len(shards):05d}{_SAFETENSORS}"
+        write_tensors(directory / part, shard)
+        weight_map |= dict.fromkeys(shard, part)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    atomic_write_json(directory / f"{WEIGHTS_FILE}{INDEX_SUFFIX}", index)
 
 
 def _umask() -> int:
@@ -122,7 +162,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
 
 
 def _weights_file(path: Path) -> Path:
-    """The file that holds the weights at ``path``, or the index of its parts."""
+    """The file that holds the weights at ``path``, or the index of its parts; WeightsError."""
     if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")
     if not path.is_dir():
@@ -140,6 +180,11 @@ def _weights_file(path: Path) -> Path:
         )
     if checkpoints:
         return checkpoints[0]
+    if (path / ONNX_FOLDER).is_dir():
+        raise WeightsError(
+            f"{path}: an ONNX export, which tidybert does not read; name the MODEL that it was "
+            "made from"
+        )
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
         f"{param('allow_pickle', True)}, {PICKLE_FILE}"
@@ -153,8 +198,8 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(part).name != part or part == ".." or "\\" in part:
-            raise WeightsError(f"{index}: part {part!r} is not a plain file name")
+        if Path(part).name != part or part == ".." or "\\" in part or len(part) > LONGEST_NAME:
+            raise WeightsError(f"{index}: part {part!r:.80} is not a plain file name")
         path = index.parent / part
         if not present(path, error=WeightsError):
             raise WeightsError(f"{index}: part {part!r} is missing")
@@ -173,10 +218,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_bundle(index: Path) -> dict[str, Tensor]:
-    """A checkpoint of the original code under Hugging Face's names, without optimizer states.
-
-    Variables that are not BERT's keep their names, and a loading reports them as ignored.
-    """
+    """A checkpoint of the original code under Hugging Face's names, without ``left_out_of``."""
     bundle = TensorBundle(index)
     found = named(bundle.variables)
     if not found.names:
@@ -223,15 +265,19 @@ def _check_header(path: Path) -> None:
     The library says what is wrong with a header of another form.
     """
     with open_regular(path, error=WeightsError) as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
-            return
-        HEADER_BYTES.check(length, path)
-        content = file.read(length)
+        try:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
+                return
+            HEADER_BYTES.check(length, path)
+            content = file.read(length)
+        except OSError as error:
+            raise WeightsError(f"{path}: cannot be read: {os_reason(error)}") from None
+    # Parsing takes a second where there are too many.
+    TENSORS.check(content.count(b'"dtype"'), path)
     header = parse_json(content.decode(errors="replace"), f"{path}: header", error=WeightsError)
     if not isinstance(header, dict):
         return
-    TENSORS.check(len(header), path)
     for name, entry in header.items():
         dtype = entry.get("dtype") if isinstance(entry, dict) else None
         if name != "__metadata__" and isinstance(dtype, str):

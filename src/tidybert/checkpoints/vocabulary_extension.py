@@ -16,9 +16,8 @@ from torch import Tensor
 from tidybert.checkpoints.conversion import PREFIX
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import write_tensors
-from tidybert.checkpoints.weight_loading import load_weights
+from tidybert.checkpoints.weight_loading import check_weights
 from tidybert.errors import WeightsError
-from tidybert.modeling.heads import BertForPreTraining
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_text
 from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tokenization import BertTokenizer
@@ -53,10 +52,7 @@ class ExtensibleModel:
                     f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
                     f"says {origin.config.vocab_size}"
                 )
-        with torch.device("meta"):
-            model = BertForPreTraining(origin.config)
-        # Copies nothing, for the model has no memory; checks every name, shape and dtype.
-        load_weights(model, self._tensors, origin.config, source=str(origin))
+        check_weights(self._tensors, origin.config, source=str(origin))
 
     def save(
         self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]

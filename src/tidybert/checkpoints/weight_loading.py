@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from tidybert.checkpoints.conversion import PREFIX, from_huggingface, huggingface_names
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
+from tidybert.modeling.heads import BertForPreTraining
 
 # An encoder needs all of these from the file; a head or the pooler may be new.
 _ENCODER = ("embeddings.", "encoder.")
@@ -28,7 +29,8 @@ class LoadReport:
         source: the directory.
         loaded: names in the file of the tensors that the model took.
         new: names in the model of the parameters that the file lacks, left as they were.
-        ignored: names in the file of the tensors that the model did not take.
+        ignored: names in the file of the tensors that the model did not take; in words, and with
+            their number, the variables of an optimizer.
         num_parameters: number of values loaded.
     """
 
@@ -115,6 +117,14 @@ def load_weights(
         ignored=ignored + unknown,
         num_parameters=sum(parameters[key].numel() for key in ours.values()),
     )
+
+
+def check_weights(stored: Mapping[str, Tensor], config: BertConfig, *, source: str) -> None:
+    """Raise WeightsError for an encoder or pre-training heads that ``load_weights`` refuses."""
+    with torch.device("meta"):
+        model = BertForPreTraining(config)
+    # Copies nothing, for the model has no memory; checks every name, shape and dtype.
+    load_weights(model, stored, config, source=source)
 
 
 def _is_head(bare: str) -> bool:

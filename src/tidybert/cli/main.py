@@ -18,6 +18,7 @@ from tidybert.cli.commands import (
     attention,
     build_corpus,
     check,
+    convert,
     duplicates,
     embed,
     evaluate,
@@ -27,6 +28,7 @@ from tidybert.cli.commands import (
     index,
     info,
     inspect_instances,
+    mine,
     models,
     next_sentence,
     page,
@@ -59,6 +61,7 @@ app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed", cls=PanelCommand)(embed.embed)
 app.command("index", cls=PanelCommand)(index.index)
 app.command("search", cls=PanelCommand)(search.search)
+app.command("mine", cls=PanelCommand)(mine.mine)
 app.command("duplicates", cls=PanelCommand)(duplicates.duplicates)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
@@ -74,6 +77,7 @@ app.command("tokenize")(tokenize.tokenize)
 app.command("attention")(attention.attention)
 app.command("similar")(similar.similar)
 app.command("info")(info.info)
+app.command("convert")(convert.convert)
 app.command("models")(models.models)
 app.command("download")(models.download)
 

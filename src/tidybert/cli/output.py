@@ -30,16 +30,12 @@ def choose_notes(*, quiet: bool, verbose: bool) -> None:
     global _is_quiet
     _is_quiet = quiet
     logger = logging.getLogger("tidybert")
-    if verbose:
-        logger.setLevel(logging.INFO)
-        logger.handlers = [_Decisions()]
-    elif any(isinstance(each, _Decisions) for each in logger.handlers):
-        logger.setLevel(logging.NOTSET)
-        logger.handlers = []
+    logger.setLevel(logging.INFO if verbose else logging.NOTSET)
+    logger.handlers = [_Decisions(logging.INFO if verbose else logging.WARNING)]
 
 
 class _Decisions(logging.Handler):
-    """Notes for --verbose, which modules give their loggers: ``_LOGGER.info("device: cpu, …")``."""
+    """Notes that modules give their loggers: ``_LOGGER.info("device: cpu, …")`` for --verbose."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())
@@ -221,7 +217,7 @@ def print_answers(
 
 @contextmanager
 def resumable(out: Path, resume: bool) -> Iterator[None]:
-    """While ``out`` is written in parts: say what a stop leaves, and how to go on."""
+    """While ``out`` is written in parts: say what a stop leaves, and how to continue."""
     from tidybert.storage.part_file import has_part
 
     if resume and not has_part(out):
@@ -230,7 +226,7 @@ def resumable(out: Path, resume: bool) -> Iterator[None]:
         yield
     except BaseException:
         if has_part(out):
-            note(f"the part of {out} that is done is kept; the same command with --resume goes on")
+            note(f"the finished part of {out} is kept; the same command with --resume continues")
         raise
 
 

@@ -36,6 +36,7 @@ class Features:
         place: facts about a window that its task needs to decode an answer.
         label: what the task's loss compares with.
         weight: the share in the loss, relative to the others.
+        taught: (r, C) float32, what a teacher outputs for it, where there is one.
     """
 
     input_ids: npt.NDArray[np.int32]
@@ -47,6 +48,7 @@ class Features:
     place: Any = None
     label: Any = None
     weight: float = 1.0
+    taught: Any = None
 
     @property
     def sequence_lengths(self) -> tuple[int, ...]:
@@ -77,11 +79,16 @@ def text_features(
     texts: Sequence[str],
     text_pairs: Sequence[str] | None,
     max_seq_length: int,
+    *,
+    prompt: str = "",
 ) -> list[Features]:
     """Features of single texts or pairs, in order, cut to ``max_seq_length`` tokens.
 
+    ``prompt`` is put before each text.
     Raises UsageError where ``max_seq_length`` leaves no room for a token of each text.
     """
+    if prompt:
+        texts = [prompt + text for text in texts]
     special = 2 if text_pairs is None else 3
     if max_seq_length < 2 * special - 1:
         raise UsageError(
@@ -106,9 +113,13 @@ def text_features(
 
 
 def example_features(
-    examples: Sequence[TextExample], tokenizer: BertTokenizer, max_seq_length: int
+    examples: Sequence[TextExample],
+    tokenizer: BertTokenizer,
+    max_seq_length: int,
+    *,
+    prompt: str = "",
 ) -> list[Features]:
-    """Features of examples, single texts or pairs, without labels.
+    """Features of examples, single texts or pairs, without labels; ``prompt`` is before each text.
 
     Raises DataError where some examples have a second text and others have none, and the
     tokenizer's TextError.
@@ -121,4 +132,4 @@ def example_features(
             "have one: give each a pair, or none"
         )
     texts = [one.text for one in examples]
-    return text_features(tokenizer, texts, pairs or None, max_seq_length)
+    return text_features(tokenizer, texts, pairs or None, max_seq_length, prompt=prompt)

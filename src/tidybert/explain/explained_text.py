@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from tidybert.errors import DataError, param
 from tidybert.explain.shown import Shown
+from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.encoding import Encoding, Span
-from tidybert.tokenization.vocabulary import CONTINUATION
+from tidybert.tokenization.vocabulary import CONTINUATION, SOS_TOKEN
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,18 @@ def place_of(word: str, text: str) -> Span:
     if not word or found is None:
         raise DataError(f"{text!r:.60} does not have the word {word!r}")
     return found.span()
+
+
+def from_its_start(tokenizer: BertTokenizer, text: str) -> Encoding:
+    """[SOS] and the pieces of a text, as a language model reads it."""
+    one = tokenizer.encode(text, add_special_tokens=False)
+    start, _ = tokenizer.vocabulary.text_bounds
+    return Encoding(
+        tokens=[SOS_TOKEN, *one.tokens],
+        input_ids=[start, *one.input_ids],
+        token_type_ids=[0, *one.token_type_ids],
+        offset_mapping=[(0, 0), *one.offset_mapping],
+        sequence_ids=[None, *one.sequence_ids],
+        truncated=False,
+        num_tokens=one.num_tokens + 1,
+    )

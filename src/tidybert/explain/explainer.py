@@ -3,14 +3,15 @@
 n pieces, L layers, N heads, H width, D head width.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import CausalConfig
@@ -25,7 +26,13 @@ from tidybert.explain.attributions import (
     check_method,
 )
 from tidybert.explain.cloze_layers import Cloze, answers_of
-from tidybert.explain.explained_text import pieces_at, pieces_within, place_of, words_of
+from tidybert.explain.explained_text import (
+    from_its_start,
+    pieces_at,
+    pieces_within,
+    place_of,
+    words_of,
+)
 from tidybert.explain.inside_encoder import (
     as_array,
     attention_of,
@@ -37,23 +44,24 @@ from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInText
 from tidybert.explain.shown import Floats, cosine
 from tidybert.explain.targets import check_task, find_target, find_word_target, task_features
 from tidybert.explain.word_space import (
+    WORDS,
     NearestPieces,
     Similarities,
+    layer_number,
     nearest_pieces,
     word_vectors,
 )
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, is_finished
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.encoding import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN, SOS_TOKEN
-
-WORDS: Final = "words"
-"""In place of a layer: the word embeddings alone, which no other word of the text changes."""
+from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 
 class Explainer(ShowsFacts):
@@ -71,7 +79,7 @@ class Explainer(ShowsFacts):
     """
 
     def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
-        self._model = str(model)
+        self._model, self._allow_pickle = str(model), allow_pickle
         directory = ModelDirectory.open(model)
         #: The fine-tuned model; None for a pre-trained one.
         self.predictor: Predictor | None = None
@@ -90,7 +98,8 @@ class Explainer(ShowsFacts):
             found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
-        self.encoder: BertModel = found.eval().requires_grad_(False).bert
+        self.model: nn.Module = found.eval().requires_grad_(False)
+        self.encoder: BertModel = encoder_of(self.model)
         self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.
@@ -282,13 +291,14 @@ class Explainer(ShowsFacts):
         """
         return nearest_pieces(self._word_table(), self.tokenizer, word, top_k)
 
-    def similarities(self, texts: Sequence[str], *, layer: int | str = -1) -> Similarities:
+    def similarities(self, texts: Sequence[str], *, layer: int | str | None = None) -> Similarities:
         """The cosines of words and texts with each other; ``.map()`` places them on a plane.
 
         Args:
             texts: at least two words or texts.
-            layer: whose states are averaged over all pieces, [CLS] and [SEP] among them, as
-                Embedder does; "words" averages the word embeddings of the text's own pieces.
+            layer: whose states are averaged over all pieces, [CLS] and [SEP] among them; "words"
+                averages the word embeddings of the text's own pieces; None takes the vectors of
+                ``Embedder``, which uses the modules of a sentence-transformers directory.
 
         Raises DataError for fewer texts, or one without a piece; UsageError for an unknown layer.
         """
@@ -297,8 +307,11 @@ class Explainer(ShowsFacts):
             raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
         if layer == WORDS:
             vectors = word_vectors(self._word_table(), self.tokenizer, texts)
+        elif layer is None and not self._is_causal:
+            layer, vectors = self.config.num_hidden_layers, self._embedder.embed(texts)
         else:
-            layer = self._layer(layer)
+            last = self.config.num_hidden_layers
+            layer = layer_number(-1 if layer is None else layer, last)
             encodings = [self.encode(text) for text in texts]
             with torch.inference_mode():
                 states = states_of(self.encoder, encodings)[layer]
@@ -307,22 +320,21 @@ class Explainer(ShowsFacts):
 
     # --- parts
 
+    @cached_property
+    def _embedder(self) -> Embedder:
+        found = Embedder(
+            self._model, device="cpu", precision="float32", allow_pickle=self._allow_pickle
+        )
+        # The weights are in memory once.
+        found.encoder = self.encoder
+        return found
+
     def _encoded(self, text: str, text_pair: str | None) -> Encoding:
         if not self._is_causal:
             return self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
         if text_pair is not None:
             raise DataError("a language model reads single texts, and this is a pair")
-        one = self.tokenizer.encode(text, add_special_tokens=False)
-        start, _ = self.tokenizer.vocabulary.text_bounds
-        return Encoding(
-            tokens=[SOS_TOKEN, *one.tokens],
-            input_ids=[start, *one.input_ids],
-            token_type_ids=[0, *one.token_type_ids],
-            offset_mapping=[(0, 0), *one.offset_mapping],
-            sequence_ids=[None, *one.sequence_ids],
-            truncated=False,
-            num_tokens=one.num_tokens + 1,
-        )
+        return from_its_start(self.tokenizer, text)
 
     def _masked_lm(self) -> BertForMaskedLM:
         if self.masked_lm is None:
@@ -332,16 +344,6 @@ class Explainer(ShowsFacts):
                 "not)"
             )
         return self.masked_lm
-
-    def _layer(self, layer: int | str) -> int:
-        """The number of a layer, from 0; UsageError for one that the model lacks."""
-        last: int = self.config.num_hidden_layers
-        if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
-            raise UsageError(
-                f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
-                f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
-            )
-        return int(layer) % (last + 1)
 
     def _word_table(self) -> Floats:
         """(V, H): the word embeddings of the tokenizer's pieces."""

@@ -99,7 +99,7 @@ def task_features(
     )
     if len(features) != 1 or features[0].input_ids.tolist() != encoding.input_ids:
         raise DataError(
-            f"the text has {len(encoding)} pieces, and the model reads at most "
+            f"the text has {len(encoding)} tokens, and the model reads at most "
             f"{predictor.max_seq_length} at once in one text or pair: shorten it"
         )
     return features[0]

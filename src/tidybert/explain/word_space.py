@@ -15,6 +15,8 @@ from tidybert.reporting.drawing import Picture
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
+WORDS: Final = "words"
+"""In place of a layer: the word embeddings alone, which no other word of the text changes."""
 _NOT_A_WORD: Final = re.compile(r"\[.+\]")
 
 
@@ -54,7 +56,7 @@ class Similarities(Shown):
 
     Args:
         texts: m of them.
-        layer: whose states were averaged; "words" for the word embeddings alone.
+        layer: whose states were averaged; "words" for only the word embeddings.
         vectors: (m, H).
         cosines: (m, m).
     """
@@ -131,6 +133,16 @@ def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) 
             raise DataError(f"{text!r:.60} has no piece to compare")
         vectors.append(table[ids].mean(0))
     return np.stack(vectors)
+
+
+def layer_number(layer: int | str, last: int) -> int:
+    """The number of a layer, from 0; UsageError for one that the model lacks."""
+    if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
+        raise UsageError(
+            f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
+            f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
+        )
+    return int(layer) % (last + 1)
 
 
 def principal_components(vectors: Floats) -> Floats:

@@ -25,6 +25,8 @@ class ReadReport:
     """How to read it."""
     need_label: bool = False
     """Whether a row without a label is a bad row."""
+    reads_together: bool = False
+    """Whether texts that belong together are read, whose columns have names of their own."""
     keep_columns: bool = False
     """Whether each example keeps the columns that are not its text."""
     recorded: Mapping[str, str] = field(default_factory=dict)

@@ -30,9 +30,27 @@ def json_records(
         return
     # The file is held in memory.
     with json_cursor(stream, options.codec(), report.path) as cursor:
-        for _ in cursor.entries():
-            yield _record(cursor.line, cursor.value())
+        is_first = True
+        for key in cursor.entries():
+            value = cursor.value()
+            if is_first and isinstance(value, list):
+                raise DataError(f"{report.path}: {_lists(key)}")
+            is_first = False
+            yield _record(cursor.line, value)
         cursor.end()
+
+
+def _lists(key: str | None) -> str:
+    """What to do with a JSON file of lists, whose first one has this key."""
+    if key is None:
+        return (
+            "an array of arrays; expected an array of objects, whose keys are the columns' names: "
+            "save it as objects, or as CSV"
+        )
+    return (
+        f"an object of lists, the first one {key!r:.40}; expected an object for each row: save "
+        "each list as a file of its own"
+    )
 
 
 def line_records(

@@ -54,16 +54,16 @@ def _examples(
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
-            f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
+            f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
     report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    for values in _rows(report):
+    for values in text_values(report):
         if isinstance(values, Problem):
             yield values
             continue
-        row = _example(values, separator, report, scores=scores)
+        row = text_example(values, report, separator=separator, scores=scores)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
@@ -75,7 +75,8 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def _rows(report: ReadReport) -> Iterator[Values | Problem]:
+def text_values(report: ReadReport) -> Iterator[Values | Problem]:
+    """The values of each row of the report's file, or of its rows in memory."""
     if report.memory is not None:
         yield from memory_values(report)
         return
@@ -101,8 +102,8 @@ def _rows(report: ReadReport) -> Iterator[Values | Problem]:
         yield from record_values(json_records(stream, options, report), report)
 
 
-def _example(
-    values: Values, separator: str | None, report: ReadReport, *, scores: bool
+def text_example(
+    values: Values, report: ReadReport, *, separator: str | None = None, scores: bool = False
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
     row, text, text_pair, raw_label, columns = values

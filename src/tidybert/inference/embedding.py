@@ -15,14 +15,16 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import POOLINGS, Pooling
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.in_memory import as_list
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
     check_texts,
@@ -35,9 +37,8 @@ from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.system.progress_bar import counting_bar
 from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.training.argument_checks import check_type
 
-Pooling = Literal["mean", "cls", "max"]
-POOLINGS: Final = get_args(Pooling)
 Combination = Literal["concat", "sum", "mean"]
 COMBINATIONS: Final = get_args(Combination)
 
@@ -58,25 +59,32 @@ class TokenVectors:
 class Embedder(ShowsFacts):
     """An encoder that turns texts into vectors, with the weights as they are.
 
-    Computes no layer above the highest one in ``layers``; with ``cls`` pooling, computes only the
-    [CLS] rows of that layer.  Raises what ``load`` raises, and UsageError for a setting that does
-    not fit.
+    In a directory of sentence-transformers, its modules say how vectors are made unless an argument
+    does, and ``embed`` equals ``encode``.  Computes no layer above the highest one in ``layers``;
+    with ``cls`` pooling, computes only the [CLS] rows of that layer.  Raises what ``load`` and
+    ``read_sentence_form`` raise, and UsageError for a setting that does not fit.
 
     Args:
         model: a MODEL; only its encoder is used.
         pooling: how the tokens' vectors become one vector a text: mean or max over every token
             ([CLS] and [SEP] count, as in sentence-transformers), or cls for the vector of [CLS].
+            None: as the directory says, else mean.
         layers: which hidden states: one number or several; -1 is the last layer, 1 the first, 0 the
             embeddings; "lastN" is the last N layers, "all" every one with 0.  A string has commas
             between the numbers.
         combine: how the states of several layers become one vector a token, before pooling: concat
             (in the order of ``layers``), sum or mean.
-        normalize: scale each vector to length 1.
-        max_seq_length: longest text in tokens, longer ones are cut; None: what the directory's
-            sentence_bert_config.json says (256 for minilm), else all the model's positions.
+        normalize: scale each vector to length 1.  None: as the directory says (minilm's does),
+            else False.
+        max_seq_length: longest text in tokens, longer ones are cut; None: as the directory says
+            (256 for minilm), else all the model's positions.
+        prompt: put before each text; None: as ``prompt_name`` says.
+        prompt_name: of one of the directory's prompts; None: its default prompt, if it has one.
+        truncate_dim: keep this many numbers of each vector, the first ones, of a Matryoshka model;
+            None: as the directory says, else all.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
@@ -84,31 +92,58 @@ class Embedder(ShowsFacts):
         self,
         model: str | Path,
         *,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         layers: str | int | Sequence[int] = -1,
         combine: Combination = "concat",
-        normalize: bool = False,
+        normalize: bool | None = None,
         max_seq_length: int | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
         device: str = "auto",
         precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        _check_choice(param("pooling"), pooling, POOLINGS)
+        form = read_sentence_form(ModelDirectory.open(model), allow_pickle=allow_pickle)
+        self.pooling: str = form.pooling if pooling is None else pooling
+        _check_choice(param("pooling"), self.pooling, POOLINGS)
         _check_choice(param("combine"), combine, COMBINATIONS)
-        self.pooling, self.combine, self.normalize = pooling, combine, normalize
+        self.combine = combine
+        self.normalize = form.normalize if normalize is None else normalize
         self.encoder, self.tokenizer = load(model, allow_pickle=allow_pickle)
         config = self.encoder.config
         self.layers = find_layers(layers, config.num_hidden_layers)
-        limit = ModelDirectory.open(model).sentence_length if max_seq_length is None else None
+        if form.dense and self.layers != (config.num_hidden_layers,):
+            raise UsageError(
+                f"{param('layers', layers)}: the Dense module of {model} reads the last layer alone"
+            )
         positions = fitting_length(config, max_seq_length)
+        limit = form.max_seq_length if max_seq_length is None else None
         self.max_seq_length = min(limit or positions, positions)
+        #: Put before each text.
+        self.prompt = form.prompt(prompt, prompt_name)
+        #: The modules between pooling and scaling.
+        self.dense = nn.Sequential(*form.dense)
+        #: d of ``token_vectors``, which no module changes.
+        self.token_dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
+        full = form.dimension(self.token_dimension)
+        check_type("truncate_dim", truncate_dim, int | None)
+        if truncate_dim is not None and not 1 <= truncate_dim <= full:
+            raise UsageError(
+                f"{param('truncate_dim', truncate_dim)}: expected 1 to {full}, the numbers of a "
+                "vector"
+            )
+        #: d, the number of values in a vector.
+        self.dimension = min(truncate_dim or form.truncate_dim or full, full)
+        # sentence-transformers scales by its module before it cuts, and on request after it.
+        self._scaled_before = form.normalize and normalize is not False
+        self._scaled_after = normalize is True
         self.device = to_device(self.encoder, device)
-        #: float32, bfloat16 or float16.
-        self.precision = choose_precision(precision, model, self.device)
+        self.dense.to(self.device)
+        #: float32, bfloat16, float16 or int8.
+        self.precision = prepare_precision(precision, self.encoder, model, self.device)
         self._has_warned = False
         self._model = str(model)
-        #: d, the number of values in a vector.
-        self.dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
 
     def facts(self) -> dict[str, object]:
         return {
@@ -117,6 +152,7 @@ class Embedder(ShowsFacts):
             "layers": ", ".join(map(str, self.layers)),
             "combine": self.combine,
             "normalize": self.normalize,
+            "prompt": self.prompt,
             "dimension": self.dimension,
             "max_seq_length": self.max_seq_length,
             "device": str(self.device),
@@ -135,7 +171,9 @@ class Embedder(ShowsFacts):
         ``progress`` shows a bar.
         """
         texts, text_pairs = _lists(texts, text_pairs)
-        features = text_features(self.tokenizer, texts, text_pairs, self.max_seq_length)
+        features = text_features(
+            self.tokenizer, texts, text_pairs, self.max_seq_length, prompt=self.prompt
+        )
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as advance:
             return self.vectors(features, advance)
@@ -143,7 +181,10 @@ class Embedder(ShowsFacts):
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[TokenVectors]:
-        """The vectors of every token of each text or pair, in order; warns if it cuts any."""
+        """The vectors of every token of each text or pair, in order; warns if it cuts any.
+
+        No module changes them.  A prompt's tokens are among them, and places count from its begin.
+        """
         texts, text_pairs = _lists(texts, text_pairs)
         encodings = self.encodings(texts, text_pairs)
         self._warn_of_truncation([one.truncated for one in encodings])
@@ -163,6 +204,8 @@ class Embedder(ShowsFacts):
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
     ) -> list[Encoding]:
         """The tokens of each text or pair, for ``token_vectors``."""
+        if self.prompt:
+            texts = [self.prompt + text for text in texts]
         pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
         return [
             self.tokenizer.encode(text, pair, self.max_seq_length)
@@ -177,7 +220,7 @@ class Embedder(ShowsFacts):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the encoder's weights and the tokenizer; an equal hash means equal vectors."""
-        return model_fingerprint(self.encoder, self.tokenizer)
+        return model_fingerprint(self.encoder, self.tokenizer, self.dense)
 
     def _run(
         self,
@@ -195,7 +238,8 @@ class Embedder(ShowsFacts):
             advance=advance,
             precision=self.precision,
         )
-        return np.concatenate([np.empty((0, self.dimension), dtype=np.float32), *found])
+        width = self.token_dimension if pooling is None else self.dimension
+        return np.concatenate([np.empty((0, width), dtype=np.float32), *found])
 
     def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
         """(B, d) pooled, or (T, d) without pooling."""
@@ -206,7 +250,12 @@ class Embedder(ShowsFacts):
             vectors = vectors / len(states)
         if pooling in ("mean", "max"):
             vectors = pooled(vectors, rows, pooling)
-        return functional.normalize(vectors) if self.normalize else vectors
+        if pooling is not None:
+            vectors = self.dense(vectors)
+            if self._scaled_before:
+                vectors = functional.normalize(vectors)
+            vectors = vectors[:, : self.dimension]
+        return functional.normalize(vectors) if self._scaled_after else vectors
 
     def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:
         """The layers' hidden states in the order asked for: (T, H), or (B, H) of [CLS] alone."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from tidybert.data.batching import Batch
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import encoding_features, in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.inference.notebooks import ShowsPretraining
@@ -32,8 +32,8 @@ class MaskFiller(ShowsPretraining):
     Args:
         model: a MODEL with a masked-LM head.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises what ``load`` raises, and WeightsError if the weights lack the head.
@@ -51,7 +51,7 @@ class MaskFiller(ShowsPretraining):
             BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
         )
         self.device = to_device(self.model, device)
-        self.precision = choose_precision(precision, model, self.device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
         self._note(model, self.model.config)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from tidybert.errors import DataError, UsageError, WeightsError, param
-from tidybert.inference.answer_precision import AnswerPrecision, answering_in, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, answering_in, prepare_precision
 from tidybert.inference.loading import fitting_length, load_with_head, to_device
 from tidybert.inference.notebooks import ShowsPretraining
 from tidybert.modeling.causal_model import CausalModel, KeyValueCache
@@ -69,7 +69,7 @@ class Sampling:
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"{param('top_k')} is {self.top_k}: expected 1 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"{param('top_p')} is {self.top_p}: expected a share above 0, up to 1")
+            raise UsageError(f"{param('top_p')} is {self.top_p}: expected above 0, up to 1")
 
     @property
     def is_greedy(self) -> bool:
@@ -110,7 +110,7 @@ class TextGenerator(ShowsPretraining):
         self.model, self.tokenizer = load_with_head(CausalLM, model, head="output layer")
         self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
         self.device = to_device(self.model, device)
-        self.precision = choose_precision(precision, model, self.device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
         self._note(model, self.model.config)
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -174,8 +175,18 @@ def to_device(model: nn.Module, device: str) -> torch.device:
     return chosen
 
 
-def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
-    """A hash of a model's weights and its tokenizer."""
+def share_parameters(model: nn.Module, encoder: nn.Module) -> None:
+    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
+    shared = dict(encoder.named_parameters())
+    for prefix, module in encoder_of(model).named_modules():
+        for name, _ in list(module.named_parameters(recurse=False)):
+            setattr(module, name, shared[f"{prefix}.{name}"])
+
+
+def model_fingerprint(
+    model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
+) -> str:
+    """A hash of a model's weights and its tokenizer, and of the Dense modules after it."""
     settings = tokenizer.__getstate__()
     vocabulary = settings.pop("vocab")
     digest = hashlib.sha256(json.dumps([vocabulary.tokens, settings]).encode())
@@ -187,6 +198,10 @@ def model_fingerprint(model: nn.Module, tokenizer: BertTokenizer) -> str:
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+    for each in dense:
+        digest.update(str(each).encode())
+        for tensor in each.state_dict().values():
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.inference.notebooks import ShowsPretraining
@@ -27,8 +27,8 @@ class NextSentencePredictor(ShowsPretraining):
         max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
             positions.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
@@ -50,7 +50,7 @@ class NextSentencePredictor(ShowsPretraining):
             allow_pickle=allow_pickle,
         )
         self.device = to_device(self.model, device)
-        self.precision = choose_precision(precision, model, self.device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, max_seq_length)
         self._note(model, self.model.config)
 

@@ -16,7 +16,7 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import DataError
 from tidybert.files.reading import Reading
 from tidybert.inference.answer_list import AnswerList
-from tidybert.inference.answer_precision import AnswerPrecision, choose_precision
+from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
 from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import (
     fitting_length,
@@ -45,8 +45,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
     Args:
         run: a RUN, or a directory that transformers saved with a head of the same kind.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, or float16 on CUDA; auto is
-            bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         max_seq_length: tokens a text is cut to; None for the length of the training.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
@@ -60,7 +60,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
     tokenizer: BertTokenizer
     metadata: ModelMetadata
     device: torch.device
-    #: float32, bfloat16 or float16.
+    #: float32, bfloat16, float16 or int8.
     precision: str
     #: By name, the labels that a program gave and that are not texts.
     label_values: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         task, model, tokenizer, metadata = load_finished(run, allow_pickle=allow_pickle)
         chosen = to_device(model, device)
         values = restored_values(task.names, metadata.label_values)
-        computed_in = choose_precision(precision, run, chosen)
+        computed_in = prepare_precision(precision, model, run, chosen)
         self._take(str(run), task, model, tokenizer, metadata, chosen, computed_in, values)
         config = self.model.config
         assert isinstance(config, BertConfig)

@@ -22,7 +22,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features, sequence
 from tidybert.errors import LINE, DataError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.answer_precision import choose_precision
+from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.forward import in_chunks, run_batches
 from tidybert.inference.loading import check_texts, fitting_length, load_with_head, to_device
 from tidybert.inference.notebooks import ShowsPretraining
@@ -67,7 +67,7 @@ class TextScorer(ShowsPretraining):
         if self.is_causal:
             self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
         self.device = to_device(self.model, device)
-        self.precision = choose_precision(precision, model, self.device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
         self.max_seq_length = fitting_length(self.model.config, None)
         self._note(model, self.model.config)
 

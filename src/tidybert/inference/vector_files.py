@@ -45,6 +45,8 @@ def write_vectors(
         "layers": embedder.layers,
         "combine": embedder.combine,
         "normalize": embedder.normalize,
+        "prompt": embedder.prompt,
+        "dimension": layout.dimension,
         "max_seq_length": embedder.max_seq_length,
         "dtype": layout.dtype,
         "device": embedder.device.type,
@@ -78,7 +80,9 @@ def embedded_chunks(
             vectors = embedder.token_vectors(encodings)
         else:
             encodings = None
-            inputs = example_features(chosen, embedder.tokenizer, embedder.max_seq_length)
+            inputs = example_features(
+                chosen, embedder.tokenizer, embedder.max_seq_length, prompt=embedder.prompt
+            )
             vectors = embedder.vectors(inputs)
         yield Chunk(
             chosen,

@@ -4,12 +4,14 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, Final
 
+from torch import nn
+
 from tidybert.errors import DataError, WeightsError
 from tidybert.explain.attention_maps import Attention
 from tidybert.explain.cloze_layers import Cloze
 from tidybert.explain.explainer import Explainer
 from tidybert.inference.generation import TextGenerator
-from tidybert.inference.loading import load_with_head
+from tidybert.inference.loading import load_with_head, share_parameters
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.heads import BertForPreTraining
@@ -30,45 +32,66 @@ class PageModel:
     Args:
         path: the MODEL or RUN.
         written: how the Python code of a view names it.
+        encoder: the encoder of the same MODEL on the CPU, whose parameters its parts then share.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Its parts raise what ``Explainer`` raises.  One thread at a time may use it.
     """
 
-    def __init__(self, path: str, written: str, *, allow_pickle: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        written: str,
+        *,
+        encoder: nn.Module | None = None,
+        allow_pickle: bool = False,
+    ) -> None:
         self.path = path
         self.written = written
+        self._encoder = encoder
         self._allow_pickle = allow_pickle
         self._attention: dict[Hashable, Attention] = {}
 
     @cached_property
     def explainer(self) -> Explainer:
         """The encoder, opened to be looked into."""
-        return Explainer(self.path, allow_pickle=self._allow_pickle)
+        found = Explainer(self.path, allow_pickle=self._allow_pickle)
+        self._share(found.model)
+        return found
 
     @cached_property
     def next_sentences(self) -> NextSentencePredictor:
         """The next-sentence head; DataError without one."""
         try:
-            return NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
+            found = NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
         except WeightsError:
             raise _lacking("next-sentence head") from None
+        self._share(found.model)
+        return found
 
     @cached_property
     def pretraining(self) -> BertForPreTraining:
         """The model with both heads of pre-training; DataError without them."""
         head = "heads of pre-training"
         try:
-            return load_with_head(
+            found, _ = load_with_head(
                 BertForPreTraining, self.path, head=head, allow_pickle=self._allow_pickle
-            )[0]
+            )
         except WeightsError:
             raise _lacking(head) from None
+        self._share(found)
+        return found
 
     @cached_property
     def generator(self) -> TextGenerator:
         """The language model; ConfigError for a BERT."""
-        return TextGenerator(self.path, device="cpu")
+        found = TextGenerator(self.path, device="cpu")
+        self._share(found.model)
+        return found
+
+    def _share(self, model: nn.Module) -> None:
+        if self._encoder is not None:
+            share_parameters(model, self._encoder)
 
     @property
     def tokenizer(self) -> BertTokenizer:
@@ -99,11 +122,11 @@ class PageModel:
         encoding = self.explainer.encode(text, pair or None)
         if len(encoding) > MOST_PIECES:
             raise DataError(
-                f"the text has {len(encoding)} pieces; the page shows {MOST_PIECES} at most: "
+                f"the text has {len(encoding)} tokens; the page shows {MOST_PIECES} at most: "
                 "shorten it"
             )
         if 0 not in encoding.sequence_ids:
-            raise DataError("the text has no piece: write a word")
+            raise DataError("the text has no token: write a word")
         return encoding
 
     def attention(self, text: str, pair: str = "", *, causal: bool = False) -> Attention:

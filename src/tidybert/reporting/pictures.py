@@ -84,8 +84,8 @@ def coverage(points: Sequence[Entry], right: str = "accuracy") -> Markup:
     return frame.picture(
         "coverage",
         f"{right[0].upper()}{right[1:]} against coverage",
-        f"The {right} of the surest answers, for each share of the examples.",
-        frame.axes("share answered, surest first", right, x_text=percent, y_text=percent),
+        f"The {right} of the surest answers, for each fraction of the examples.",
+        frame.axes("fraction answered, surest first", right, x_text=percent, y_text=percent),
         frame.line(line),
     )
 

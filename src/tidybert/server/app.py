@@ -10,8 +10,12 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidybert.server import (
-    admin,
+from tidybert.server import admin
+from tidybert.server.door import Door, Shape, native_shape, refused
+from tidybert.server.engine import Engine
+from tidybert.server.faults import UNKNOWN_FIELD, Refusal
+from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.protocols import (
     native,
     openai_routes,
     page_routes,
@@ -19,13 +23,9 @@ from tidybert.server import (
     search_routes,
     tei_routes,
 )
-from tidybert.server.door import Door, Shape, native_shape, refused
-from tidybert.server.engine import Engine
-from tidybert.server.faults import UNKNOWN_FIELD, Refusal
-from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import names_model
-from tidybert.server.tei_routes import tei_shape
-from tidybert.server.tei_types import TeiError
+from tidybert.server.protocols.protocol import names_model
+from tidybert.server.protocols.tei_routes import tei_shape
+from tidybert.server.protocols.tei_types import TeiError
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
     (native.router, native_shape, native.Error),

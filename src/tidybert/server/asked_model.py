@@ -6,22 +6,23 @@ of other requests, and the model's head decodes its rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.data.features import Features, text_features
-from tidybert.inference.embedding import POOLINGS
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts
 from tidybert.server.admission import admitted, lane_of, refuse_cut, refuse_unknown_ids
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
+from tidybert.server.protocols.vector_shapes import fitted
 from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
 from tidybert.server.stages import num_characters, slices
-from tidybert.server.vector_shapes import fitted
 from tidybert.server.work_queue import Rows
 from tidybert.tokenization.encoding import Encoding
 
@@ -102,13 +103,19 @@ class AskedModel:
         inputs: Sequence[str] | Sequence[Sequence[int]],
         *,
         truncate: bool = False,
-        normalize: bool = False,
-        pooling: str = "mean",
+        normalize: bool | None = None,
+        pooling: str | None = None,
+        prompt_name: str | None = None,
     ) -> Embedded:
         """The vectors of texts, or of lists of ids.
 
-        ``normalize`` scales each vector to length 1; ``pooling`` is mean, cls or max.
+        ``normalize`` scales each vector to length 1; ``pooling`` is mean, cls or max; a text comes
+        after the prompt of this name.  None: as the model's directory says.
         """
+        form = self.model.form
+        pooling = form.pooling if pooling is None else pooling
+        with as_refusals("prompt_name"):
+            prompt = form.prompt(name=prompt_name)
         if pooling not in POOLINGS:
             known = ", ".join(POOLINGS)
             raise Refusal(422, f"pooling is {pooling!r:.40}; expected one of {known}", "pooling")
@@ -119,13 +126,17 @@ class AskedModel:
                 refuse_unknown_ids(model, one, f"inputs.{number}")
 
         async with admitted(self.engine, self.client, len(inputs)):
-            made = await stages.tokenise_slices(inputs, model.embedding_features)
+            made = await stages.tokenise_slices(
+                inputs, partial(model.embedding_features, prompt=prompt)
+            )
             features = [one for each in made for one in each]
             if not truncate:
                 refuse_cut(made, model.embedding_length)
             vectors = np.concatenate(await stages.compute(lane, self.client, features))
+        # As ``Embedder``: the module scales before the cut, a request after it.
+        vectors = fitted(vectors, None, normalize=form.normalize and normalize is not False)
         return Embedded(
-            fitted(vectors, None, normalize=normalize),
+            fitted(vectors, form.truncate_dim, normalize=bool(normalize)),
             [one.num_tokens for one in features],
             [one.truncated for one in features],
         )

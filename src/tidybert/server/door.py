@@ -1,4 +1,4 @@
-"""What every request passes before its route: its key, its size, its time, and its client.
+"""What every request passes before its route: its host, key, size and time, and its client.
 
 Plain ASGI, without a framework.  A body is counted as it comes, so one that is too large is
 refused before it is in memory, whatever its length says.
@@ -18,6 +18,7 @@ from fastapi import Request
 
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal
+from tidybert.server.hosts import HostCheck
 from tidybert.server.json_answers import JsonAnswer
 
 Scope = MutableMapping[str, Any]
@@ -87,6 +88,7 @@ class Door:
         self._shape_of = shape_of
         self._is_open = is_open
         self._max_body = engine.settings.max_body
+        self._hosts = HostCheck(engine.settings)
         # Random bytes for each request would cost more than all else in this file.
         self._prefix = secrets.token_hex(4)
         self._numbers = count(1)
@@ -97,6 +99,9 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # The server below leaves out the body, as HTTP asks.
+            scope = {**scope, "method": "GET"}
         begun = perf_counter()
         request_id = scope[_REQUEST_ID] = f"{self._prefix}-{next(self._numbers)}"
         status = 0
@@ -142,6 +147,7 @@ class Door:
                 )
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._hosts.check(scope["method"], scope["headers"])
         scope[_CLIENT] = self._client(scope)
         if scope["method"] != "POST":
             await self._app(scope, receive, send)

@@ -1,19 +1,18 @@
 """What the server measures of itself, for Prometheus."""
 
-import re
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, perf_counter
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from tidybert.server.settings import Worker
 from tidybert.server.work_queue import Taken, WorkQueue
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-# The name of a figure in Prometheus' text, and whether it has labels.
-_NAME: Final = re.compile(rb"^(\w+)(\{?)", re.MULTILINE)
 _TOKENS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16_384)
 
 
@@ -21,12 +20,13 @@ class Meters:
     """The counters of one server.
 
     Stages are tokenise, wait (for a thread), compute (a batch), answer (wait and compute together)
-    and decode.
+    and decode.  One of several workers keeps its figures in files of the folder that ``share`` has
+    named, and its text has the sum over all of them, those that have ended included.
     """
 
     def __init__(self, queue: WorkQueue, worker: Worker | None) -> None:
         self.registry = CollectorRegistry()
-        self._worker = worker
+        self._queue, self._worker = queue, worker
         self.requests = Counter(
             "tidybert_requests", "Requests by route and status.", ["route", "status"],
             registry=self.registry,
@@ -41,11 +41,10 @@ class Meters:
         self.inputs = Counter(
             "tidybert_inputs", "Inputs that were computed.", registry=self.registry
         )
-        waiting = Gauge(
-            "tidybert_queue", "What waits in the queue.", ["unit"], registry=self.registry
-        )
-        waiting.labels("inputs").set_function(lambda: queue.inputs)
-        waiting.labels("tokens").set_function(lambda: queue.tokens)
+        self._waiting = Gauge(
+            "tidybert_queue", "What waits in the queue.", ["unit"], multiprocess_mode="livesum",
+            registry=self.registry,
+        )  # fmt: skip
         self._stages = {
             name: self.seconds.labels(name)
             for name in ("tokenise", "wait", "compute", "answer", "decode")
@@ -56,11 +55,12 @@ class Meters:
         """Time a stage."""
         begun = perf_counter()
         yield
-        self._stages[name].observe(perf_counter() - begun)
+        self.observe(name, perf_counter() - begun)
 
     def observe(self, name: str, seconds: float) -> None:
         """Count the seconds of a stage."""
         self._stages[name].observe(seconds)
+        self._measure_queue()
 
     def batch(self, taken: Taken, seconds: float) -> None:
         """Count a batch that took ``seconds`` to compute."""
@@ -72,9 +72,20 @@ class Meters:
             self.observe("wait", max(0.0, now - seconds - job.begun))
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format; one of several workers labels each figure."""
-        found = generate_latest(self.registry)
+        """All of it in Prometheus' text format."""
+        self._measure_queue()
         if self._worker is None:
-            return found
-        label = b'{worker="%d"' % self._worker.number
-        return _NAME.sub(lambda name: name[1] + label + (b"," if name[2] else b"}"), found)
+            return generate_latest(self.registry)
+        of_all = CollectorRegistry()
+        MultiProcessCollector(of_all)  # type: ignore[no-untyped-call]
+        return generate_latest(of_all)
+
+    def _measure_queue(self) -> None:
+        self._waiting.labels("inputs").set(self._queue.inputs)
+        self._waiting.labels("tokens").set(self._queue.tokens)
+
+
+def share(folder: str) -> None:
+    """Keep the figures of this process in files of a folder, once ``Meters`` is built."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]

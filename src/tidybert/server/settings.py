@@ -12,6 +12,8 @@ from tidybert.storage.opening import read_text
 
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _SHORTEST: Final = 8
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only programs of this machine reach."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class ServerSettings:
         index: an index to search in, made by the encoder of one of the models.
         host, port: where it listens; port 0 takes a free one.
         unix_socket: a path to listen on instead.
+        allowed_hosts: further names in small letters that clients may call it by.
         workers: how many processes answer.
         device, precision: as ``Predictor`` has them.
         allow_pickle: read weights from a pickle if there is no safetensors file.
@@ -49,6 +52,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     unix_socket: Path | None = None
+    allowed_hosts: tuple[str, ...] = ()
     workers: int = 1
     device: str = "auto"
     precision: str = "auto"
@@ -60,6 +64,11 @@ class ServerSettings:
     queue_inputs: int = 4096
     batch_tokens: int | None = None
     keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it listens on a loopback address."""
+        return self.host in LOOPBACK and self.unix_socket is None
 
     def __post_init__(self) -> None:
         for name in (

@@ -12,18 +12,21 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from typing import Final
 
 import torch
+from prometheus_client.multiprocess import mark_process_dead
 
 from tidybert.errors import UsageError, param
 from tidybert.inference.loading import choose_device
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.json_log import log_as_json
+from tidybert.server.meters import share
 from tidybert.server.process import (
     MORE_SECONDS,
     end_on_signals,
@@ -58,16 +61,17 @@ def serve(
     num_threads = max(1, torch.get_num_threads() // settings.workers)
     # OpenMP's threads would be missing in the forks, which would wait for them for ever.
     torch.set_num_threads(1)
-    with listening_on(settings) as bound:
-        crew = _Crew(settings, bound, num_threads, open_models(settings))
-        received = _receive_signals()
-        crew.begin()
-        say_ready(crew.models, bound, settings, say)
-        while not _OF_END & set(numbers := os.read(received, 64)):
-            crew.replace_dead()
-            if signal.SIGHUP in numbers:
-                crew.reload()
-    crew.end()
+    with tempfile.TemporaryDirectory() as figures:
+        with listening_on(settings) as bound:
+            crew = _Crew(settings, bound, num_threads, open_models(settings), figures)
+            received = _receive_signals()
+            crew.begin()
+            say_ready(crew.models, bound, settings, say)
+            while not _OF_END & set(numbers := os.read(received, 64)):
+                crew.replace_dead()
+                if signal.SIGHUP in numbers:
+                    crew.reload()
+        crew.end()
 
 
 def _receive_signals() -> int:
@@ -92,8 +96,10 @@ class _Crew:
         bound: socket.socket,
         num_threads: int,
         models: Mapping[str, ServedModel],
+        figures: str,
     ) -> None:
         self.models = models
+        self._figures = figures
         self._settings = settings
         self._bound = bound
         self._num_threads = num_threads
@@ -113,16 +119,21 @@ class _Crew:
 
     def replace_dead(self) -> None:
         """Begin another worker for each that has died."""
-        self._leaving = [each for each in self._leaving if each.is_alive()]
+        gone = [each for each in self._leaving if not each.is_alive()]
+        self._leaving = [each for each in self._leaving if each not in gone]
         for number, process in self._workers.items():
             if process.is_alive():
                 continue
+            gone.append(process)
             _LOGGER.error(
                 "worker %d, process %d, ended with status %d; another one begins",
                 *(number, process.pid, process.exitcode),
             )
             time.sleep(max(0.0, self._begun[number] + _SHORT_LIFE - time.monotonic()))
             self._begin(number)
+        for process in gone:
+            # What it counted stays; what waited in it does not.
+            mark_process_dead(process.pid, self._figures)  # type: ignore[no-untyped-call]
 
     def reload(self) -> None:
         """Open the models again and begin workers for them; then the old workers leave."""
@@ -131,7 +142,7 @@ class _Crew:
         try:
             self.models = open_models(self._settings)
         except Exception:
-            _LOGGER.exception("reloading failed; the old models go on")
+            _LOGGER.exception("reloading failed; the old models stay")
             return
         old = list(self._workers.values())
         self.begin()
@@ -171,6 +182,7 @@ class _Crew:
         gc.freeze()
         gc.enable()
         torch.set_num_threads(self._num_threads)
+        share(self._figures)
         engine = Engine(self._settings, worker)
         engine.open(self.models)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -70,7 +70,8 @@ def rename_synced(source: Path, target: Path) -> None:
 
 
 def move_files(source: Path, directory: Path, *, first: str = "", last: str) -> None:
-    """Move all files of ``source`` into ``directory`` in its files' places, and remove ``source``.
+    """Move all files and folders of ``source`` into ``directory`` in the places of those of their
+    names, and remove ``source``.
 
     ``first`` is on the disk before the others move, and these before ``last``.  A second call goes
     on where a kill ended the first one.
@@ -80,6 +81,8 @@ def move_files(source: Path, directory: Path, *, first: str = "", last: str) -> 
         for names in ([first], others, [last]):
             for name in names:
                 if name and os.path.lexists(source / name):
+                    if (source / name).is_dir():
+                        remove_tree(directory / name)
                     (source / name).replace(directory / name)
             sync(directory)
         source.rmdir()

@@ -20,23 +20,33 @@ if TYPE_CHECKING:
     from tidybert.inference.vector_formats import Layout
 
 MOST_USED: Final = (
-    "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
-    "device",
+    "pooling", "normalize", "prompt", "prompt_name", "truncate_dim", "layers", "combine", "dtype",
+    "out", "resume", "max_seq_length", "text", "device",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedFlags(flags.AnswerFlags):
-    pooling: str = "mean"
-    """``mean`` or max over the token vectors with [CLS] and [SEP], cls for the vector of [CLS], or
-    token for all vectors."""
+    pooling: str | None = None
+    """Make one vector of a text: mean or max of its tokens' vectors with [CLS] and [SEP], or cls
+    for that of [CLS]; token writes all of them. If not set: as MODEL's modules.json says, else
+    mean."""
     layers: str = "-1"
     """Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last four, and all
     every layer."""
     combine: str = "concat"
     """Make one vector of several layers by concat, sum or mean."""
-    normalize: bool = False
-    """``--normalize``: Scale each vector to length 1."""
+    normalize: bool | None = None
+    """``--normalize/--no-normalize``: Scale each vector to length 1, or leave it. If not set: as
+    MODEL's modules.json says, else leave it."""
+    prompt: str | None = None
+    """Put this before each text. If not set: as --prompt-name says."""
+    prompt_name: str | None = None
+    """``--prompt-name NAME``: Put MODEL's prompt of this name before each text. If not set: MODEL's
+    default prompt, if it has one."""
+    truncate_dim: int | None = None
+    """``--truncate-dim D``: Keep the first D numbers of each vector, of a Matryoshka model. If not
+    set: as MODEL says, else all."""
     max_seq_length: int | None = None
     """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
     says, else as many as the model allows."""
@@ -46,7 +56,7 @@ class EmbedFlags(flags.AnswerFlags):
     """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
     stdout."""
     resume: bool = False
-    """``--resume``: Go on with a stopped run of the same --out."""
+    """``--resume``: Continue a stopped run of the same --out."""
 
 
 @takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)
@@ -82,16 +92,21 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
     read_examples.formats.check(file, read.format)
     embedder = Embedder(
         model,
-        pooling="mean" if given.pooling == "token" else cast(Any, given.pooling),
+        pooling=None if given.pooling == "token" else cast(Any, given.pooling),
         layers=given.layers,
         combine=cast(Any, given.combine),
         normalize=given.normalize,
         max_seq_length=given.max_seq_length,
+        prompt=given.prompt,
+        prompt_name=given.prompt_name,
+        truncate_dim=given.truncate_dim,
         device=given.device,
         precision=cast(Any, given.precision),
         allow_pickle=given.allow_pickle,
     )
-    layout = Layout(embedder.dimension, given.pooling == "token", given.dtype)
+    per_token = given.pooling == "token"
+    width = embedder.token_dimension if per_token else embedder.dimension
+    layout = Layout(width, per_token, given.dtype)
 
     def examples(report: ReadReport) -> "Iterator[TextExample]":
         return read_examples(
@@ -124,17 +139,17 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
 
 
 def _check(given: EmbedFlags) -> None:
-    from tidybert.inference.embedding import POOLINGS
+    from tidybert.checkpoints.sentence_form import POOLINGS
     from tidybert.inference.vector_formats import DTYPES
 
     for flag, value, known in (
         ("--pooling", given.pooling, (*POOLINGS, "token")),
         ("--dtype", given.dtype, DTYPES),
     ):
-        if value not in known:
+        if value is not None and value not in known:
             raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
     if given.resume and given.out is None:
-        raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
+        raise UsageError("--resume needs --out: standard output keeps nothing to continue")
 
 
 def _print(

@@ -21,14 +21,16 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class InfoFlags(flags.JsonFlag):
-    """The flags of info."""
+    verify: bool = False
+    """``--verify``: Also hash the files and compare them with the hashes that were saved with them;
+    a file that was swapped or edited is an error that names it."""
 
 
 @takes(given=InfoFlags)
 def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
 
-    On a RUN whose training has not ended it shows the last step, and how to go on.
+    On a RUN whose training has not ended it shows the last step, and how to continue.
     """
     from tidybert.catalog import find_model, is_size
     from tidybert.checkpoints.unfinished import find_unfinished
@@ -53,12 +55,21 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
                 "num_steps": unfinished.num_steps,
                 "go_on": unfinished.command(),
             }
+    if given.verify:
+        from tidybert.checkpoints.verification import verify
+
+        verified = verify(model)
+        found["verified"] = verified.against or "nothing to compare with: no tidybert.json"
+        found["sha256"] = verified.sha256
     found = {name: value for name, value in found.items() if value not in (None, {}, [])}
     if given.json:
         print_json(found)
         return
+    hashes = found.pop("sha256", {})
     for name, value in found.items():
         print_line(f"{name.replace('_', ' ')}: {_shown(name, value)}")
+    for name, digest in hashes.items():
+        print_line(f"{digest}  {name}")
 
 
 def _finished(directory: Path) -> dict[str, Any]:
@@ -84,11 +95,14 @@ def _finished(directory: Path) -> dict[str, Any]:
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),
+        "vectors": _vectors(opened),
         "metrics": _numbers(metadata.metrics) if metadata else None,
         "made_from": arguments.get("model"),
+        "teacher": record.get("teacher"),
         "data": record.get("files"),
         "num_train": record.get("num_train"),
         "num_dev": record.get("num_dev"),
+        "num_unlabelled": record.get("num_unlabelled"),
         "steps": record.get("num_steps"),
         "seconds": record.get("seconds"),
         "versions": record.get("versions"),
@@ -111,6 +125,26 @@ def _sizes(config: Any) -> dict[str, int]:
     }
 
 
+def _vectors(directory: Any) -> dict[str, Any] | None:
+    """How a directory of sentence-transformers makes a vector of a text; None for another."""
+    from tidybert.checkpoints.sentence_reading import read_sentence_form
+    from tidybert.storage.model_files import MODULES_FILE
+
+    if not (directory.path / MODULES_FILE).exists():
+        return None
+    form = read_sentence_form(directory)
+    found = {
+        "pooling": form.pooling,
+        "dense": [each.linear.out_features for each in form.dense],
+        "normalize": form.normalize,
+        "max_seq_length": form.max_seq_length,
+        "truncate_dim": form.truncate_dim,
+        "prompts": [name for name, text in form.prompts.items() if text],
+        "default_prompt_name": form.default_prompt_name,
+    }
+    return {name: value for name, value in found.items() if value not in (None, [])}
+
+
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: each for name, each in metrics.items() if isinstance(each, int | float)}
 
@@ -129,4 +163,6 @@ def _shown(name: str, value: Any) -> str:
         return ", ".join(map(str, value[:SHOWN])) + more
     if isinstance(value, float):
         return f"{value:.4f}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -14,9 +14,10 @@ from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 from tidybert.system.cores import prepare_short_answers
 
-MOST_USED: Final = ("host", "port", "index", "unix_socket", "api_key_file", "deadline")
+MOST_USED: Final = (
+    "host", "port", "index", "unix_socket", "allowed_host", "api_key_file", "deadline",
+)  # fmt: skip
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +31,16 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     """Port to listen on; 0 takes a free one."""
     unix_socket: Path | None = None
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
+    allowed_host: str | None = None
+    """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
+    machine's own address the server otherwise answers to localhost only."""
     workers: int = field(default=1, metadata={"min": 1})
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     index: Path | None = None
     """``--index DIR``: Also search in this index, which one of the models made, at /search."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
-    TIDYBERT_API_KEYS holds keys too, with commas between them."""
+    TIDYBERT_API_KEYS may contain keys too, with commas between them."""
     deadline: float = 30.0
     """Refuse a request with status 504 after this many seconds."""
     max_body: int = field(default=2 * 2**20, metadata={"min": 1})
@@ -48,8 +52,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     queue_inputs: int = field(default=4096, metadata={"min": 1})
     """Refuse requests with status 429 while this many inputs wait."""
     precision: str = "auto"
-    """Compute in float32, bfloat16, or float16 on CUDA; auto is bfloat16 on CUDA if training was
-    in it, and float32 elsewhere."""
+    """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if
+    training was in it, and float32 elsewhere."""
     batch_tokens: int | None = field(default=None, metadata={"min": 1})
     """Most tokens that a thread computes at once. If not set: what suits the device."""
 
@@ -74,17 +78,13 @@ def serve(
     from tidybert.server.settings import ServerSettings, api_keys
 
     keys = api_keys(given.api_key_file)
-    if given.host not in _LOOPBACK and given.unix_socket is None and not keys:
-        note(
-            f"warning: {given.host} may be reached from other machines, and no API key is set: "
-            f"give --api-key-file, or set {KEYS_VARIABLE}"
-        )
     settings = ServerSettings(
         models=named(runs),
         index=given.index,
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,
+        allowed_hosts=tuple((given.allowed_host or "").lower().replace(",", " ").split()),
         workers=given.workers,
         device=given.device,
         precision=given.precision,
@@ -97,6 +97,11 @@ def serve(
         batch_tokens=given.batch_tokens,
         keys=keys,
     )
+    if not settings.is_local and given.unix_socket is None and not keys:
+        note(
+            f"warning: {given.host} may be reached from other machines, and no API key is set: "
+            f"give --api-key-file, or set {KEYS_VARIABLE}"
+        )
     room = workers if given.workers > 1 else process
     room.serve(settings, note, log_requests=not is_quiet())
 

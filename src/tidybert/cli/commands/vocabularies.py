@@ -36,7 +36,7 @@ class TrainVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.JsonFlag)
     """``--strip-accents/--keep-accents``: Turn é into e, or keep it. If not set: as --cased or
     --uncased implies."""
     character_coverage: float = 0.99999
-    """Share of the text whose characters get a piece; the rarest get none."""
+    """Fraction of the text whose characters get a piece; the rarest get none."""
     compare: str | None = None
     """``--compare MODEL``: Also measure this model's vocabulary."""
 
@@ -117,7 +117,7 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
 @dataclass(frozen=True, kw_only=True)
 class ExtendVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.PickleFlag, flags.JsonFlag):
     add: int = field(metadata={"min": 1})
-    """``--add N``: Pieces to add at most."""
+    """``--add N``: Tokens to add at most."""
 
 
 @takes(given=ExtendVocabFlags, read=CorpusOptions)
@@ -128,9 +128,9 @@ def extend_vocab(
     given: ExtendVocabFlags,
     read: CorpusOptions,
 ) -> None:
-    """Give MODEL's vocabulary the pieces that shorten a corpus most, and write a new MODEL.
+    """Give MODEL's vocabulary the tokens that shorten a corpus most, and write a new MODEL.
 
-    They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
+    They take the [unused] places first. Each begins as the mean of the tokens that it replaces;
     train the new MODEL further on the corpus, so that it learns them.
     """
     with flags.new_directory(given.out):

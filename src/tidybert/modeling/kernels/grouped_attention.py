@@ -96,7 +96,7 @@ def grouped_attention(
         block = _fused(group.heads(query_key_value, 3, num_heads), group, probability, causal)
         parts.append(group.tokens(block.transpose(1, 2)))
     if are_in_order(rows):
-        return torch.cat(parts)
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
     context = query_key_value.new_empty(query_key_value.shape[0], query_key_value.shape[1] // 3)
     return context.index_copy(0, torch.cat([group.rows for group in groups]), torch.cat(parts))
 

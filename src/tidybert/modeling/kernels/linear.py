@@ -47,16 +47,21 @@ def _is_amd() -> bool:
 
 
 # The operator that torch.compile calls for the same purpose.
-_PRODUCT: Any = (
+_ONEDNN: Any = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    and _is_amd()
     else None
 )
+_PRODUCT: Any = _ONEDNN if _is_amd() else None
 
 
 class Linear(nn.Linear):
-    """nn.Linear by ``linear``; ``fused_blocks`` matrices lie in its weight, one above the other."""
+    """nn.Linear by ``linear``; ``fused_blocks`` matrices lie in its weight, one above the other.
+
+    With ``is_steady``, a row's output has the same bits in any batch: ``steady_linear``.
+    """
+
+    is_steady = False
 
     def __init__(
         self,
@@ -72,6 +77,8 @@ class Linear(nn.Linear):
         self.keep_bfloat16 = keep_bfloat16
 
     def forward(self, input: Tensor) -> Tensor:
+        if self.is_steady:
+            return steady_linear(input, self.weight, self.bias)
         return linear(input, self.weight, self.bias, keep_bfloat16=self.keep_bfloat16)
 
 
@@ -89,6 +96,16 @@ def linear(
     if not torch.is_grad_enabled() or not _onednn_fits(hidden, weight):
         return product(hidden, weight, bias)
     found: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
+    return found
+
+
+def steady_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``linear`` of float32 on a CPU, without gradients, by oneDNN.
+
+    Its kernel for a single row adds up in another order than all others, so a lone row goes twice.
+    """
+    rows = hidden if len(hidden) > 1 else hidden.expand(2, -1)
+    found: Tensor = _ONEDNN(rows, weight, bias, "none", [], "")[: len(hidden)]
     return found
 
 

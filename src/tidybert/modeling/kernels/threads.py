@@ -124,6 +124,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.after_fork)
 
 
+@cache
 def _each_thread_has_its_own_number() -> bool:
     """Whether ``torch.set_num_threads`` is for the calling thread alone."""
     return "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()
@@ -140,6 +141,12 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all(mallopt(*each) for each in (_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD))
+
+
+def return_freed_memory() -> None:
+    """Return to the system what the process has freed and keeps, once it needs less than before."""
+    if _is_glibc():
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _is_set_by(environment: Mapping[str, str]) -> bool:

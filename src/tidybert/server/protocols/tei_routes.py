@@ -12,8 +12,8 @@ from tidybert import __version__
 from tidybert.server.asked_model import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
-from tidybert.server.protocol import (
+from tidybert.server.protocols.pipeline_shapes import ONLY_LABEL, label_scores, relevance
+from tidybert.server.protocols.protocol import (
     ByPath,
     fitting,
     num_truncated,
@@ -21,21 +21,21 @@ from tidybert.server.protocol import (
     with_truncation,
     wrong_task,
 )
-from tidybert.server.served_model import ServedModel
-from tidybert.server.tei_types import (
+from tidybert.server.protocols.tei_types import (
     DecodeRequest,
     EmbedRequest,
     Info,
     Label,
-    Options,
     PredictRequest,
     Rank,
     RerankRequest,
+    SimilarityOptions,
     SimilarityRequest,
     Token,
     TokenizeRequest,
 )
-from tidybert.server.vector_shapes import fitted, similarities, simple_tokens
+from tidybert.server.protocols.vector_shapes import fitted, similarities, simple_tokens
+from tidybert.server.served_model import ServedModel
 
 router = APIRouter(tags=["text-embeddings-inference"])
 
@@ -65,7 +65,7 @@ async def embed(body: EmbedRequest, asked: ByPath) -> JsonAnswer:
     """A vector for each input, of length 1 unless ``normalize`` is false."""
     inputs = several(asked, body.inputs, "inputs")
     dimensions = fitting(asked, body.dimensions)
-    found = await asked.embed(inputs, truncate=bool(body.truncate))
+    found = await asked.embed(inputs, truncate=bool(body.truncate), prompt_name=body.prompt_name)
     vectors = fitted(found.vectors, dimensions, normalize=body.normalize is not False)
     return with_truncation(vectors, sum(found.truncated))
 
@@ -74,9 +74,12 @@ async def embed(body: EmbedRequest, asked: ByPath) -> JsonAnswer:
 async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
     """The cosine of the source sentence with each of the others."""
     texts = several(asked, body.inputs.sentences, "inputs.sentences")
-    options = body.parameters or Options()
+    options = body.parameters or SimilarityOptions()
     found = await asked.embed(
-        [body.inputs.source_sentence, *texts], normalize=True, truncate=bool(options.truncate)
+        [body.inputs.source_sentence, *texts],
+        normalize=True,
+        truncate=bool(options.truncate),
+        prompt_name=options.prompt_name,
     )
     cosines = similarities(found.vectors[0], found.vectors[1:])
     return with_truncation(cosines, sum(found.truncated))
@@ -200,7 +203,7 @@ def model_type(model: ServedModel) -> dict[str, Any]:
     """
     task = model.task
     if task is None or task.architecture != "BertForSequenceClassification":
-        return {"embedding": {"pooling": "mean"}}
+        return {"embedding": {"pooling": model.form.pooling}}
     names = task.names or (ONLY_LABEL,)
     ids = {
         "id2label": {str(number): label for number, label in enumerate(names)},

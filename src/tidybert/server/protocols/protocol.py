@@ -41,6 +41,13 @@ TextsOrIds = Annotated[
     one_of("a text, a list of texts, a list of token ids, or a list of such lists"),
 ]
 Dimensions = Annotated[int | None, Field(ge=1)]
+PromptName = Annotated[
+    str | None,
+    Field(
+        description="Put the model's prompt of this name before each text. If not set: the model's "
+        "default prompt, if it has one."
+    ),
+]
 
 
 def asked_by(request: Request, name: str | None) -> AskedModel:
@@ -75,7 +82,7 @@ def several(asked: AskedModel, given: Any, field: str) -> Sequence[Any]:
 
 def fitting(asked: AskedModel, dimensions: int | None) -> int | None:
     """``dimensions``; raises Refusal for more than the model has."""
-    width = asked.model.config.hidden_size
+    width = asked.model.dimension
     if dimensions is not None and dimensions > width:
         raise Refusal(
             422, f"dimensions is {dimensions}: the model gives {width} at most", "dimensions"

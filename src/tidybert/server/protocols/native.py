@@ -10,7 +10,7 @@ from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, asked_by
+from tidybert.server.protocols.protocol import Body, PromptName, asked_by
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["native"])
@@ -61,7 +61,7 @@ Input = str | TextPair | Question | Choices | Words
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long. If not set: they get 422.")
 ]
-TopK = Annotated[int | None, Field(ge=1, description="Give the K likeliest alone.")]
+TopK = Annotated[int | None, Field(ge=1, description="Give only the K likeliest.")]
 
 
 class PredictBody(Body):
@@ -77,7 +77,7 @@ class FillMaskBody(Body):
 
     inputs: str | list[str]
     top_k: TopK = None
-    among: Annotated[list[str] | None, Field(description="Choose from these words alone.")] = None
+    among: Annotated[list[str] | None, Field(description="Choose from these words only.")] = None
 
 
 class NextSentenceBody(Body):
@@ -92,8 +92,14 @@ class EmbedBody(Body):
 
     inputs: str | list[str] | list[list[int]]
     truncate: Truncate = False
-    normalize: Annotated[bool, Field(description="Scale each vector to length 1.")] = False
-    pooling: Annotated[str, Field(description="mean, max or cls.")] = "mean"
+    normalize: Annotated[
+        bool | None,
+        Field(description="Scale each vector to length 1. If not set: as the model says."),
+    ] = None
+    pooling: Annotated[
+        str | None, Field(description="mean, max or cls. If not set: as the model says, else mean.")
+    ] = None
+    prompt_name: PromptName = None
 
 
 class TokenizeBody(Body):
@@ -150,6 +156,7 @@ async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
         truncate=body.truncate,
         normalize=body.normalize,
         pooling=body.pooling,
+        prompt_name=body.prompt_name,
     )
     answers = [
         {"vector": vector, "num_tokens": num_tokens, "truncated": truncated}

@@ -18,13 +18,12 @@ from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import described
+from tidybert.server.protocols.native import described
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(include_in_schema=False)
 
 PREFIX: Final = "/page/"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 # Views that may wait for the thread; a person asks for a few at a time.
 _MOST_WAITING: Final = 64
 
@@ -38,7 +37,7 @@ class PageDesk:
     """One thread that works out views, with models of its own.
 
     Views look into models, which takes other code than answers do, so they do not share batches
-    with requests; and they open a model again when somebody first looks into it.
+    with requests.  They open a model again when somebody first looks into it, with its parameters.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -70,11 +69,13 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             settings = self._engine.settings
+            # An int8 encoder has given its float32 weights back.
+            has_weights = served.device.type == "cpu" and served.precision != "int8"
             # Others need not learn where the models of a server are.
-            is_here = settings.host in _LOOPBACK and settings.unix_socket is None
             self._models[served] = PageModel(
                 served.path,
-                served.path if is_here else served.name,
+                served.path if settings.is_local else served.name,
+                encoder=served.encoder if has_weights else None,
                 allow_pickle=settings.allow_pickle,
             )
         return self._models[served]

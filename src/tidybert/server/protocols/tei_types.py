@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from tidybert.server.protocol import Body, Dimensions, Ids, TextsOrIds, one_of
+from tidybert.server.protocols.protocol import Body, Dimensions, Ids, PromptName, TextsOrIds, one_of
 
 
 class Options(Body):
@@ -18,6 +18,7 @@ class Options(Body):
 class EmbedRequest(Options):
     inputs: TextsOrIds
     normalize: bool | None = None
+    prompt_name: PromptName = None
     dimensions: Dimensions = None
 
 
@@ -26,9 +27,13 @@ class SimilarityInputs(Body):
     sentences: list[str]
 
 
+class SimilarityOptions(Options):
+    prompt_name: PromptName = None
+
+
 class SimilarityRequest(Body):
     inputs: SimilarityInputs
-    parameters: Options | None = None
+    parameters: SimilarityOptions | None = None
 
 
 class PredictRequest(Options):

@@ -1,0 +1,44 @@
+"""An encoder and what follows it as a directory that sentence-transformers opens."""
+
+from pathlib import Path
+
+from tidybert.checkpoints.conversion import to_huggingface
+from tidybert.checkpoints.model_directory import model_description
+from tidybert.checkpoints.sentence_form import SentenceForm
+from tidybert.checkpoints.sentence_writing import write_sentence_form
+from tidybert.checkpoints.tensor_files import check_finite, write_tensors
+from tidybert.modeling.bert import BertModel
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
+from tidybert.storage.model_files import CONFIG_FILE
+from tidybert.tokenization import BertTokenizer
+
+
+def write_sentence_transformers(
+    destination: str | Path,
+    encoder: BertModel,
+    tokenizer: BertTokenizer,
+    form: SentenceForm,
+) -> None:
+    """Write an encoder and what follows it, whole or not at all; replaces ``destination``.
+
+    tidybert reads the directory back as a MODEL with the same numbers, and sentence-transformers'
+    ``encode`` gives the same vectors.
+
+    Args:
+        form: the pooling and what follows it; ``max_seq_length`` None is all the positions.
+
+    Raises:
+        WeightsError: a value is not finite.
+        DiskError: a write fails.
+        InUseError: another process writes the directory.
+    """
+    # transformers knows no encoder of another model_type; the form says how states are pooled.
+    config = encoder.config.with_pooling("cls")
+    state = encoder.state_dict()
+    check_finite(state, str(destination))
+    with atomic_directory(destination) as partial:
+        atomic_write_json(partial / CONFIG_FILE, model_description(config, "BertModel"))
+        length = form.max_seq_length or config.max_position_embeddings
+        tokenizer.save(partial, model_max_length=length)
+        write_tensors(partial, to_huggingface(state, config))
+        write_sentence_form(partial, form, config.hidden_size)

@@ -1,0 +1,101 @@
+"""What sentence-transformers does with an encoder's states: pool, Dense layers, scale, cut.
+
+``sentence_reading`` finds it in a directory, ``sentence_writing`` writes it into one.  Source:
+the classes of sentence_transformers' modules.  B sequences, d numbers of a vector.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from torch import Tensor, nn
+
+from tidybert.errors import UsageError, param, suggestion
+
+Pooling = Literal["mean", "cls", "max"]
+POOLINGS: Final = get_args(Pooling)
+
+#: Their booleans by pooling_mode; a file says true for one of them.
+POOLING_KEYS: Final = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+#: The activations of a Dense by the names that its files have.
+ACTIVATIONS: Final[Mapping[str, type[nn.Module]]] = {
+    f"{each.__module__}.{each.__name__}": each
+    for each in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
+}
+
+
+class Dense(nn.Module):
+    """A linear layer and an activation on vectors, (B, in) to (B, out); it is not trained here.
+
+    Args:
+        weight: (out, in).
+        bias: (out,) or None.
+        activation: a name of ACTIVATIONS.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: str) -> None:
+        super().__init__()
+        size, width = weight.shape
+        self.linear = nn.Linear(width, size, bias=bias is not None, device="meta")
+        values = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+        copies = {name: each.detach().float() for name, each in values.items()}
+        self.linear.load_state_dict(copies, assign=True)
+        self.activation = ACTIVATIONS[activation]()
+        self.activation_name = activation
+        self.requires_grad_(False).eval()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        found: Tensor = self.activation(self.linear(vectors))
+        return found
+
+
+@dataclass(frozen=True)
+class SentenceForm:
+    """From the states of tokens to one vector a text.
+
+    Args:
+        pooling: mean, cls or max.
+        dense: what follows the pooling.
+        normalize: whether the vector is then scaled to length 1.
+        prompts: by name, what is put before a text.
+        default_prompt_name: the prompt of a text for which none is named.
+        max_seq_length: longest text in tokens; None for all the model's positions.
+        truncate_dim: how many numbers of a vector are kept, the first ones; None for all.
+    """
+
+    pooling: str = "mean"
+    dense: tuple[Dense, ...] = ()
+    normalize: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    max_seq_length: int | None = None
+    truncate_dim: int | None = None
+
+    def prompt(self, given: str | None = None, name: str | None = None) -> str:
+        """What is put before a text: ``given``, the prompt called ``name``, or the default one.
+
+        Raises UsageError for both, and for a name that is not there.
+        """
+        if given is not None and name is not None:
+            raise UsageError(f"{param('prompt')} and {param('prompt_name')}: give one of the two")
+        name = self.default_prompt_name if name is None else name
+        if given is not None or name is None:
+            return given or ""
+        if name not in self.prompts:
+            known = f"it has {', '.join(self.prompts)}" if self.prompts else "it has none"
+            raise UsageError(
+                f"{param('prompt_name', name)}: the model has no prompt of this name"
+                f"{suggestion(name, self.prompts)}; {known}"
+            )
+        return self.prompts[name]
+
+    def dimension(self, width: int) -> int:
+        """The numbers of a vector before the cut, from those of the pooled states."""
+        return self.dense[-1].linear.out_features if self.dense else width

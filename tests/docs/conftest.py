@@ -1,0 +1,61 @@
+"""A tiny encoder under the name of minilm, for pages whose blocks only have to run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert import catalog
+from tidybert.configuration import BertConfig
+
+WriteModel = Callable[[Path, Callable[[BertConfig], Any]], None]
+
+
+@pytest.fixture(scope="session")
+def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
+    """Writes a MODEL with random weights that knows letters and the pages' words for [MASK]."""
+    import torch
+
+    from tidybert.checkpoints.conversion import to_huggingface
+    from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.tokenization import BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*special, *letters, *(f"##{letter}" for letter in letters), "capital", "heart"]
+    sizes = {"vocab_size": len(words), "max_position_embeddings": 512, "num_hidden_layers": 4}
+
+    def write(directory: Path, build: Callable[[BertConfig], Any]) -> None:
+        directory.mkdir()
+        torch.manual_seed(0)
+        config = tiny_config(**sizes)
+        write_tensors(directory, to_huggingface(build(config).state_dict(), config))
+        (directory / "config.json").write_text(json.dumps(config.to_dict()))
+        BertTokenizer(words).save(directory)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> Path:
+    """A tiny encoder: it takes 512 tokens and knows letters and a few words."""
+    from tidybert.modeling import BertModel
+
+    directory = tmp_path_factory.mktemp("models") / "small"
+    write_model(directory, BertModel)
+    return directory
+
+
+@pytest.fixture
+def small_as_minilm(small_weights: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Says whether ``minilm`` is the tiny encoder from now on."""
+    find = catalog.PretrainedPackage.find
+
+    def find_here(package: catalog.PretrainedPackage) -> Path | None:
+        return find(package) if package.is_part_of_tidybert else small_weights
+
+    return lambda is_small: monkeypatch.setattr(
+        catalog.PretrainedPackage, "find", find_here if is_small else find
+    )

@@ -1,0 +1,120 @@
+"""The encoder in int8: BertLayer's states, alone and in company, and what stays in float32."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from tidybert.configuration import BertConfig
+from tidybert.modeling.bert import BertModel
+from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.modeling.kernels import answer_layers as module
+from tidybert.modeling.kernels.answer_layers import AnswerLayer, use_int8
+from tidybert.modeling.kernels.int8_linear import largest_weight
+from tidybert.modeling.rows import Rows
+
+needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
+CONFIG = BertConfig(
+    vocab_size=100,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=128,
+    max_position_embeddings=512,
+)
+
+
+def rows_of(lengths: Sequence[int]) -> Rows:
+    return Rows.from_lists([(np.arange(length) * 7 + length) % 100 for length in lengths])
+
+
+def classifier() -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(CONFIG, num_labels=3).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter) * ("embeddings" not in name))
+    return model
+
+
+@needs_int8
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("asked", ["all", "first", "some"])
+@torch.inference_mode()
+def test_a_layer_is_near_its_plain_body(asked: str, causal: bool) -> None:
+    plain = classifier().bert.layers[0]
+    rows = rows_of([70, 70, 9, 1, 33])
+    hidden = torch.randn(rows.num_tokens, 64, generator=torch.Generator().manual_seed(1))
+    output_rows = {"all": None, "first": rows.first_rows, "some": torch.tensor([3, 80, 141])}[asked]
+
+    found = AnswerLayer(plain)(hidden, rows, output_rows=output_rows, causal=causal)
+
+    expected = plain(hidden, rows, output_rows=output_rows, causal=causal)
+    assert found.shape == expected.shape
+    assert (found - expected).norm() < 0.03 * expected.norm()
+    assert not torch.equal(found, expected)
+
+
+@needs_int8
+@pytest.mark.parametrize("threads", [1, 2])
+@torch.inference_mode()
+def test_a_text_has_the_same_bits_alone_and_in_company(threads: int) -> None:
+    model = classifier()
+    assert use_int8(model) is None
+    lengths = [1, 2, 3, 8, 17, 64, 127, 128, 129, 300, 511, 512, 17, 3]
+    rows = rows_of(lengths)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        logits, states = model(rows), model.bert(rows).last_hidden_state
+        for number, length in enumerate(lengths):
+            alone = rows_of([length])
+            end = int(rows.cu_seqlens[number + 1])
+            assert torch.equal(model(alone), logits[number : number + 1])
+            assert torch.equal(model.bert(alone).last_hidden_state, states[end - length : end])
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_int8
+def test_the_float32_weights_are_gone_and_the_state_says_which_they_were() -> None:
+    model, other = classifier(), classifier()
+    with torch.no_grad():
+        other.bert.layers[1].output.weight[0, 0] += 1.0
+    weights = sum(each.nbytes for each in model.bert.layers.parameters())
+
+    assert use_int8(model) is use_int8(other) is None
+
+    left = sum(each.nbytes for each in model.bert.layers.parameters())
+    assert left < 0.02 * weights
+    assert not torch.equal(*(each.bert.layers[1].digests for each in (model, other)))
+    assert torch.equal(*(each.bert.layers[0].digests for each in (model, other)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("huge", "the layers have weights beyond 1,000,000"),
+        ("nan", "the layers have weights beyond 1,000,000"),
+        ("odd", "the layers' widths are not multiples of 4"),
+        ("processor", "this processor, or this build of PyTorch, has no exact products"),
+    ],
+)
+def test_what_does_not_fit_stays_in_float32(
+    broken: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = classifier().bert
+    monkeypatch.setattr(module, "largest_weight", lambda: 0 if broken == "processor" else 127)
+    if broken == "odd":
+        odd = {"hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 10}
+        model = BertModel(BertConfig(**{**CONFIG.to_dict(), **odd}))
+    elif broken != "processor":
+        with torch.no_grad():
+            model.layers[1].output.weight[2, 3] = 2e6 if broken == "huge" else torch.nan
+
+    obstacle = use_int8(model)
+
+    assert obstacle is not None
+    assert obstacle.startswith(said)
+    assert not any(isinstance(layer, AnswerLayer) for layer in model.layers)

@@ -1,0 +1,68 @@
+"""The names a server answers to, and the pages that may ask it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.server.faults import Refusal
+from tidybert.server.hosts import HostCheck
+from tidybert.server.settings import ServerSettings
+
+NAMED = {"allowed_hosts": ("models.example",)}
+SOCKET = {"unix_socket": Path("socket")}
+EVERYWHERE = {"host": "0.0.0.0"}
+
+
+def passes(given: dict[str, Any], method: str, host: str, origin: str | None = None) -> bool:
+    headers = [(b"accept", b"*/*"), (b"host", host.encode())]
+    headers += [] if origin is None else [(b"origin", origin.encode())]
+    refusal = None
+    try:
+        HostCheck(ServerSettings(models={}, **given)).check(method, headers)
+    except Refusal as error:
+        refusal = error
+    assert refusal is None or (refusal.status == 403 and "--allowed-host NAME" in refusal.message)
+    return refusal is None
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "expected"),
+    [
+        ({}, "127.0.0.1:8000", True),
+        ({}, "LOCALHOST", True),
+        ({}, "[::1]:8000", True),
+        ({}, "", True),
+        ({}, "evil.example", False),
+        ({}, "localhost.evil.example:8000", False),
+        ({}, "127.0.0.1.evil.example", False),
+        ({}, "[::1", False),
+        (NAMED, "models.example:443", True),
+        (NAMED, "evil.example", False),
+        (EVERYWHERE, "anything.example", True),
+        ({**EVERYWHERE, **NAMED}, "anything.example", False),
+        ({**EVERYWHERE, **NAMED}, "models.example", True),
+        (SOCKET, "models.example", True),
+    ],
+)
+def test_hosts(given: dict[str, Any], host: str, expected: bool) -> None:
+    assert passes(given, "GET", host) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "origin", "expected"),
+    [
+        ({}, "http://localhost:8000", True),
+        ({}, "http://localhost:3000", False),
+        ({}, "https://evil.example", False),
+        ({}, "null", False),
+        (NAMED, "https://models.example", True),
+        (NAMED, "https://models.example.evil.example", False),
+        (EVERYWHERE, "https://evil.example", False),
+        ({"keys": ("a-long-key",)}, "https://evil.example", True),
+        (SOCKET, "https://models.example", True),
+    ],
+)
+def test_origins_of_what_is_posted(given: dict[str, Any], origin: str, expected: bool) -> None:
+    assert passes(given, "POST", "localhost:8000", origin) is expected
+    assert passes(given, "GET", "localhost:8000", origin)
