@@ -18,6 +18,7 @@ from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.hits import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.search.prompts import query_prompt
 from tidybert.search.reranking import CrossEncoder
 
 if TYPE_CHECKING:
@@ -62,11 +63,13 @@ class Index(ShowsFacts):
         """
         index = cls(directory)
         settings = index.settings
+        path = settings["model"] if model is None else model
         index.embedder = Embedder(
-            settings["model"] if model is None else model,
+            path,
             pooling=settings["pooling"],
             normalize=True,
             max_seq_length=settings["max_seq_length"],
+            prompt_name=query_prompt(path, allow_pickle=allow_pickle),
             device=device,
             precision=precision,
             allow_pickle=allow_pickle,
