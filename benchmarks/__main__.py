@@ -19,10 +19,13 @@ SCRIPTS: Final = {
         "serving_soak": "speed.serving_soak",
         "cuda": "speed.cuda",
         "padding": "speed.padding",
+        "vectors": "speed.vectors",
+        "search": "speed.search",
     },
     "Scores": {
         "compare": "scores.compare",
         "few": "scores.few",
+        "distill": "scores.distill",
         "small_data": "scores.small_data",
         "label_errors": "scores.label_errors",
         "suggested_labels": "scores.suggested_labels",
@@ -30,6 +33,7 @@ SCRIPTS: Final = {
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
     },
+    "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
 }
 """By kind and by name the modules, each with a function ``main`` that reads sys.argv."""

@@ -11,9 +11,6 @@ import runpy
 import subprocess
 import threading
 
-# What is imported and collected stays, so the collector need not look at it: a tenth of all time.
-gc.disable()
-
 # Small models gain nothing from threads, and tests that run side by side lose by them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -39,6 +36,9 @@ if TYPE_CHECKING:
 
     from tidybert.files.text_examples import TextExample
     from tidybert.training.training_arguments import TrainingArguments
+
+# What is imported and collected stays, so the collector need not look at it: a tenth of all time.
+gc.disable()
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -167,7 +167,7 @@ def remarks_of(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Ite
         yield f"steps before the clock, {_name(side)}: {number}"
     for side, share in result["mfu"].items():
         if share is not None:
-            yield f"share of the device's peak, {_name(side)}: {share:.1%}"
+            yield f"fraction of the device's peak, {_name(side)}: {share:.1%}"
     for side, found in result["profile"].items():
         yield f"time outside products, {_name(side)}: {found['share_outside_products']:.1%}"
         if in_full and found["launches"] is not None:

@@ -28,11 +28,12 @@ NUM_TEST: Final = 500
 SIDES: Final = (
     "TF-IDF",
     "BertVectorizer",
+    "BertVectorizer, unit",
     "BertClassifier",
     "BertClassifier, held out",
     "BertClassifier, mean",
 )
-"""The first two with a logistic regression."""
+"""The first three with a logistic regression; unit is ``normalize=True``."""
 
 
 def build(side: str, model: str | Path, is_pair: bool) -> Any:
@@ -41,8 +42,9 @@ def build(side: str, model: str | Path, is_pair: bool) -> Any:
         return make_pipeline(
             TfidfVectorizer(preprocessor=" ".join if is_pair else None), LogisticRegression()
         )
-    if side == "BertVectorizer":
-        return make_pipeline(BertVectorizer(model), LogisticRegression(max_iter=1000))
+    if side.startswith("BertVectorizer"):
+        vectorizer = BertVectorizer(model, normalize=side.endswith("unit"))
+        return make_pipeline(vectorizer, LogisticRegression(max_iter=1000))
     share = 0.2 if side.endswith("held out") else 0.0
     pooling: Any = "mean" if side.endswith("mean") else None
     return BertClassifier(model, validation_fraction=share, pooling=pooling)

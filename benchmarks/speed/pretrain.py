@@ -196,7 +196,7 @@ def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[
         mean = sum(last) / len(last)
         yield f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {mean:.3f}"
     one = found["ours"]
-    yield f"share of padding at {length} tokens: {one['share_of_padding']:.1%}"
+    yield f"fraction of padding at {length} tokens: {one['share_of_padding']:.1%}"
     yield f"instances made: {one['instances_per_second']:,.0f} tokens/s"
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         BertForTokenClassification,
         BertModel,
     )
+    from tidybert.search.index import Index
     from tidybert.tasks.choices.choice_files import ChoiceExample
     from tidybert.tasks.labelled_examples import load_data
     from tidybert.tasks.questions.question_files import QuestionExample
@@ -79,6 +80,7 @@ __all__ = [
     "Embedder",
     "Explainer",
     "FinetunedModel",
+    "Index",
     "MaskFiller",
     "NextSentencePredictor",
     "Predictor",
@@ -121,6 +123,7 @@ _MODULE_OF: Final = {
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
     "FinetunedModel": "tidybert.finetuning.finetuned_model",
     **dict.fromkeys(("evaluate", "finetune"), "tidybert.finetuning.entrance"),
+    "Index": "tidybert.search.index",
     "ChoiceExample": "tidybert.tasks.choices.choice_files",
     "QuestionExample": "tidybert.tasks.questions.question_files",
     "TaggedExample": "tidybert.tasks.tags.tagged_sentences",

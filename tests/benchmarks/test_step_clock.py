@@ -141,7 +141,7 @@ def test_what_is_said_of_a_gpu() -> None:
     result = {"mfu": {"ours": 0.345, "transformers": None}, "profile": {"ours": profiled}}
 
     short = [
-        "share of the device's peak, tidybert: 34.5%",
+        "fraction of the device's peak, tidybert: 34.5%",
         "time outside products, tidybert: 25.0%",
     ]
     assert list(remarks_of(result, "a step", in_full=False)) == short

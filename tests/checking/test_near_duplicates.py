@@ -1,34 +1,64 @@
-"""Blocks find the same neighbours as the whole product."""
+"""Directions have length 1, from the centre; groups are the components of the whole graph."""
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
 
 from tidybert.checking import near_duplicates
-from tidybert.checking.near_duplicates import directions, nearest
+from tidybert.checking.near_duplicates import directions, duplicate_rows, group_alike
+from tidybert.files.text_examples import TextExample
 
 
-@pytest.mark.parametrize("of_classes", [False, True])
-def test_blocks_find_what_the_whole_product_has(of_classes: bool, monkeypatch) -> None:
-    monkeypatch.setattr(near_duplicates, "_BLOCK", 7)
+def test_directions_begin_at_the_centre() -> None:
+    vectors = np.array([[4, 3], [4, 5], [4, 4]], dtype=np.float32)
+
+    assert directions(vectors, vectors.mean(axis=0)).tolist() == [[0, -1], [0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.95, -1.0])
+@pytest.mark.parametrize("block", [3, 7, 1024])
+def test_groups_are_those_of_the_whole_graph(
+    threshold: float, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near_duplicates, "_BLOCK", block)
     random = np.random.default_rng(0)
-    rows, others = random.normal(size=(2, 30, 5)).astype(np.float32) + 3
-    centre = rows.mean(axis=0)
-    rows, others = directions(rows, centre), directions(others, centre)
-    classes, other_classes = random.integers(0, 3, (2, 30))
-    whole = rows @ others.T
-    if of_classes:
-        whole[classes[:, None] == other_classes] = -2
-        found, cosines = nearest(rows, others, classes, other_classes)
-    else:
-        found, cosines = nearest(rows, others)
+    centres = random.normal(size=(12, 6))[random.integers(0, 12, 50)]
+    vectors = (centres + 0.3 * random.normal(size=(50, 6))).astype(np.float32)
+    vectors = directions(vectors, vectors.mean(axis=0))
+    vectors[30] = vectors[4]
 
-    assert (found == whole.argmax(1)).all()
-    assert np.allclose(cosines, whole.max(1), atol=1e-6)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+    found = group_alike(vectors, threshold)
+
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -2)
+    _, expected = connected_components(cosines >= threshold, directed=False)
+    first = [int(np.flatnonzero(expected == each)[0]) for each in expected]
+    assert found.group.tolist() == first
+    best = cosines.max(axis=1)
+    alone = best < threshold
+    assert (found.nearest == np.where(alone, np.arange(50), cosines.argmax(axis=1))).all()
+    assert np.allclose(found.cosine, np.where(alone, -1, best), atol=1e-6)
 
 
-def test_without_another_class_there_is_none() -> None:
-    rows = np.eye(3, dtype=np.float32)
-    same = np.zeros(3, dtype=np.int64)
+def test_rows_come_a_group_after_the_other() -> None:
+    vectors = np.array([[1, 0], [0, 1], [1, 0], [0.6, 0.8]], dtype=np.float32)
+    examples = [TextExample(text, None, None, row) for row, text in enumerate("abcd", start=2)]
 
-    assert (nearest(rows, rows, same, same)[1] == -2).all()
+    rows = duplicate_rows(examples, group_alike(vectors, 0.7))
+
+    assert [tuple(row.values()) for row in rows] == [
+        (1, 2, "a", 4, 1.0),
+        (1, 4, "c", 2, 1.0),
+        (2, 3, "b", 5, pytest.approx(0.8)),
+        (2, 5, "d", 3, pytest.approx(0.8)),
+    ]
+
+
+def test_equal_texts_are_one_group_however_many() -> None:
+    vectors = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (3000, 1))
+
+    found = group_alike(vectors, 0.9)
+
+    assert not found.group.any()
+    assert (found.nearest != np.arange(3000)).all()
+    assert np.allclose(found.cosine, 1)

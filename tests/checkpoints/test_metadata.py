@@ -132,6 +132,8 @@ def test_files_that_were_not_saved_are_no_concern(tmp_path: Path) -> None:
         ("inputs", "texts"),
         ("metrics", None),
         ("files", {"../config.json": "0"}),
+        ("files", {"/config.json": "0"}),
+        ("files", {"a/b/config.json": "0"}),
         ("files", {"config.json": 0}),
         ("files", {"a" * 300: "0"}),
         ("sha256", 0),

@@ -11,11 +11,17 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
+from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import DiskError, WeightsError
+from tidybert.modeling import BertModel
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
+IDENTITY = "torch.nn.modules.linear.Identity"
 Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
 
@@ -191,3 +197,36 @@ def test_other_files_in_the_directory_stay(
     save_classifier(tmp_path, BertForSequenceClassification(config, num_labels=3))
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
     ModelDirectory(tmp_path).verify()
+
+
+def test_what_follows_the_encoder_is_saved_and_hashed_with_it(
+    tmp_path: Path, config: BertConfig
+) -> None:
+    """A RUN that embeds: the second form replaces the first one's folders, and no other."""
+    model = BertModel(config)
+    forms = [
+        SentenceForm(dense=(Dense(torch.full((3, 8), value), None, IDENTITY),), truncate_dim=2)
+        for value in (1.0, 2.0)
+    ]
+    (tmp_path / "checkpoints").mkdir()
+    for form in forms:
+        sealed = save_model_directory(
+            tmp_path,
+            model_state=model.state_dict(),
+            config=config,
+            tokenizer=BertTokenizer([*SPECIAL_TOKENS, *"abcdefghijklmnopqr"]),
+            metadata=ModelMetadata("embed"),
+            architecture="BertModel",
+            sentence=form,
+        )
+
+    assert {"2_Dense/model.safetensors", "1_Pooling/config.json"} <= sealed.files.keys()
+    found = read_sentence_form(ModelDirectory(tmp_path))
+    assert found.truncate_dim == 2
+    assert torch.equal(found.dense[0].linear.weight, torch.full((3, 8), 2.0))
+    assert (tmp_path / "checkpoints").is_dir()
+    ModelDirectory(tmp_path).verify()
+    weights = tmp_path / "2_Dense" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(WeightsError, match=r"changed since .*: 2_Dense/model\.safetensors"):
+        ModelDirectory(tmp_path).verify()

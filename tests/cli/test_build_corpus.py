@@ -101,7 +101,7 @@ def test_errors_are_messages(tmp_path: Path, source: Path, tiny_model: Path, cap
     assert run(["build-corpus", str(tmp_path / "none"), *vocab, *out]) == 1
     assert "none: no such file" in capsys.readouterr().err
     assert run(["build-corpus", str(source), *vocab, *out, "--held-out", "1"]) == 2
-    assert "--held-out 1: expected a share" in capsys.readouterr().err
+    assert "--held-out 1: expected a fraction" in capsys.readouterr().err
     assert run(["build-corpus", str(source), *vocab, "--out", str(tiny_model)]) == 2
     assert "is not empty, and no corpus was begun there; name a" in capsys.readouterr().err
 

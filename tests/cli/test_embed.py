@@ -173,7 +173,7 @@ def test_a_run_that_was_killed_goes_on(
 
     command[2] = str(file)
     assert shell(command) == 2
-    assert "--resume goes on" in capsys.readouterr().err
+    assert "--resume continues" in capsys.readouterr().err
     assert shell([*command, "--resume"]) == 0
 
     assert out.read_bytes() == whole.read_bytes()
@@ -205,7 +205,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         patch.setattr(vector_files, "embedded_chunks", interrupted)
         assert shell(command) == 130
     err = capsys.readouterr().err
-    assert f"the part of {out} that is done is kept; the same command with --resume goes on" in err
+    assert f"the finished part of {out} is kept; the same command with --resume continues" in err
     assert "interrupted" in err
 
     assert shell([*command, "--resume"]) == 0

@@ -123,10 +123,10 @@ def test_a_stopped_run_goes_on_with_the_same_bytes(
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "_predictions", stop)
         assert shell([*command, str(out)]) == 130
-    assert "the same command with --resume goes on" in capsys.readouterr().err
+    assert "the same command with --resume continues" in capsys.readouterr().err
     assert not out.exists()
     assert shell([*command, str(out)]) == 2
-    assert "--resume goes on with it" in capsys.readouterr().err
+    assert "--resume continues it" in capsys.readouterr().err
     assert shell([*command, str(out), "--resume"]) == 0
 
     assert out.read_bytes() == whole.read_bytes()

@@ -43,7 +43,7 @@ def test_a_table_with_another_vocabulary_beside(
     found = capsys.readouterr()
     header, _, ours, theirs = found.out.splitlines()
     assert " ".join(header.split()) == (
-        "vocabulary size characters a token pieces a word unknown words"
+        "vocabulary size characters a token tokens a word unknown words"
     )
     size = BertTokenizer.from_pretrained("vocab").vocab_size
     assert (ours.split()[:2], ours.split()[-1]) == (["vocab", str(size)], "0.0000%")
@@ -98,7 +98,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     ("flags", "status", "message"),
     [
         (["--size", "999"], 2, "--size 999: expected at least 1,000"),
-        (["--held-out", "1"], 2, "--held-out 1: expected a share"),
+        (["--held-out", "1"], 2, "--held-out 1: expected a fraction"),
         (["--character-coverage", "2"], 2, "--character-coverage 2"),
         (["--compare", "nothing"], 1, "no directory and no model is named 'nothing'"),
         (["--encoding", "klingon"], 2, "--encoding 'klingon'"),

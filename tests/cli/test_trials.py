@@ -68,9 +68,12 @@ def test_three_seeds_in_one_command(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--learning-rate", "0.02"], r"--learning-rate \(0.01 before, 0.02 now\); go on"),
-        (["--class-weight", "balanced"], r"--class-weight \(not given before, balanced now\); go"),
-        (["--train", "other.csv"], r"--train \(other content\); go on"),
+        (["--learning-rate", "0.02"], r"--learning-rate \(0.01 before, 0.02 now\); continue"),
+        (
+            ["--class-weight", "balanced"],
+            r"--class-weight \(not given before, balanced now\); continue",
+        ),
+        (["--train", "other.csv"], r"--train \(other content\); continue"),
         (["--dev", "other.csv"], r"--dev-fraction \(0.1 before, not given now\), --dev \(other"),
     ],
 )
@@ -119,7 +122,7 @@ def test_with_other_weights_trials_do_not_go_on(
 
     assert shell(other) == 2
 
-    assert re.search(r"other settings: MODEL \(other content\); go on", capsys.readouterr().err)
+    assert re.search(r"other settings: MODEL \(other content\); continue", capsys.readouterr().err)
 
 
 def test_a_failed_trial_is_shown_and_counted(capsys: Any) -> None:

@@ -291,6 +291,46 @@ def test_an_unknown_key_is_named_with_a_suggestion() -> None:
     assert str(caught.value).startswith("here/config.json: ")
 
 
+# What transformers writes for each; distilbert has other keys for its sizes.
+RELATIVES = {
+    "albert": ("ALBERT", "AlbertConfig"),
+    "camembert": ("CamemBERT", "CamembertConfig"),
+    "deberta-v2": ("DeBERTa v2 or v3", "DebertaV2Config"),
+    "distilbert": ("DistilBERT", "DistilBertConfig"),
+    "electra": ("ELECTRA", "ElectraConfig"),
+    "mobilebert": ("MobileBERT", "MobileBertConfig"),
+    "modernbert": ("ModernBERT", "ModernBertConfig"),
+    "mpnet": ("MPNet", "MPNetConfig"),
+    "roberta": ("RoBERTa", "RobertaConfig"),
+    "xlm-roberta": ("XLM-RoBERTa", "XLMRobertaConfig"),
+}
+
+
+@pytest.mark.parametrize("model_type", RELATIVES)
+def test_a_relative_is_named_with_the_program_that_opens_it(
+    model_type: str, tmp_path: Path
+) -> None:
+    import transformers
+
+    name, kind = RELATIVES[model_type]
+    getattr(transformers, kind)().save_pretrained(tmp_path)
+
+    with pytest.raises(ConfigError) as caught:
+        BertConfig.from_file(tmp_path / "config.json")
+
+    assert str(caught.value) == (
+        f"{tmp_path / 'config.json'}: model_type is {model_type!r}: the checkpoint is {name}, "
+        "which computes something else than BERT; tidybert reads only 'bert' or 'bert-mean' or "
+        "'causal-lm': open it with transformers, or with sentence-transformers if it embeds texts"
+    )
+
+
+@pytest.mark.parametrize("model_type", ["llama", 3, None, ["bert"], {}])
+def test_another_model_type_is_refused(model_type: Any) -> None:
+    with pytest.raises(ConfigError, match=r"model_type is .*: open it with transformers"):
+        BertConfig.from_dict({**OLD_HUGGING_FACE, "model_type": model_type})
+
+
 def test_a_missing_size_is_named() -> None:
     values = {key: value for key, value in OLD_HUGGING_FACE.items() if key != "hidden_size"}
     with pytest.raises(ConfigError, match="missing key 'hidden_size'"):

@@ -356,7 +356,7 @@ def test_bad_lines_stop_a_build_and_can_be_passed_over_from_there(
 
 def test_what_cannot_be_built(tmp_path: Path, tokenizer: BertTokenizer, sources: Path) -> None:
     for share in (-0.1, 1.0):
-        with pytest.raises(UsageError, match=r"held_out .*: expected a share from 0 to below 1"):
+        with pytest.raises(UsageError, match=r"held_out .*: expected a fraction from 0 to below 1"):
             build_corpus([sources], tokenizer, tmp_path / "out", held_out=share)
     with pytest.raises(UsageError, match="is not empty, and no corpus was begun there"):
         build_corpus([sources], tokenizer, sources)

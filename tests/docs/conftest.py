@@ -49,9 +49,7 @@ def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteMo
 
 
 @pytest.fixture
-def small_as_minilm(
-    small_weights: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[bool], None]:
+def small_as_minilm(small_weights: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Says whether ``minilm`` is the tiny encoder from now on."""
     find = catalog.PretrainedPackage.find
 

@@ -26,8 +26,8 @@ from tidybert.cli.commands import poem, quickstart
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), NOTES]
-# test_scikit_learn_doc.py and test_serving_docs.py run these.
-PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving.md", "serving-clients.md"}
+# test_scikit_learn_doc.py, test_serving_docs.py and test_search_doc.py run these.
+PYTHON_RUN_ELSEWHERE = {"scikit-learn.md", "serving.md", "serving-clients.md", "search.md"}
 
 # Each takes minutes, the network, or the whole checkout, so the tests check only its names.
 NOT_RUN = (
@@ -161,6 +161,9 @@ def write_samples() -> None:
     table("similarity.csv", "one {n},two {n},{n}", "sentence1,sentence2,score")
     table("similarity-dev.csv", "three {n},four {n},{n}", "sentence1,sentence2,score")
     table("pairs.csv", "first {n},second {n}", "sentence1,sentence2")
+    columns = "id,question,answer"
+    table("faq.csv", "{n},is parcel {n} late,parcel {n} is on its way", columns)
+    table("faq-dev.csv", "{n},is letter {n} late,letter {n} is on its way", columns)
     table("answers.tsv", "what {n}\tthat {n}\t{l}", "question\tanswer\tcorrect")
     table("export.csv", "{l};{n};Störung {n}", encoding="latin-1")
     lines = [json.dumps({"message": f"m {n}", "team": f"t{n % 2}"}) for n in range(EXAMPLES)]

@@ -183,7 +183,7 @@ def test_a_directory_with_contents_is_replaced_on_request_alone(
     assert BertRegressor.load(tmp_path / "run").task_.name == "regress"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
-    with pytest.raises(UsageError, match="holds no RUN; force replaces a RUN alone"):
+    with pytest.raises(UsageError, match="holds no RUN; force replaces only a RUN"):
         classifier.save(tmp_path / "other", force=True)
 
 

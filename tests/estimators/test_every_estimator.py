@@ -218,3 +218,19 @@ def test_what_is_missing_is_said(kind: Kind) -> None:
         kind.estimator().save("nowhere")
     with pytest.raises(DataError, match="requires y to be passed, but the target y is None"):
         kind.estimator(**kind.given).fit(X, None)
+
+
+def test_each_learns_the_answers_of_a_saved_one(kind: Kind, tmp_path: Path) -> None:
+    X, y = data(kind)
+    kind.estimator(**kind.given).fit(X, y).save(tmp_path / "teacher")
+
+    student = kind.estimator(**kind.given, teacher=tmp_path / "teacher", num_layers=1)
+    student.fit(X[:12], y[:12], X_unlabelled=X[12:])
+
+    assert len(student.model_.bert.layers) == 1
+    assert len(student.predict(X)) == len(X)
+    # Without the other texts the same steps end elsewhere.
+    alone = clone(student).fit(X[:12], y[:12])
+    assert not np.array_equal(
+        *(each.model_.bert.embeddings.layer_norm.weight.detach() for each in (student, alone))
+    )

@@ -232,9 +232,11 @@ def trial(
                              "--max-seq-length", "32", "--eval-tokens", "64"]),
         "predict": ("answers.jsonl", ["predict", run, dev]),
         "embed": ("vectors.npy", ["embed", model, dev, "--max-seq-length", "16"]),
+        "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
         "build-corpus": ("corpus", ["build-corpus", text, "--vocab", model, "--held-out", "0.2"]),
         "train-vocab": ("vocab", ["train-vocab", text, "--size", "1000"]),
         "extend-vocab": ("longer", ["extend-vocab", str(inputs / "letters"), text, "--add", "5"]),
+        "convert": ("converted", ["convert", run, "--to", "sentence-transformers"]),
         "evaluate": ("report", ["evaluate", run, dev]),
         "save": ("saved", ["save", run]),
     }  # fmt: skip
@@ -243,7 +245,7 @@ def trial(
     def of(name: str) -> Trial:
         if name not in made:
             out, words = lines[name]
-            flag = {"evaluate": ["--report"], "save": []}.get(name, ["--out"])
+            flag = {"evaluate": ["--report"], "save": [], "convert": []}.get(name, ["--out"])
             folder = tmp_path_factory.mktemp(name)
             made[name] = Trial(
                 name, server, lambda target: [*words, *flag, str(target)], folder, out

@@ -45,6 +45,7 @@ for _name in (
     "tidybert.reporting.evaluation",
     "tidybert.reporting.pretraining_curves",
     "tidybert.reporting.writing",
+    "tidybert.search.index_writer",
     "tidybert.tokenization.learning.new_pieces",
     "tidybert.tokenization.learning.vocabulary_training",
 ):

@@ -19,9 +19,11 @@ COMMANDS = (
     "pretrain",
     "predict",
     "embed",
+    "index",
     "build-corpus",
     "train-vocab",
     "extend-vocab",
+    "convert",
     "evaluate",
     "save",
 )

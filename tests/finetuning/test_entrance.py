@@ -202,7 +202,7 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
         (
             {"dev": 1.5},
             UsageError,
-            "dev is 1.5: expected labelled data, or a share from 0 to below 1",
+            "dev is 1.5: expected labelled data, or a fraction from 0 to below 1",
         ),
         ({"dev": None}, UsageError, "dev is None: expected labelled data"),
         ({"dev": [("a", None)]}, DataError, r"dev\[0\]: the label is empty"),

@@ -29,7 +29,7 @@ def a_job(task: Any = "classify", **given: Any) -> FinetuningJob:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dev_fraction": 1.0}, "^dev_fraction is 1.0; expected a share from 0 to below 1"),
+        ({"dev_fraction": 1.0}, "^dev_fraction is 1.0; expected a fraction from 0 to below 1"),
         ({"dev_fraction": -0.1}, "^dev_fraction is -0.1"),
         ({"seeds": 0}, "^seeds is 0; expected a number from 1 to 1,000"),
         ({"seeds": 1001}, "^seeds is 1001"),

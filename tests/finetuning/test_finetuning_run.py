@@ -206,12 +206,12 @@ def test_a_directory_in_use_is_left_alone(
         toy(run=tmp_path / "file")
     with pytest.raises(UsageError, match="is not empty, and holds no RUN; give a new directory"):
         toy(run=tmp_path)
-    with pytest.raises(UsageError, match="holds no RUN; force replaces a RUN alone"):
+    with pytest.raises(UsageError, match="holds no RUN; force replaces only a RUN"):
         toy(run=tmp_path, force=True)
     with pytest.raises(UsageError, match="holds a RUN; force replaces it, or give a new dir"):
         toy(run=tiny_run)
     (tmp_path / "begun" / "checkpoints" / "step-3").mkdir(parents=True)
-    with pytest.raises(UsageError, match="holds a RUN; resume goes on with it, force replaces"):
+    with pytest.raises(UsageError, match="holds a RUN; resume continues it, force replaces"):
         toy(run=tmp_path / "begun")
     with pytest.raises(UsageError, match="give one"):
         toy(run=tmp_path / "begun", resume=True, force=True)

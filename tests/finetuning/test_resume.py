@@ -1,13 +1,13 @@
 """After a signal, a kill at any moment or damage a run goes on to the bits of one never stopped."""
 
 import json
-import os
+import multiprocessing
+import runpy
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ def test_a_kill_between_the_models_files_costs_nothing(
 
 # Fine-tunes as ``toy`` does, in a process of its own; it dies while writing step-N if told so.
 PROGRAM = """
-import json, os, signal, sys, time
+import os, signal, time
 from pathlib import Path
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -160,7 +160,6 @@ from tidybert.tasks.classification import Classification
 from tidybert.training import run_checkpoints as state
 from tidybert.training.training_arguments import TrainingArguments
 
-given = json.loads(sys.argv[1])
 write = state.write_tensors
 
 def write_half(path, tensors):
@@ -187,8 +186,16 @@ run_finetuning(job, Callbacks(step=lambda done: time.sleep(given["pause"])))
 
 @pytest.fixture
 def start_process(
-    tiny_model: Path, toy_examples: Examples, toy_arguments: Arguments
-) -> Callable[..., "subprocess.Popen[bytes]"]:
+    begin: Callable[..., Any],
+    tiny_model: Path,
+    toy_examples: Examples,
+    toy_arguments: Arguments,
+    tmp_path: Path,
+) -> Callable[..., BaseProcess]:
+    """The fork server of ``begin`` has loaded torch."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
     def as_list(examples: list[TextExample]) -> list[Any]:
         return [[one.text, one.text_pair, one.label, one.row] for one in examples]
 
@@ -202,7 +209,12 @@ def start_process(
             "die_writing": die_writing,
             "pause": pause,
         }
-        return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(given)])
+        context = multiprocessing.get_context("forkserver")
+        process = context.Process(
+            target=runpy.run_path, args=(str(program), {"given": given}), daemon=True
+        )
+        process.start()
+        return process
 
     return start
 
@@ -214,10 +226,11 @@ def test_a_run_killed_in_mid_epoch_goes_on_to_the_same_bits(
     run = tmp_path / "killed"
 
     process = start_process(run, "", 0.2, save_steps=3)
-    while process.poll() is None and not (run / "checkpoints" / "step-6").exists():
+    while process.is_alive() and not (run / "checkpoints" / "step-6").exists():
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
     resumed = toy(run=run, save_steps=3, resume=True)
 
@@ -235,7 +248,9 @@ def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(
     toy(run=tmp_path / "whole", save_steps=3)
     run = tmp_path / "killed"
 
-    assert start_process(run, "step-9", 0, save_steps=3).wait() == -signal.SIGKILL
+    process = start_process(run, "step-9", 0, save_steps=3)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     there = {path.name for path in (run / "checkpoints").iterdir()}
     assert {"step-6", "best"} < there
     assert "step-9" not in there

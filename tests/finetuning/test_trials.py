@@ -189,12 +189,12 @@ def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"learning_rate": 1e-4}, r"learning_rate \(5e-05 before, 0.0001 now\); go on"),
-        ({"max_steps": 7}, r"max_steps \(not given before, 7 now\); go on"),
-        ({"task": "regress"}, r"TASK \(classify before, regress now\); go on"),
+        ({"learning_rate": 1e-4}, r"learning_rate \(5e-05 before, 0.0001 now\); continue"),
+        ({"max_steps": 7}, r"max_steps \(not given before, 7 now\); continue"),
+        ({"task": "regress"}, r"TASK \(classify before, regress now\); continue"),
         (
             {"model": "cd", "train": "ef"},
-            r"MODEL \(other content\), train \(other content\); go on with the same, or give a",
+            r"MODEL \(other content\), train \(other content\); continue with the same, or give a",
         ),
     ],
 )

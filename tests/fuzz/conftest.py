@@ -149,11 +149,11 @@ def at_most(seconds: int) -> Iterator[None]:
 
 
 @contextmanager
-def little_memory() -> Iterator[None]:
-    """Within the block this process gets MOST_MIB more memory, and no machine is brought down."""
+def little_memory(most_mib: int = MOST_MIB) -> Iterator[None]:
+    """Within the block this process gets so much more memory, and no machine is brought down."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MOST_MIB * 2**20
+    limit = pages * resource.getpagesize() + most_mib * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
     try:
         yield
@@ -231,6 +231,29 @@ def fuzz(
         assert grown < MOST_MIB
 
     return run
+
+
+MOST_SECONDS_TO_REFUSE: Final = 1
+MOST_MIB_TO_REFUSE: Final = 200
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[[Callable[[], object]], TidyBertError]:
+    """The error that a call ends with, within a second of the processor and 200 MiB."""
+
+    def error_of(read: Callable[[], object]) -> TidyBertError:
+        begin = time.process_time()
+        with (
+            at_most(10 * MOST_SECONDS_TO_REFUSE),
+            little_memory(MOST_MIB_TO_REFUSE),
+            pytest.raises(TidyBertError) as caught,
+        ):
+            read()
+        assert time.process_time() - begin < MOST_SECONDS_TO_REFUSE
+        assert len(str(caught.value)) < 1500
+        return caught.value
+
+    return error_of
 
 
 def peak_mib() -> float:

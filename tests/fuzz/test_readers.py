@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.fuzz.conftest import mutated_bytes
 
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.checkpoints.sorted_table import read_table, write_table
+from tidybert.checkpoints.tensor_bundle import write_bundle
+from tidybert.checkpoints.tensor_files import read_tensors, write_shards
 from tidybert.configuration import BertConfig
 from tidybert.corpus.build_progress import begin
 from tidybert.corpus.documents import read_documents
@@ -134,6 +137,34 @@ def test_weights(fuzz: Fuzz, tiny_model: Path) -> None:
         load(folder)
 
     fuzz(tiny_model, read, "model.safetensors")
+
+
+def test_parts_of_weights(fuzz: Fuzz, tmp_path: Path) -> None:
+    tensors = {f"tensor_{number}": torch.ones(3, number) for number in range(1, 6)}
+    (tmp_path / "model").mkdir()
+    write_shards(tmp_path / "model", tensors, 60)
+
+    fuzz(tmp_path / "model", read_tensors)
+
+
+def test_tensorflow_checkpoint(fuzz: Fuzz, tmp_path: Path) -> None:
+    tensors = {"output_weights": torch.ones(2, 3), "output_bias": torch.ones(2)}
+    tensors |= {f"bert/{number}/adam_m": torch.ones(number) for number in range(40)}
+    (tmp_path / "model").mkdir()
+    write_bundle(tmp_path / "model" / "model.ckpt.index", tensors, 200)
+    entries = list(read_table((tmp_path / "model" / "model.ckpt.index").read_bytes(), "seed"))
+
+    def with_right_checksums(folder: Path, chance: Random) -> None:
+        """In half of the cases one value of the index is another one."""
+        if chance.random() < 0.5:
+            changed = entries.copy()
+            number = chance.randrange(len(entries))
+            changed[number] = entries[number][0], mutated_bytes(entries[number][1], chance)
+            path = folder / "model.ckpt.index"
+            if path.is_file():
+                path.write_bytes(write_table(changed))
+
+    fuzz(tmp_path / "model", read_tensors, "model.ckpt.index", mend=with_right_checksums)
 
 
 def test_corpus(fuzz: Fuzz, write_corpus: Callable[..., Path], tmp_path: Path) -> None:

@@ -32,6 +32,16 @@ def test_a_batch_ends_where_its_predictions_do_not_fit() -> None:
     assert [each.tolist() for each in cut] == [[0, 1], [2, 3]]
 
 
+def test_a_batch_has_room_for_the_fraction_of_all_tokens_and_a_twentieth_more() -> None:
+    # A fifth of the tokens is predicted; the mean of the sequences' own fractions is higher.
+    lengths, predictions = np.repeat([8, 32], 10), np.full(20, 4)
+
+    shape = shape_for(lengths, predictions, 32, 4096, 4096)
+
+    assert shape.num_rows == 2176
+    assert shape.num_predictions == int(1.05 * 0.2 * 2176) + 4 + 1
+
+
 @settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(5, 32), min_size=1, max_size=300),

@@ -75,7 +75,7 @@ def classified() -> Make:
         metrics = classification_metrics(labels, predicted, names, p)
         return evaluation(
             *("classify", "accuracy", metrics, judgements, overrides),
-            meanings={"accuracy": "share that is right", "f1": "F1 of {positive}"},
+            meanings={"accuracy": "fraction that is right", "f1": "F1 of {positive}"},
             label_names=names,
             probabilities=p,
             temperature=1.5,

@@ -10,8 +10,8 @@ import pytest
 
 from tidybert.page.page_files import POLICY, page_files
 from tidybert.page.views import VIEWS
-from tidybert.server import page_routes
 from tidybert.server.engine import Engine
+from tidybert.server.protocols import page_routes
 
 Make = Callable[..., Any]
 

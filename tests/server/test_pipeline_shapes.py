@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.server.pipeline_shapes import (
+from tidybert.server.protocols.pipeline_shapes import (
     answers_to_question,
     entity_groups,
     joined_pieces,

@@ -217,7 +217,7 @@ def test_what_is_there_is_never_overwritten(target: Path) -> None:
     begin(resume=True)
     grow(target, [b"one", b"two"], stop=1)
     begin(resume=True)
-    with pytest.raises(UsageError, match=r"a stopped run has left .*; resume goes on"):
+    with pytest.raises(UsageError, match=r"a stopped run has left .*; resume continues"):
         begin()
     part_of(target).unlink()
     begin()

@@ -121,10 +121,10 @@ def test_the_flags_of_all_tasks_load_no_torch() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert found.stdout.split() == ["8", "False"]
+    assert found.stdout.split() == ["14", "False"]
 
 
-@pytest.mark.parametrize("name", ["classify", "regress", "choose", "answer", "tag"])
+@pytest.mark.parametrize("name", ["classify", "regress", "choose", "answer", "tag", "embed"])
 def test_a_task_declares_the_flags_that_the_table_shows(name: str) -> None:
     assert issubclass(task_flags(), task_class(name).options_class)
     given = dict.fromkeys(task_class(name).options_class.field_names())

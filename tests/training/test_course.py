@@ -22,7 +22,7 @@ def test_each_setting_is_named_with_both_values() -> None:
     message = refused({"data": "d2"}, learning_rate=0.002, freeze=None)
 
     head, *lines = message.splitlines()
-    assert head.endswith("repeat those to go on, or give a new --out:")
+    assert head.endswith("repeat those to continue, or give a new --out:")
     assert lines == [
         "  --learning-rate: 0.001 before, 0.002 now",
         "  --freeze: 2 before, not given now",

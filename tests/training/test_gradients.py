@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.data.batching import Batch, collate
+from tidybert.data.batching import Batch, collate, pieces_for_threads
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.dropout import dropout
-from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
+from tidybert.training.gradients import add_gradients_on_threads
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,7 @@ class LineFit(Objective):
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
         points = [torch.tensor([[math.sin(progress["position"] + n)]]) for n in range(3)]
         bad = math.nan if step + 1 in self.bad else 1.0
-        return Work((points, bad), 3, 3, {"position": progress["position"] + 3})
+        return Work((points, bad), 3, 6, {"position": progress["position"] + 3})
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         points, bad = work.batches
@@ -104,7 +104,7 @@ def test_it_fits_and_tells_every_step_once_and_in_order(late: int, tmp_path: Pat
     assert weights(loop) == pytest.approx([2.0, -1.0], abs=0.4)
     assert [each.step for each in reports] == list(range(1, 41))
     assert [step for step, _ in told] == [10, 20, 30, 40]
-    assert (result.num_steps, result.num_examples, result.num_tokens) == (40, 120, 120)
+    assert (result.num_steps, result.num_examples, result.num_tokens) == (40, 120, 240)
     assert result.metrics == {"loss": min(loss for _, loss in told)}
     logged = lines(tmp_path)
     steps = [line for line in logged if "loss" in line]
@@ -239,6 +239,45 @@ def test_minutes_save_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     loop.train()
 
     assert saved == [5, 39, 40]
+
+
+def test_a_step_is_logged_by_its_own_number(late: int, tmp_path: Path) -> None:
+    TrainingLoop(LineFit(logging_steps=7), run=tmp_path).train()
+
+    logged = [line["step"] for line in lines(tmp_path) if "loss" in line]
+    assert logged == [7, 14, 21, 28, 35, 40]
+
+
+@pytest.mark.parametrize(("times_steps", "seconds"), [(False, 24), (True, 4)])
+def test_seconds_are_those_of_the_run_or_only_of_its_steps(
+    times_steps: bool, seconds: int, late: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock, ticks = [0.0], iter(range(10**6))
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0] + 1e-6 * next(ticks))
+
+    class Timed(LineFit):
+        """A step takes a second, an evaluation ten."""
+
+        def work(self, step: int, progress: Mapping[str, Any]) -> Work:
+            clock[0] += 1
+            return super().work(step, progress)
+
+        def evaluate(self) -> dict[str, Any]:
+            clock[0] += 10
+            return super().evaluate()
+
+    given = {"num_steps": 4, "eval_steps": 2, "save_steps": 2, "times_steps": times_steps}
+    loop = TrainingLoop(Timed(**given), run=tmp_path)
+
+    result = loop.train()
+
+    assert result.seconds == pytest.approx(24, abs=0.01)
+    assert loop.state.progress["seconds"] == pytest.approx(seconds, abs=0.01)
+    logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    # A step that is read late ends when the next one does.
+    assert [line["tokens_per_second"] for line in logged if "loss" in line][::2] == (
+        [3, 3] if late else [6, 6]
+    )
 
 
 def test_a_loop_that_is_over_or_has_no_step_does_nothing(tmp_path: Path) -> None:

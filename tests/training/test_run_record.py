@@ -58,7 +58,7 @@ def test_a_full_disk_ends_no_log_and_loses_no_line(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert len(said) == 1
     assert "metrics.jsonl cannot be written: File too large" in said[0]
-    assert "The training goes on" in said[0]
+    assert "The training continues" in said[0]
 
     log.write({"step": 4})
 

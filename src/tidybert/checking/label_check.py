@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checking.near_duplicates import directions, nearest
+from tidybert.checking.near_duplicates import directions
 from tidybert.checking.out_of_fold import FOLDS, fitted, fold_numbers, out_of_fold, probabilities
 from tidybert.checking.suggestions import margins, suggested
 from tidybert.data.checks import TrainingData
@@ -21,6 +21,7 @@ from tidybert.data.features import Features, first_features
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.metrics.label_errors import suspected_label_errors
+from tidybert.modeling.kernels.nearest_vectors import top_k
 from tidybert.tasks.text_task import TextTask
 
 ALIKE: Final = 0.9
@@ -138,7 +139,7 @@ def duplicate_findings(
         numbers: dict[Any, int] = {}
         keys = [numbers.setdefault(task.answer_key(one), len(numbers)) for one in data.train]
         classes = np.array(keys, dtype=np.int64)
-        other, cosine = nearest(alike.train, alike.train, classes, classes)
+        other, cosine = _nearest(alike.train, alike.train, classes)
         found["contradicting"] = []
         paired: set[int] = set()
         for at in np.argsort(-cosine, kind="stable").tolist():
@@ -149,13 +150,21 @@ def duplicate_findings(
                 first, second = (data.train[each] for each in sorted(pair))
                 found["contradicting"].append(_pair(first, second, float(cosine[at])))
     if data.held_out:
-        other, cosine = nearest(alike.dev, alike.train)
+        other, cosine = _nearest(alike.dev, alike.train)
         found["leaked"] = [
             _pair(data.held_out[at], data.train[other[at]], float(cosine[at]))
             for at in np.argsort(-cosine, kind="stable").tolist()
             if cosine[at] >= LEAKED
         ]
     return found
+
+
+def _nearest(
+    rows: Floats, others: Floats, classes: npt.NDArray[np.int64] | None = None
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """For each row the nearest of the others, of another class where they have some; the cosine."""
+    positions, cosines = top_k(rows, others, 1, groups=classes, vector_groups=classes)
+    return positions[:, 0], cosines[:, 0]
 
 
 def suggestions(

@@ -18,6 +18,7 @@ from tidybert.configuration import MeanBertConfig
 from tidybert.errors import UsageError, WeightsError
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, TENSORFLOW_CONFIG_FILE, TENSORFLOW_INDEX
+from tidybert.storage.output_lock import output_lock
 
 _TANH: Final = "torch.nn.modules.activation.Tanh"
 _IDENTITY: Final = "torch.nn.modules.linear.Identity"
@@ -54,14 +55,16 @@ def convert(
         dtype: float32, float16 or bfloat16; None keeps that of each tensor.
         max_shard_bytes: most bytes of tensors in a file of weights; None for one file.
 
-    Raises UsageError where something is at ``destination``, and what ``read_whole_model`` raises.
+    Raises UsageError where something is at ``destination``, InUseError where another process writes
+    it, DiskError, and what ``read_whole_model`` raises.
     """
     destination = Path(destination)
-    if os.path.lexists(destination):
-        raise UsageError(f"{destination} is there already; name a new directory")
-    model = read_whole_model(source, dtype=dtype, allow_pickle=allow_pickle)
-    with atomic_directory(destination) as partial:
-        lost = WRITERS[form](partial, model, max_shard_bytes)
+    with output_lock(destination):
+        if os.path.lexists(destination):
+            raise UsageError(f"{destination} is there already; name a new directory")
+        model = read_whole_model(source, dtype=dtype, allow_pickle=allow_pickle)
+        with atomic_directory(destination) as partial:
+            lost = WRITERS[form](partial, model, max_shard_bytes)
     dtypes = {str(each.dtype).removeprefix("torch.") for each in model.tensors.values()}
     return Conversion(
         destination,

@@ -36,7 +36,7 @@ def stored_values(names: Sequence[str], values: Mapping[str, object]) -> dict[st
         )
     if any(issubclass(kind, Enum) for kind in kinds):
         if len(kinds) > 1:
-            raise DataError(f"the labels are {_shown(given)}: give members of one enum alone")
+            raise DataError(f"the labels are {_shown(given)}: give members of only one enum")
         (kind,) = kinds
         where = f"{kind.__module__}:{kind.__qualname__}"
         return {"enum": where, "values": [value.name for value in given]}

@@ -12,16 +12,19 @@ from tidybert.checkpoints.label_values import check_label_values
 from tidybert.errors import ConfigError, WeightsError, suggestion
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.json_objects import plain_json, read_json_object
-from tidybert.storage.limits import LABELS
-from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from tidybert.storage.limits import LABELS, LONGEST_NAME
+from tidybert.storage.model_files import (
+    CONFIG_FILE,
+    METADATA_FILE,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+)
 from tidybert.storage.opening import present
 
 FORMAT_VERSION = 1
 INPUTS: Final = ("text", "pair", "choices", "question", "words")
 """The kinds of input that one example of a task can hold."""
 
-# No file system has longer names.
-_LONGEST_NAME: Final = 255
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 
 
@@ -88,8 +91,8 @@ class ModelMetadata:
             # A module of sentence-transformers has its files in a folder.
             parts = name.split("/")
             plain = isinstance(digest, str) and len(parts) <= 2 and ".." not in parts
-            plain = plain and all(Path(each).name == each for each in parts)
-            plain = plain and len(name.encode("utf-8", "replace")) <= _LONGEST_NAME
+            plain = plain and all(each and Path(each).name == each for each in parts)
+            plain = plain and len(name.encode("utf-8", "replace")) <= LONGEST_NAME
             _check("files", self.files, plain, "an object from plain file names to hashes")
         if self.format_version != FORMAT_VERSION:
             raise ConfigError(

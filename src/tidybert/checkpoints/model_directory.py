@@ -5,7 +5,7 @@ It is a Hugging Face BERT directory; transformers opens ours as it is, and we op
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,12 @@ from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_writing import write_sentence_form
-from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
+from tidybert.checkpoints.tensor_files import (
+    check_finite,
+    left_out_of,
+    read_tensors,
+    write_tensors,
+)
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
 from tidybert.configuration import BertConfig, CausalConfig
@@ -175,7 +180,8 @@ class ModelDirectory:
         """
         self._check_direction(model)
         tensors = self.tensors(allow_pickle=allow_pickle)
-        return load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+        report = load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+        return replace(report, ignored=report.ignored + left_out_of(self.path))
 
     def require_bert(self) -> None:
         """Raise ConfigError for a language model."""
@@ -191,8 +197,8 @@ class ModelDirectory:
         elif not isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill its gaps with tidybert "
-                "fill-mask"
+                "train a language model with tidybert train-lm, or fill in its [MASK]s with "
+                "tidybert fill-mask"
             )
 
     def build(

@@ -13,7 +13,7 @@ from typing import Final
 from tidybert.checkpoints.crc32c import masked_crc32c
 from tidybert.checkpoints.wire_format import read_varint, varint
 from tidybert.errors import WeightsError
-from tidybert.storage.limits import TABLE_BLOCK_BYTES, TENSORS
+from tidybert.storage.limits import TABLE_BYTES, TENSORS
 
 _MAGIC: Final = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER: Final = 48
@@ -28,7 +28,7 @@ def read_table(content: bytes, source: str) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table, in the order of the keys.
 
     Raises WeightsError for a table that is cut short or damaged, and LimitError for a block that
-    unpacks to more than TABLE_BLOCK_BYTES.
+    unpacks to more than TABLE_BYTES, or for more of keys and values together.
     """
     footer = content[-_FOOTER:]
     if len(footer) < _FOOTER or not footer.endswith(_MAGIC):
@@ -38,15 +38,20 @@ def read_table(content: bytes, source: str) -> Iterator[tuple[bytes, bytes]]:
         )
     _, end = _read_handle(footer, 0, source)
     index, _ = _read_handle(footer, end, source)
-    before, count = b"", 0
+    before, count, size, stop = b"", 0, 0, 0
     for _, handle in _entries(_block(content, index, source), source):
         place, _ = _read_handle(handle, 0, source)
+        # An index could name one block a million times, or itself.
+        if place[0] < stop:
+            raise WeightsError(f"{source}: damaged: the blocks are not in order")
+        stop = sum(place)
         for key, value in _entries(_block(content, place, source), source):
-            # Blocks that lie in a circle, or twice in the index, would not be in order.
             if count and key <= before:
                 raise WeightsError(f"{source}: damaged: the keys are not in order")
-            before, count = key, count + 1
+            before, count, size = key, count + 1, size + len(key) + len(value)
             TENSORS.check(count, source)
+            # Keys hold what they share with the one before, so a small block can have long ones.
+            TABLE_BYTES.check(size, source)
             yield key, value
 
 
@@ -85,7 +90,7 @@ def _block(content: bytes, place: tuple[int, int], source: str) -> bytes:
 
     # Snappy's data begin with their length when unpacked.
     length, _ = read_varint(content[start:stop], 0, source)
-    TABLE_BLOCK_BYTES.check(length, source)
+    TABLE_BYTES.check(length, source)
     try:
         unpacked: bytes = pyarrow.decompress(content[start:stop], length, "snappy", asbytes=True)
     except (pyarrow.ArrowException, OSError) as error:

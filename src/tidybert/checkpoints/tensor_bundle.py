@@ -26,8 +26,8 @@ from tidybert.checkpoints.wire_format import (
 )
 from tidybert.errors import WeightsError
 from tidybert.storage.atomic_files import atomic_write_bytes
-from tidybert.storage.limits import HEADER_BYTES
-from tidybert.storage.opening import open_regular, present, read_bytes
+from tidybert.storage.limits import TABLE_BYTES
+from tidybert.storage.opening import open_regular, os_reason, present, read_bytes
 
 INDEX: Final = ".index"
 # tensorflow/core/framework/types.proto
@@ -68,12 +68,12 @@ class TensorBundle:
     Raises:
         WeightsError: the index is missing, cut short or damaged, of another byte order, or says
             that a variable has other bytes than its shape and dtype.
-        LimitError: the index is longer than HEADER_BYTES, or has more variables than TENSORS.
+        LimitError: the index is longer than TABLE_BYTES, or has more variables than TENSORS.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        content = read_bytes(path, HEADER_BYTES, error=WeightsError)
+        content = read_bytes(path, TABLE_BYTES, error=WeightsError)
         entries = dict(read_table(content, str(path)))
         header = read_fields(entries.pop(b"", b""), str(path))
         self.num_shards = _number(header, 1)
@@ -107,8 +107,14 @@ class TensorBundle:
                     f"{path}: cut short: {name} ends at byte "
                     f"{variable.offset + variable.size:,}; copy or download it again"
                 )
-            file.seek(variable.offset)
-            content = bytearray(file.read(variable.size))
+            try:
+                content = bytearray(variable.size)
+                file.seek(variable.offset)
+                file.readinto(content)
+            except MemoryError:
+                raise WeightsError(f"{path}: too little memory to read {name}") from None
+            except OSError as error:
+                raise WeightsError(f"{path}: cannot be read: {os_reason(error)}") from None
         if masked_crc32c(content) != variable.checksum:
             raise WeightsError(f"{path}: the checksum of {name} differs: the file is damaged")
         assert variable.dtype is not None

@@ -24,9 +24,14 @@ from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
 from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
-from tidybert.storage.limits import HEADER_BYTES, TENSORS
-from tidybert.storage.model_files import INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE
-from tidybert.storage.opening import open_regular, present
+from tidybert.storage.limits import HEADER_BYTES, LONGEST_NAME, TENSORS
+from tidybert.storage.model_files import (
+    INDEX_SUFFIX,
+    ONNX_FOLDER,
+    PICKLE_FILE,
+    WEIGHTS_FILE,
+)
+from tidybert.storage.opening import open_regular, os_reason, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8
@@ -53,7 +58,7 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
             none, has two entries or another dtype; values are not finite.
         LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
     """
-    source = weights_file(Path(path))
+    source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
     elif source.suffix == INDEX:
@@ -62,6 +67,20 @@ def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, T
         tensors = _read_file(source, allow_pickle=allow_pickle)
     check_finite(tensors, str(source))
     return tensors
+
+
+def left_out_of(path: str | Path) -> tuple[str, ...]:
+    """What ``read_tensors`` leaves out of a TensorFlow checkpoint; empty for every other form.
+
+    The optimizer's variables and the step in words, with their number, and the names of those that
+    are not BERT's.  Raises as ``read_tensors``.
+    """
+    source = _weights_file(Path(path))
+    if source.suffix != INDEX:
+        return ()
+    found = named(TensorBundle(source).variables)
+    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
+    return (*optimizer, *found.unknown)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
@@ -142,7 +161,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         )
 
 
-def weights_file(path: Path) -> Path:
+def _weights_file(path: Path) -> Path:
     """The file that holds the weights at ``path``, or the index of its parts; WeightsError."""
     if not present(path, error=WeightsError):
         raise WeightsError(f"{path}: no such file or directory")
@@ -161,6 +180,11 @@ def weights_file(path: Path) -> Path:
         )
     if checkpoints:
         return checkpoints[0]
+    if (path / ONNX_FOLDER).is_dir():
+        raise WeightsError(
+            f"{path}: an ONNX export, which tidybert does not read; name the MODEL that it was "
+            "made from"
+        )
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "
         f"{param('allow_pickle', True)}, {PICKLE_FILE}"
@@ -174,8 +198,8 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(part).name != part or part == ".." or "\\" in part:
-            raise WeightsError(f"{index}: part {part!r} is not a plain file name")
+        if Path(part).name != part or part == ".." or "\\" in part or len(part) > LONGEST_NAME:
+            raise WeightsError(f"{index}: part {part!r:.80} is not a plain file name")
         path = index.parent / part
         if not present(path, error=WeightsError):
             raise WeightsError(f"{index}: part {part!r} is missing")
@@ -194,10 +218,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_bundle(index: Path) -> dict[str, Tensor]:
-    """A checkpoint of the original code under Hugging Face's names, without optimizer states.
-
-    Variables that are not BERT's keep their names, and a loading reports them as ignored.
-    """
+    """A checkpoint of the original code under Hugging Face's names, without ``left_out_of``."""
     bundle = TensorBundle(index)
     found = named(bundle.variables)
     if not found.names:
@@ -244,15 +265,19 @@ def _check_header(path: Path) -> None:
     The library says what is wrong with a header of another form.
     """
     with open_regular(path, error=WeightsError) as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
-            return
-        HEADER_BYTES.check(length, path)
-        content = file.read(length)
+        try:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if length > os.fstat(file.fileno()).st_size - _LENGTH_BYTES:
+                return
+            HEADER_BYTES.check(length, path)
+            content = file.read(length)
+        except OSError as error:
+            raise WeightsError(f"{path}: cannot be read: {os_reason(error)}") from None
+    # Parsing takes a second where there are too many.
+    TENSORS.check(content.count(b'"dtype"'), path)
     header = parse_json(content.decode(errors="replace"), f"{path}: header", error=WeightsError)
     if not isinstance(header, dict):
         return
-    TENSORS.check(len(header), path)
     for name, entry in header.items():
         dtype = entry.get("dtype") if isinstance(entry, dict) else None
         if name != "__metadata__" and isinstance(dtype, str):

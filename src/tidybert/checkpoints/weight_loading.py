@@ -29,7 +29,8 @@ class LoadReport:
         source: the directory.
         loaded: names in the file of the tensors that the model took.
         new: names in the model of the parameters that the file lacks, left as they were.
-        ignored: names in the file of the tensors that the model did not take.
+        ignored: names in the file of the tensors that the model did not take; in words, and with
+            their number, the variables of an optimizer.
         num_parameters: number of values loaded.
     """
 

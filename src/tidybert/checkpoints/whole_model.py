@@ -11,9 +11,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, model_description
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
-from tidybert.checkpoints.tensor_files import weights_file
-from tidybert.checkpoints.tensorflow_names import named
+from tidybert.checkpoints.tensor_files import left_out_of
 from tidybert.checkpoints.weight_loading import check_weights
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError, param
@@ -137,7 +135,7 @@ def read_whole_model(
         source.head.problem_type,
         form,
         source.metadata,
-        (*unknown, *_not_read(source)),
+        (*unknown, *left_out_of(source.path)),
     )
 
 
@@ -160,13 +158,3 @@ def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
         return fitting[0] if fitting else "BertModel"
     # A class of two heads is there twice.
     return max(possible, key=possible.count)
-
-
-def _not_read(source: ModelDirectory) -> list[str]:
-    """What a checkpoint of the original code has beside the model."""
-    path = weights_file(source.path)
-    if path.suffix != INDEX:
-        return []
-    found = named(TensorBundle(path).variables)
-    optimizer = [f"{len(found.optimizer)} variables of the optimizer"] * bool(found.optimizer)
-    return [*optimizer, *found.unknown]

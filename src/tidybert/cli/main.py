@@ -19,13 +19,16 @@ from tidybert.cli.commands import (
     build_corpus,
     check,
     convert,
+    duplicates,
     embed,
     evaluate,
     fill_mask,
     finetune,
     generate,
+    index,
     info,
     inspect_instances,
+    mine,
     models,
     next_sentence,
     page,
@@ -33,6 +36,7 @@ from tidybert.cli.commands import (
     pretrain,
     quickstart,
     score,
+    search,
     serve,
     similar,
     tokenize,
@@ -55,6 +59,10 @@ app.command("predict", cls=PanelCommand)(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("next-sentence")(next_sentence.next_sentence)
 app.command("embed", cls=PanelCommand)(embed.embed)
+app.command("index", cls=PanelCommand)(index.index)
+app.command("search", cls=PanelCommand)(search.search)
+app.command("mine", cls=PanelCommand)(mine.mine)
+app.command("duplicates", cls=PanelCommand)(duplicates.duplicates)
 app.command("build-corpus")(build_corpus.build_corpus)
 app.command("inspect")(inspect_instances.inspect)
 app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)

@@ -217,7 +217,7 @@ def print_answers(
 
 @contextmanager
 def resumable(out: Path, resume: bool) -> Iterator[None]:
-    """While ``out`` is written in parts: say what a stop leaves, and how to go on."""
+    """While ``out`` is written in parts: say what a stop leaves, and how to continue."""
     from tidybert.storage.part_file import has_part
 
     if resume and not has_part(out):
@@ -226,7 +226,7 @@ def resumable(out: Path, resume: bool) -> Iterator[None]:
         yield
     except BaseException:
         if has_part(out):
-            note(f"the part of {out} that is done is kept; the same command with --resume goes on")
+            note(f"the finished part of {out} is kept; the same command with --resume continues")
         raise
 
 

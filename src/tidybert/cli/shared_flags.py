@@ -38,7 +38,7 @@ class NotesFlags:
     """The flags of every command: ``takes`` adds them."""
 
     quiet: bool = False
-    """``--quiet``: Show results and errors alone."""
+    """``--quiet``: Show only results and errors."""
     verbose: bool = False
     """``--verbose``: Also show what tidybert decides by itself, and why."""
 
@@ -57,7 +57,7 @@ class JsonFlag:
 @dataclass(frozen=True, kw_only=True)
 class HeldOutFlag:
     held_out: float = 0.005
-    """Share of the documents kept apart to measure on."""
+    """Fraction of the documents kept apart to measure on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerFlags(ExamplesFlags):
-    PANELS: ClassVar = {"Device": ("precision",)}
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {"Device": ("precision",)}
 
     precision: str = "auto"
     """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if

@@ -36,6 +36,31 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     "problem_type": _PROBLEM_TYPES,
 }
 
+# Published encoders that people take for a BERT, by their model_type: their name.
+_RELATIVES: dict[str, str] = {
+    "albert": "ALBERT",
+    "big_bird": "BigBird",
+    "camembert": "CamemBERT",
+    "convbert": "ConvBERT",
+    "deberta": "DeBERTa",
+    "deberta-v2": "DeBERTa v2 or v3",
+    "distilbert": "DistilBERT",
+    "electra": "ELECTRA",
+    "ernie": "ERNIE",
+    "eurobert": "EuroBERT",
+    "longformer": "Longformer",
+    "mobilebert": "MobileBERT",
+    "modernbert": "ModernBERT",
+    "mpnet": "MPNet",
+    "new": "GTE",
+    "nomic_bert": "Nomic BERT",
+    "roberta": "RoBERTa",
+    "roformer": "RoFormer",
+    "squeezebert": "SqueezeBERT",
+    "xlm-roberta": "XLM-RoBERTa",
+    "xlnet": "XLNet",
+}
+
 # Keys that do not change the encoder's numbers: they describe the head, the program that wrote the
 # file, or how to run; the last lines are what old versions of transformers wrote for generation.
 _IGNORED_KEY_LIST = """
@@ -66,15 +91,15 @@ def encoder_values(
     Raises ConfigError for an unknown key, a missing size, and a value of a known key that would
     change the computation.
     """
-    required = {"model_type": model_types, **_REQUIRED_VALUES}
-    known = (*names, *required, *_IGNORED_KEYS)
+    _check_kind(values.get("model_type", model_types[0]), model_types)
+    known = (*names, "model_type", *_REQUIRED_VALUES, *_IGNORED_KEYS)
     for key, value in values.items():
         if key not in known:
             raise ConfigError(
                 f"unknown key {key!r}{suggestion(key, known)}; remove it if the encoder does not "
                 f"depend on it"
             )
-        allowed = required.get(key)
+        allowed = _REQUIRED_VALUES.get(key)
         if allowed is not None and value not in allowed:
             raise ConfigError(
                 f"{key} is {value!r:.80}; only {' or '.join(map(repr, allowed))} can be read"
@@ -87,6 +112,21 @@ def encoder_values(
     if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
         del chosen["pad_token_id"]
     return chosen
+
+
+def _check_kind(model_type: Any, known: tuple[str, ...]) -> None:
+    """Raise ConfigError, which says what the checkpoint is, unless it is one of ours."""
+    if isinstance(model_type, str) and model_type in known:
+        return
+    relative = _RELATIVES.get(model_type) if isinstance(model_type, str) else None
+    kind = f": the checkpoint is {relative}, which computes something else than BERT" * bool(
+        relative
+    )
+    raise ConfigError(
+        f"model_type is {model_type!r:.80}{kind}; tidybert reads only "
+        f"{' or '.join(map(repr, known))}: open it with transformers, or with "
+        "sentence-transformers if it embeds texts"
+    )
 
 
 def check_int(key: str, value: Any, *, at_least: int) -> None:

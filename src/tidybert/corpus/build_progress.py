@@ -84,7 +84,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     if other:
         raise UsageError(
             f"{param('out', directory)} holds a corpus begun with other settings "
-            f"({', '.join(other)}); repeat those settings to go on with it, or name a new directory"
+            f"({', '.join(other)}); repeat those settings to continue it, or name a new directory"
         )
     return progress
 

@@ -131,4 +131,4 @@ class HeldOut:
 def check_held_out(share: float) -> None:
     """Raise UsageError for a share of the documents that is not from 0 to below 1."""
     if not 0 <= share < 1:
-        raise UsageError(f"{param('held_out')} {share:g}: expected a share from 0 to below 1")
+        raise UsageError(f"{param('held_out')} {share:g}: expected a fraction from 0 to below 1")

@@ -71,7 +71,7 @@ def tokenize_in_order(
     except BrokenProcessPool as error:
         raise DataError(
             "a process that tokenised was killed, perhaps for lack of memory; run the same command "
-            "again, if need be with fewer worker processes, and it goes on from there"
+            "again, if need be with fewer worker processes, and it continues from there"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,13 @@ import torch
 
 from tidybert.data.features import Features
 from tidybert.modeling.encoder import LowerStates
+from tidybert.modeling.kernels.threads import num_threads
 from tidybert.modeling.rows import Rows
+
+# The gradients of each piece are as large as the trained weights.
+_MOST_PIECES: Final = 4
+# Smaller pieces take longer on a thread of their own.
+_FEWEST_TOKENS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,18 @@ def collate(features: Sequence[Features]) -> Batch:
 def epoch_order(num_examples: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
     """A permutation that depends on the seed and the epoch alone."""
     return np.random.default_rng([seed, epoch]).permutation(num_examples)
+
+
+def class_order(
+    classes: npt.NDArray[np.int64], seed: int, epoch: int, run: int = 4
+) -> npt.NDArray[np.int64]:
+    """The same, where up to ``run`` examples of one of the classes (N,) follow each other."""
+    random = np.random.default_rng([seed, epoch])
+    runs = []
+    for each in np.unique(classes):
+        members = random.permutation(np.flatnonzero(classes == each))
+        runs += np.split(members, range(run, len(members), run))
+    return np.concatenate([runs[at] for at in random.permutation(len(runs))])
 
 
 def cut_by_tokens(
@@ -89,3 +108,9 @@ def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np
         shares[part].append(index)
         heappush(tokens, (fewest + int(lengths[index]), part))
     return [np.array(share) for share in shares]
+
+
+def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Indices of the sequences, in pieces large enough for a thread each; at least one."""
+    worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
+    return share_out(lengths, max(1, min(num_threads(), _MOST_PIECES, worthwhile)))

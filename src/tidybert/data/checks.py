@@ -274,7 +274,7 @@ def warn_of_empty(
         )
 
 
-def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
+def check_lengths(report: DataReport, data: TrainingData[Any], *, has_windows: bool = True) -> None:
     """Report how long the examples are, and warn of those that lose something."""
     longest = 0
     lossy = []
@@ -294,9 +294,8 @@ def check_lengths(report: DataReport, data: TrainingData[Any]) -> None:
     advice = f"{param('max_seq_length', enough)} would keep them whole, at the cost of time"
     if longest > LONGEST_SEQUENCE:
         beyond = int((np.concatenate(lost) > LONGEST_SEQUENCE).sum())
-        split = (
-            f"read them whole with {param('long', 'windows')}, or split them into several examples"
-        )
+        windows = f"read them whole with {param('long', 'windows')}, or " if has_windows else ""
+        split = f"{windows}split them into several examples"
         advice = (
             f"{beyond:,} of them are longer than {LONGEST_SEQUENCE} tokens; {split}"
             if data.max_seq_length >= LONGEST_SEQUENCE

@@ -36,6 +36,7 @@ class Features:
         place: facts about a window that its task needs to decode an answer.
         label: what the task's loss compares with.
         weight: the share in the loss, relative to the others.
+        taught: (r, C) float32, what a teacher outputs for it, where there is one.
     """
 
     input_ids: npt.NDArray[np.int32]
@@ -47,6 +48,7 @@ class Features:
     place: Any = None
     label: Any = None
     weight: float = 1.0
+    taught: Any = None
 
     @property
     def sequence_lengths(self) -> tuple[int, ...]:

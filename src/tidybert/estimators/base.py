@@ -20,13 +20,14 @@ from tidybert.estimators.fit_notes import forget_warnings
 from tidybert.estimators.held_out import choose_parts, read_held_out
 from tidybert.estimators.saved_estimator import SavedEstimator, plain
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.finetuning.training_notes import History, noted_training
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.notebooks import html_table
+from tidybert.inference.python_inputs import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.shown_report import ShownReport
@@ -89,6 +90,10 @@ class BertEstimator(SavedEstimator):
     random_state: int | None = None
     warm_start: bool = False
     new_head: bool = False
+    num_layers: int | None = None
+    teacher: str | Path | None = None
+    teacher_weight: float = FinetuningOptions.teacher_weight
+    teacher_temperature: float = FinetuningOptions.teacher_temperature
     dropout: float | None = TrainingArguments.dropout
     validation_fraction: float = 0.0
     eval_steps: int | None = TrainingArguments.eval_steps
@@ -119,6 +124,7 @@ class BertEstimator(SavedEstimator):
         X_val: Any = None,
         y_val: Any = None,
         groups: Any = None,
+        X_unlabelled: Any = None,
     ) -> Self:
         """Fine-tune ``model`` on examples X and their answers y, which the class describes.
 
@@ -128,6 +134,7 @@ class BertEstimator(SavedEstimator):
             sample_weight: (n,) the examples' shares in the loss of a step; 0 leaves one out.
             X_val, y_val: examples to measure on, in place of ``validation_fraction``.
             groups: (n,) such as authors; ``validation_fraction`` then holds out whole groups.
+            X_unlabelled: examples without answers, which ``teacher`` answers.
 
         Raises DataError (a ValueError) for data that cannot be trained on, UsageError for a
         parameter's value, and what loading ``model`` raises.  Warns of what the checks find in the
@@ -168,6 +175,13 @@ class BertEstimator(SavedEstimator):
                 max_seq_length=plain(self.max_seq_length),
                 vocab=None if is_warm else self.vocab,
                 new_head=self.new_head,
+                num_layers=None if is_warm else plain(self.num_layers),
+                teacher=self.teacher,
+                teacher_weight=plain(self.teacher_weight),
+                teacher_temperature=plain(self.teacher_temperature),
+                unlabelled=None
+                if X_unlabelled is None
+                else examples_of(begun.task, X_unlabelled, None, None),
                 device=str(device),
                 example_weights=[float(weight_of[one.row]) for one in parts.train],
             )

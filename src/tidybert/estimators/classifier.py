@@ -58,6 +58,11 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         random_state: scikit-learn's name for ``seed``, which it replaces where it is a number.
         warm_start: train a fitted model further; False begins again with ``model``.
         new_head: reinitialise the head even if ``model`` has one for the same labels.
+        num_layers: begin with so many of the model's layers, evenly spread; None: all.
+        teacher: a finished RUN, of the same task and labels, whose answers are learned too; those
+            to ``X_unlabelled`` of ``fit`` as well.
+        teacher_weight: share of the teacher's answers in the loss of a labelled example.
+        teacher_temperature: divides logits of teacher and student before they are compared.
         dropout: in the encoder and before the head; None: as ``model``.
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
             y it weighs the texts with a label against those without.

@@ -1,6 +1,6 @@
 """BertVectorizer: frozen features behind scikit-learn's interface (paper 5.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.checkpoints.sentence_form import Pooling
 from tidybert.data.features import text_features
-from tidybert.errors import WeightsError
+from tidybert.errors import UsageError, WeightsError
 from tidybert.estimators.checked_inputs import (
     check_column_names,
     check_width,
@@ -21,6 +21,8 @@ from tidybert.estimators.checked_inputs import (
     text_tags,
 )
 from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
+from tidybert.files.in_memory import as_list
+from tidybert.finetuning.entrance import finetune
 from tidybert.inference.embedding import Combination, Embedder
 from tidybert.system.progress_bar import counting_bar
 from tidybert.training.python_spelling import as_in_python
@@ -30,8 +32,9 @@ from tidybert.training.python_spelling import as_in_python
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn texts, or pairs of texts, into vectors of a pre-trained encoder.
 
-    Fitting learns nothing: it loads the encoder and notes whether the texts come in pairs.  The
-    vectors are those of ``Embedder`` and ``tidybert embed``.
+    Fitting learns nothing: it loads the encoder and notes whether the texts come in pairs.  With
+    ``training`` it trains the encoder first, as ``tidybert finetune embed`` does.  The vectors are
+    those of ``Embedder`` and ``tidybert embed``.
 
     A pickle holds the model's name and the settings, but no weights.  The machine that opens it
     needs the same MODEL; a hash is checked at the first use.
@@ -40,11 +43,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model: a MODEL: installed weights (minilm) or a directory.
         pooling, layers, combine, normalize, prompt, prompt_name, truncate_dim: see ``Embedder``.
         max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
+        training: arguments of ``tidybert.finetune`` by name, with ``out``, a new directory for the
+            RUN whose vectors are taken.  None trains nothing.
         device: auto, cpu, cuda or cuda:N.
         verbose: above 0, ``transform`` shows a bar.
 
     Attributes:
-        n_features_in_: 1 for single texts, 2 for pairs.
+        n_features_in_: 1 for single texts, and after a training; 2 for pairs.
         feature_names_in_: the columns of a DataFrame, (1,) or (2,); ``transform`` wants the same.
         settings_: the parameters at the time of fitting, without ``device`` and ``verbose``.
         fingerprint_: a hash of the encoder's weights and its tokenizer.
@@ -59,6 +64,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     prompt_name: str | None = None
     truncate_dim: int | None = None
     max_seq_length: int | None = None
+    training: Mapping[str, Any] | None = None
     device: str = "auto"
     verbose: int = 0
 
@@ -72,25 +78,48 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: Any, y: Any = None) -> Self:
         """Load the encoder; X is texts or pairs (n, 2), see BertClassifier.fit.
 
+        With ``training``, X is pairs that belong together, pairs with scores ``y``, or texts with
+        labels ``y``.
+
         Raises DataError for anything but texts, UsageError for settings that do not fit, and the
         errors of loading a MODEL.
         """
         texts = read_texts(X)
         settings = self.get_params()
-        del settings["device"], settings["verbose"]
+        for name in ("training", "device", "verbose"):
+            del settings[name]
+        if self.training is not None:
+            settings["model"] = self._train(texts, y)
         with as_in_python():
             self._embedder = Embedder(**settings, device=self.device)
         self.settings_ = settings
         self.fingerprint_ = self._embedder.fingerprint
         self._n_features_out = self._embedder.dimension
-        self.n_features_in_ = len(texts[0])
-        names = column_names(X)
+        self.n_features_in_ = len(texts[0]) if self.training is None else 1
+        names = column_names(X) if self.training is None else None
         if names is not None:
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         forget_warnings(self)
         return self
+
+    def _train(self, texts: Sequence[Sequence[str]], y: Any) -> str:
+        """Train the encoder, and return the RUN."""
+        assert self.training is not None
+        given = dict(self.training)
+        if given.get("out") is None:
+            raise UsageError(
+                "training needs out, a new directory for the trained model: "
+                "BertVectorizer(training={'out': 'run'})"
+            )
+        names = ("text",) if len(texts[0]) == 1 else ("anchor", "positive")
+        data = dict(zip(names, map(list, zip(*texts, strict=True)), strict=True))
+        if y is not None:
+            data["label"] = as_list(y, "y")
+        given = {"device": self.device, "max_seq_length": self.max_seq_length, **given}
+        finetune(data, "embed", self.model, verbose=self.verbose > 0, **given)
+        return str(given["out"])
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """(n, d): the vector of each text, in order; warns where one is cut."""

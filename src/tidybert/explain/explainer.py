@@ -56,6 +56,7 @@ from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, is_finished
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
@@ -98,7 +99,7 @@ class Explainer(ShowsFacts):
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
         self.model: nn.Module = found.eval().requires_grad_(False)
-        self.encoder: BertModel = found.bert
+        self.encoder: BertModel = encoder_of(self.model)
         self.tokenizer = directory.tokenizer
         self.config = self.encoder.config
         #: Most pieces of an input.
@@ -132,7 +133,7 @@ class Explainer(ShowsFacts):
         encoding = self._encoded(text, text_pair)
         if len(encoding) > self.max_seq_length:
             raise DataError(
-                f"the text has {len(encoding)} pieces, and the model has positions for "
+                f"the text has {len(encoding)} tokens, and the model has positions for "
                 f"{self.max_seq_length}: shorten it"
             )
         if hide is None:

@@ -62,6 +62,12 @@ KNOWN_NAMES: Final = (
     ),
 )
 
+# Names that count first where texts that belong together are read.
+_TOGETHER: Final = _KnownNames(
+    (("anchor", "positive"), ("query", "positive"), ("question", "answer"), ("query", "answer")),
+    frozenset(),
+    frozenset(),
+)
 SHOWN_NAMES: Final = 20
 
 # The columns of a file: their names, or without a header their number.
@@ -148,7 +154,8 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
         role: [names[at] for at in each] if first_object is not None else list(each)
         for role, each in recorded.items()
     }
-    guesses = _guesses(places, names)
+    groups = (_TOGETHER, *KNOWN_NAMES) if report.reads_together else KNOWN_NAMES
+    guesses = _guesses(places, names, groups)
     for role, at in guesses.items():
         places[role] = [names[at] if first_object is not None else at]
     for role in ("text", "label") if need_label else ("text",):
@@ -193,25 +200,29 @@ def _recorded(
     return found
 
 
-def _guesses(places: Mapping[str, Sequence[Any]], names: Sequence[str]) -> dict[str, int]:
+def _guesses(
+    places: Mapping[str, Sequence[Any]], names: Sequence[str], groups: Sequence[_KnownNames]
+) -> dict[str, int]:
     """Positions of the roles without a place, where the names allow one reading only."""
     taken = {place for each in places.values() for place in each}
     plain = ["" if at in taken or name in taken else _plain(name) for at, name in enumerate(names)]
     guess: dict[str, int] = {}
     if "text" not in places:
-        guess = _guessed_texts(plain, only_one="text_pair" in places)
+        guess = _guessed_texts(plain, groups, only_one="text_pair" in places)
     if "label" not in places:
-        for known in KNOWN_NAMES:
+        for known in groups:
             labels = [at for at, name in enumerate(plain) if name in known.labels]
             if labels:
                 return guess | ({"label": labels[0]} if len(labels) == 1 else {})
     return guess
 
 
-def _guessed_texts(plain: Sequence[str], *, only_one: bool) -> dict[str, int]:
+def _guessed_texts(
+    plain: Sequence[str], groups: Sequence[_KnownNames], *, only_one: bool
+) -> dict[str, int]:
     """Positions of the text, or of both texts of a pair; none where several could be meant."""
     counts = Counter(plain)
-    for known in KNOWN_NAMES:
+    for known in groups:
         pairs = [pair for pair in known.pairs if all(counts[name] == 1 for name in pair)]
         alone = known.texts.difference(*pairs)
         singles = [at for at, name in enumerate(plain) if name in alone]

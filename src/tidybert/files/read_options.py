@@ -32,7 +32,7 @@ class ReadOptions:
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
     label_separator: str | None = None
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
-    semicolon. If not set: comma. JSON and Parquet may hold lists."""
+    semicolon. If not set: comma. JSON and Parquet may contain lists."""
     format: str | None = None
     """``--format``: ``csv``, tsv, jsonl, json, parquet, text (one a line), label-text (label,
     space, text), swag, codah or conll. If not set: by suffix or content."""
@@ -43,8 +43,8 @@ class ReadOptions:
     """``--delimiter``: Character between cells, or tab, comma, semicolon or pipe. If not set: comma
     in csv, tab in tsv."""
     quoting: bool | None = None
-    """``--quoting/--no-quoting``: Read "..." as one cell that may hold delimiters and line ends, or
-    as plain text. If not set: plain text only between tabs."""
+    """``--quoting/--no-quoting``: Read "..." as one cell that may contain delimiters and line ends,
+    or as plain text. If not set: plain text only between tabs."""
     encoding: str | None = None
     """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
     mark."""

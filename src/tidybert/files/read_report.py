@@ -25,6 +25,10 @@ class ReadReport:
     """How to read it."""
     need_label: bool = False
     """Whether a row without a label is a bad row."""
+    reads_together: bool = False
+    """Whether texts that belong together are read, whose columns have names of their own."""
+    keep_columns: bool = False
+    """Whether each example keeps the columns that are not its text."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""

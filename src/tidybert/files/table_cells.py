@@ -21,8 +21,9 @@ from tidybert.files.wording import count_of, keys_seen
 
 MISSING: Final = object()
 
-# A row's number, its text, second text and label as the file holds them.
-Values = tuple[int, object, object, object]
+# A row's number, its text, second text and label as the file holds them, and where the report wants
+# them the columns other than the text's, by name.
+Values = tuple[int, object, object, object, dict[str, object] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ def delimited_values(
     are noted (some published files carry extra columns on some rows).
     """
     columns: Columns | None = None
+    names: Sequence[str] = ()
     width = ragged = first_ragged = 0
     lone_label: object = None
     for row in rows:
@@ -54,6 +56,8 @@ def delimited_values(
         if columns is None:
             width = len(cells)
             columns = _delimited_columns(cells, report)
+            names = [cell.strip() if report.header else str(at) for at, cell in enumerate(cells)]
+            _check_names(names, names if report.keep_columns else (), report)
             if report.header:
                 continue
         elif len(cells) != width:
@@ -62,7 +66,7 @@ def delimited_values(
                 continue
             ragged += 1
             first_ragged = first_ragged or number
-        values = _values(number, cells, columns)
+        values = _values(number, cells, columns, names if report.keep_columns else None)
         if is_first and report.options.header is None:
             lone_label = values[3]
         elif values[3] == lone_label:
@@ -108,7 +112,7 @@ def record_values(
             near = suggestion(absent[0], record)
             yield Problem(number, f"no key {absent[0]!r} among {keys_seen(record)}{near}")
         else:
-            yield _values(number, record, columns)
+            yield _values(number, record, columns, list(record) if report.keep_columns else None)
 
 
 def parquet_values(report: ReadReport) -> Iterator[Values | Problem]:
@@ -141,12 +145,13 @@ def _column_values(
     """The values of ``rows``, which gives those of some of the columns ``names``."""
     found = find_columns(names, report)
     columns = Columns(found.names, found.names)
-    wanted = [key for each in columns.names.values() for key in each]
-    for key in wanted:
-        if names.count(key) > 1:
-            raise DataError(f"{report.path}: several columns are named {key!r}; rename them")
+    wanted: Sequence[str] = [key for each in columns.names.values() for key in each]
+    if report.keep_columns:
+        wanted = names
+    _check_names(names, wanted, report)
+    kept = names if report.keep_columns else None
     for row in rows(wanted):
-        yield row if isinstance(row, Problem) else _values(*row, columns)
+        yield row if isinstance(row, Problem) else _values(*row, columns, kept)
 
 
 def line_values(lines: Iterator[Line], report: ReadReport) -> Iterator[Values | Problem]:
@@ -161,15 +166,18 @@ def line_values(lines: Iterator[Line], report: ReadReport) -> Iterator[Values | 
         if problem:
             yield Problem(number, problem)
         elif report.format == "text":
-            yield number, line, MISSING, MISSING
+            yield number, line, MISSING, MISSING, None
         elif end := next((at for at, char in enumerate(line) if char in " \t"), 0):
-            yield number, line[end:].lstrip(" \t"), MISSING, line[:end]
+            yield number, line[end:].lstrip(" \t"), MISSING, line[:end], None
         else:
             yield Problem(number, "a label, white space and a text are expected")
 
 
-def _values(number: int, row: Any, columns: Columns) -> Values:
-    """The values of a row of cells or of an object, which may lack the keys of labels."""
+def _values(number: int, row: Any, columns: Columns, kept: Sequence[str] | None = None) -> Values:
+    """The values of a row of cells or of an object, which may lack the keys of labels.
+
+    ``kept`` are the names of all columns, where those that are not the text's are kept.
+    """
     places = columns.places
     text_pair = row[places["text_pair"][0]] if "text_pair" in places else MISSING
     label: object = MISSING
@@ -180,7 +188,24 @@ def _values(number: int, row: Any, columns: Columns) -> Values:
         elif of_label:
             cells = zip(columns.names["label"], of_label, strict=True)
             label = LabelCells({name: row[place] for name, place in cells})
-    return number, row[places["text"][0]], text_pair, label
+    text, others = places["text"][0], None
+    if kept is not None:
+        keys = range(len(kept)) if isinstance(row, list) else kept
+        cells = zip(kept, keys, strict=True)
+        others = {name: row[key] for name, key in cells if key != text and _has(row, key)}
+    return number, row[text], text_pair, label, others
+
+
+def _has(row: Any, key: Any) -> bool:
+    """Rows of cells without a header may be shorter than the first."""
+    return not isinstance(row, list) or key < len(row)
+
+
+def _check_names(names: Sequence[str], wanted: Sequence[str], report: ReadReport) -> None:
+    """Raise DataError where several columns have the name of one that is wanted."""
+    for key in wanted:
+        if names.count(key) > 1:
+            raise DataError(f"{report.path}: several columns are named {key!r}; rename them")
 
 
 def _delimited_columns(first_row: list[str], report: ReadReport) -> Columns:

@@ -50,18 +50,20 @@ def _examples(
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
+    keep_columns: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
-            f"{param('label_separator')} has a meaning with {param('multi_label')} alone"
+            f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
+    report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    for values in _rows(report):
+    for values in text_values(report):
         if isinstance(values, Problem):
             yield values
             continue
-        row = _example(values, separator, report, scores=scores)
+        row = text_example(values, report, separator=separator, scores=scores)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
@@ -73,7 +75,8 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def _rows(report: ReadReport) -> Iterator[Values | Problem]:
+def text_values(report: ReadReport) -> Iterator[Values | Problem]:
+    """The values of each row of the report's file, or of its rows in memory."""
     if report.memory is not None:
         yield from memory_values(report)
         return
@@ -99,11 +102,11 @@ def _rows(report: ReadReport) -> Iterator[Values | Problem]:
         yield from record_values(json_records(stream, options, report), report)
 
 
-def _example(
-    values: Values, separator: str | None, report: ReadReport, *, scores: bool
+def text_example(
+    values: Values, report: ReadReport, *, separator: str | None = None, scores: bool = False
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
-    row, text, text_pair, raw_label = values
+    row, text, text_pair, raw_label, columns = values
     for role, value in (("text_pair", text_pair), ("text", text)):
         if value is MISSING:
             continue
@@ -117,8 +120,12 @@ def _example(
     if separator is not None:
         labels = labels_of(raw_label, separator)
         if not isinstance(labels, str):
-            return TextExample(text, pair, None, row, labels)
-        return Problem(row, labels) if report.need_label else TextExample(text, pair, None, row)
+            return TextExample(text, pair, None, row, labels, columns)
+        return (
+            Problem(row, labels)
+            if report.need_label
+            else TextExample(text, pair, None, row, columns=columns)
+        )
     if isinstance(raw_label, LabelCells):
         raise UsageError(
             f"{param('label')} {report.columns['label']} names several columns; they are read with "
@@ -136,7 +143,7 @@ def _example(
             f"{report.columns.get('label', '')!r} the right {param('label')}? (the first column is "
             "0)",
         )
-    return TextExample(text, pair, label, row)
+    return TextExample(text, pair, label, row, columns=columns)
 
 
 def _keep_labels(row: TextExample, value: object, report: ReadReport) -> None:
@@ -163,6 +170,6 @@ read_examples = ExampleReader(_examples, FORMATS, _tuple_names)
 
 The detail ``scores`` makes a row whose label is not a finite number a bad row, so that
 ``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``labels_of``,
-into ``example.labels``.  Standard input without a format is JSON lines where its first byte is
-``{``, else plain lines.
+into ``example.labels``.  ``keep_columns`` keeps the other columns of a row in ``example.columns``.
+Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
 """

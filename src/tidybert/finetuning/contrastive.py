@@ -49,7 +49,8 @@ def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
         pooler = encoder_of(model).pooler
         if pooler is not None:
             pooler.pass_through()
-        groups = draw_groups(trainer.objective.features, arguments.seed)
+        labelled = [one for one in trainer.objective.features if one.label is not None]
+        groups = draw_groups(labelled, arguments.seed)
         arguments = replace(
             arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
         )

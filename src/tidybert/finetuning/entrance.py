@@ -33,6 +33,7 @@ from tidybert.tasks.answer_types import (
     ScoreAnswer,
     SpanAnswer,
     TagAnswer,
+    VectorAnswer,
 )
 from tidybert.tasks.labelled_examples import split_options
 from tidybert.tasks.metric_types import (
@@ -42,6 +43,7 @@ from tidybert.tasks.metric_types import (
     ScoreMetrics,
     SpanMetrics,
     TagMetrics,
+    VectorMetrics,
 )
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.python_spelling import as_in_python, tell
@@ -97,6 +99,13 @@ def finetune(
     model: _Model = ...,
     **options: Unpack[NamedFinetuneOptions],
 ) -> FinetunedModel[TagAnswer]: ...
+@overload
+def finetune(
+    data: Any,
+    task: Literal["embed"],
+    model: _Model = ...,
+    **options: Unpack[NamedFinetuneOptions],
+) -> FinetunedModel[VectorAnswer]: ...
 def finetune(
     data: Any,
     task: TaskName = "classify",
@@ -104,6 +113,7 @@ def finetune(
     *,
     multi_label: bool | None = None,
     dev: Any = 0.1,
+    unlabelled: Any = None,
     out: str | Path | None = None,
     verbose: bool = False,
     **options: Unpack[FinetuneOptions],
@@ -115,12 +125,13 @@ def finetune(
     Args:
         data: the path of a file; a DataFrame of pandas, polars or Arrow; a Dataset; dicts or
             tuples, such as (text, label), in a list; or two lists, (texts, labels).
-        task: classify, regress, choose, answer or tag.
+        task: classify, regress, choose, answer, tag or embed.
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
         multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
             0 trains on all, as ``few`` does.
+        unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
         options: columns of the data by name (``text``, ``text_pair``, ``label``), and every other
@@ -157,6 +168,7 @@ def finetune(
             read=ReadOptions(**given["read"]),
             task_options=task_flags()(**given["task"]),
             dev_fraction=share,
+            unlabelled=unlabelled,
             out=None if out is None else Path(out),
             **given["job"],
         )
@@ -170,11 +182,13 @@ def _share(dev: Any) -> tuple[float, Any]:
     """The share to hold out, and the data to measure on in its place, if any."""
     if dev is None or isinstance(dev, bool) or not isinstance(dev, int | float):
         if dev is None or isinstance(dev, bool):
-            raise UsageError(f"{param('dev')} is {dev}: expected labelled data, or a share as 0.1")
+            raise UsageError(
+                f"{param('dev')} is {dev}: expected labelled data, or a fraction such as 0.1"
+            )
         return 0.1, dev
     if not 0 <= dev < 1:
         raise UsageError(
-            f"{param('dev')} is {dev}: expected labelled data, or a share from 0 to below 1"
+            f"{param('dev')} is {dev}: expected labelled data, or a fraction from 0 to below 1"
         )
     return dev, None
 
@@ -215,6 +229,12 @@ def evaluate(
     data: Any,
     **options: Unpack[NamedEvaluateOptions],
 ) -> TagMetrics: ...
+@overload
+def evaluate(
+    run: FinetunedModel[VectorAnswer] | Predictor[VectorAnswer],
+    data: Any,
+    **options: Unpack[NamedEvaluateOptions],
+) -> VectorMetrics: ...
 @overload
 def evaluate(
     run: str | Path | FinetunedModel | Predictor,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 from tidybert.inference.answer_precision import AnswerPrecision
 from tidybert.training.training_arguments import HeadPooling, HeadStart, Precision
 
-TaskName = Literal["classify", "regress", "choose", "answer", "tag"]
+TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -52,6 +52,12 @@ class FinetuneOptions(ReadingOptions, total=False):
     max_answer_length: int | None
     n_best_size: int | None
     null_score_diff_threshold: float | None
+    loss: Literal["infonce", "cosent", "supcon"] | None
+    scale: float | None
+    both_directions: bool | None
+    matryoshka_dims: str | None
+    query_prompt: str | None
+    document_prompt: str | None
 
     max_seq_length: int | None
     num_train_epochs: float
@@ -86,6 +92,10 @@ class FinetuneOptions(ReadingOptions, total=False):
     corrections: str | Path | None
     vocab: str | Path | None
     new_head: bool
+    num_layers: int | None
+    teacher: str | Path | None
+    teacher_weight: float
+    teacher_temperature: float
     device: str
     allow_pickle: bool
     resume: bool
@@ -97,6 +107,7 @@ class NamedFinetuneOptions(FinetuneOptions, total=False):
     """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
 
     dev: Any
+    unlabelled: Any
     out: str | Path | None
     verbose: bool
 

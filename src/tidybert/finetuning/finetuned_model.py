@@ -203,5 +203,6 @@ def save(
         metadata=finished.metadata,
         architecture=finished.task.architecture,
         problem_type=finished.task.problem_type,
+        sentence=finished.task.sentence_form(finished.max_seq_length),
         beside=beside,
     )

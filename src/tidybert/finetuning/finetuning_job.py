@@ -5,6 +5,7 @@ job holds.  Flags of the shell are made from the fields; the keyword arguments o
 ``tidybert.finetune`` and the parameters of the estimators are held to them by tests.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
 """The arguments that a search sets."""
+SET_FOR_TEACHER: Final = ("teacher_weight", "teacher_temperature")
 SET_BY_FEW: Final = ("head_start", "num_train_epochs", "max_steps")
 _MOST_SEEDS: Final = 1000
 # They say how a run is begun, and arguments.json says what it is.
 _NOT_RECORDED: Final = ("out", "resume", "force")
+_PATHS: Final = ("train", "dev", "unlabelled", "corrections", "vocab", "teacher")
 _OF_SHELL: Final[Mapping[str, Any]] = {"tensorboard": False, "threads": None}
 
 
@@ -41,11 +44,12 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
         "Data": ("dev_fraction", "corrections"),
-        "Checkpoints": ("vocab", "new_head"),
+        "Checkpoints": ("vocab", "new_head", "num_layers"),
     }
 
     dev_fraction: float = 0.1
-    """Share of --train to measure on where --dev is not given; 0 to train on all, as --few does."""
+    """Fraction of --train to measure on where --dev is not given; 0 to train on all, as --few
+    does."""
     corrections: str | Path | None = None
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None
@@ -62,15 +66,31 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     """``--vocab MODEL``: Take this model's vocabulary, where MODEL is a size such as mini."""
     new_head: bool = False
     """``--new-head``: Reinitialise the head even if MODEL already has one."""
+    num_layers: int | None = field(default=None, metadata={"min": 1})
+    """``--num-layers N``: Begin with N of MODEL's layers, evenly spread. If not set: all."""
+    teacher: str | Path | None = None
+    """``--teacher RUN``: Learn this finished RUN's answers too; it has the same task and labels."""
+    teacher_weight: float = 0.9
+    """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
+    teacher_temperature: float = 2.0
+    """Divide logits of teacher and student by this before they are compared."""
 
     def __post_init__(self) -> None:
         for each in fields(FinetuningOptions):
             check_type(each.name, getattr(self, each.name), each.type)
         few, seeds, search = map(param, ("few", "seeds", "search"))
         if not 0 <= self.dev_fraction < 1:
-            raise bad_value("dev_fraction", self.dev_fraction, "a share from 0 to below 1")
+            raise bad_value("dev_fraction", self.dev_fraction, "a fraction from 0 to below 1")
         if not 1 <= self.seeds <= _MOST_SEEDS:
             raise bad_value("seeds", self.seeds, f"a number from 1 to {_MOST_SEEDS:,}")
+        if self.num_layers is not None and self.num_layers < 1:
+            raise bad_value("num_layers", self.num_layers, "a number above 0")
+        if not 0 < self.teacher_weight <= 1:
+            raise bad_value("teacher_weight", self.teacher_weight, "a fraction above 0, up to 1")
+        if not 0 < self.teacher_temperature < math.inf:
+            raise bad_value("teacher_temperature", self.teacher_temperature, "a number above 0")
+        if self.few and self.teacher is not None:
+            raise UsageError(f"{few} chooses by itself: leave out {param('teacher')}")
         if self.few and self.has_trials:
             raise UsageError(f"{few} chooses by itself: leave out {search} and {seeds}")
         if self.search and self.seeds > 1:
@@ -102,6 +122,7 @@ class FinetuningJob(FinetuningOptions):
         task_options: what the task is given beyond its data.
         example_weights: one for each example of a list, its share in the loss.
         recorded_too: further entries of arguments.json, from the face that made the job.
+        unlabelled: examples without labels, as ``train``, which ``teacher`` answers.
 
     Raises UsageError as its parts do, and for parts that contradict each other.
     """
@@ -116,6 +137,7 @@ class FinetuningJob(FinetuningOptions):
     task_options: TaskOptions = field(default_factory=TaskOptions)
     example_weights: Sequence[float] | None = None
     recorded_too: Mapping[str, Any] = field(default_factory=lambda: _OF_SHELL)
+    unlabelled: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +162,12 @@ class FinetuningJob(FinetuningOptions):
                     raise UsageError(
                         f"{param(each)} is given, but {param(chosen)} sets it: leave out one of "
                         "them"
+                    )
+        if self.teacher is None:
+            for each in ("unlabelled", *SET_FOR_TEACHER):
+                if getattr(self, each) != getattr(FinetuningJob, each):
+                    raise UsageError(
+                        f"{param(each)} needs {param('teacher')}, a RUN whose answers are learned"
                     )
         check_seed(arguments.seed + self.seeds - 1)
 
@@ -175,7 +203,7 @@ class FinetuningJob(FinetuningOptions):
         if not isinstance(self.task, str):
             return {**first, "max_seq_length": self.length, **asdict(self.arguments)}
         options = {each.name: getattr(self, each.name) for each in fields(FinetuningOptions)}
-        files = {"train": self.train, "dev": self.dev, "corrections": self.corrections}
+        files = {name: getattr(self, name) for name in _PATHS}
         paths = {
             name: str(each) if isinstance(each, str | Path) else None
             for name, each in files.items()
@@ -185,7 +213,6 @@ class FinetuningJob(FinetuningOptions):
             "task": self.task,
             **{name: each for name, each in options.items() if name not in _NOT_RECORDED},
             **paths,
-            "vocab": None if self.vocab is None else str(self.vocab),
             **self.recorded_too,
             **asdict(self.read),
             **asdict(self.task_options),

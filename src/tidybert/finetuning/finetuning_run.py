@@ -1,7 +1,7 @@
 """From labelled examples to a trained model and a finished RUN: config, build, train, save."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,17 +10,22 @@ from typing import Any
 import torch
 from torch import nn
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
+from tidybert.data.features import Features
 from tidybert.data.training_texts import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.finetuning.collapse import collapse_message, collapsed_to
+from tidybert.finetuning.distillation import lessons_of
+from tidybert.finetuning.fine_tuning_identity import identity_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.first_weights import built_from, model_sources
+from tidybert.finetuning.first_weights import built_from, keep_layers, model_sources
 from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
 from tidybert.finetuning.run_card import write_run_card
 from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.finetuning.unlabelled import examine_unlabelled
 from tidybert.inference.answer_precision import as_trained
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length, to_device
@@ -42,7 +47,6 @@ from tidybert.training.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
 from tidybert.training.run_origin import RunOrigin, environment
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -82,17 +86,24 @@ def train(
     """
     task, run, length = examples.task, job.out, job.length
     config, tokenizer, origin = model_sources(job.model, job.vocab)
+    begun = origin if isinstance(origin, ModelDirectory) else None
+    task = task.begun_from(begun, job.arguments.pooling)
     arguments, config = _with_defaults(job.arguments, task, config, callbacks.tell)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
+        # A head that learned to read the last layer would be no good start for an earlier one.
+        new_head = job.new_head or job.num_layers is not None
         network, has_head = built_from(
-            task, config, origin, job.new_head, job.allow_pickle, callbacks.tell
+            task, config, origin, new_head, job.allow_pickle, callbacks.tell
         )
+    if job.num_layers is not None:
+        config = keep_layers(network, job.num_layers, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
-    _require_room(run, network, arguments, len(examples.train), has_dev=has_dev)
+    count = len(examples.train) + len(examples.unlabelled)
+    _require_room(run, network, arguments, count, has_dev=has_dev)
     data = TrainingData(
         examples.train,
         examples.held_out,
@@ -100,14 +111,30 @@ def train(
         task.features(examples.held_out or [], tokenizer, length),
         length,
     )
-    _check_data(data, task, callbacks)
+    unlabelled = task.features(examples.unlabelled, tokenizer, length)
+    _check_data(data, task, callbacks, examples.unlabelled, unlabelled)
     _weigh(data, job.example_weights)
+    for one in unlabelled:
+        one.example += len(data.train)
+    lessons = lessons_of(job, task, tokenizer, data.train_features, unlabelled, callbacks.tell)
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
-    loop = _loop(task, network, data, measure, arguments, run, callbacks)
+    identity = identity_of(job, task, network, data, lessons, arguments)
+    objective = task.objective(
+        network,
+        lessons.features,
+        lessons.loss,
+        arguments,
+        evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
+        metric=task.metric,
+        note=callbacks.tell,
+    )
+    loop = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
     given = {**job.recorded(), **asdict(arguments)}
-    record = _record(data, examples.origin, loop.objective.settings.num_steps, device)
+    record = _record(data, examples.origin, objective.settings.num_steps, device)
+    if lessons.teacher:
+        record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
         if job.resume:
             loop.resume()
@@ -115,7 +142,7 @@ def train(
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
-        start_with_probe(task, loop, None if origin is None else probe)
+        start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe)
     result, interrupted = _trained(loop)
     answers = _calibrated(task, network, measure) if has_dev else None
     if answers is not None:
@@ -138,43 +165,22 @@ def train(
         raise interrupted.keeping(finished)
     if run is not None:
         record["seconds"] = round(loop.state.progress["seconds"], 3)
-        _finish(run, finished, {**given, RECORD: record}, data, answers)
+        texts = [*data.train, *examples.unlabelled]
+        _finish(run, finished, {**given, RECORD: record}, texts, answers)
         (remove_best if job.keep_checkpoints else remove_checkpoints)(run)
     return finished
-
-
-def _loop(
-    task: AnyTask,
-    network: nn.Module,
-    data: TrainingData[Any],
-    measure: Callable[[AnyTask, nn.Module], Answers[Any, Any]],
-    arguments: TrainingArguments,
-    run: Path | None,
-    callbacks: Callbacks,
-) -> TrainingLoop[FineTuning]:
-    identity = _identity(task, network, data, arguments)
-    objective = FineTuning(
-        network,
-        data.train_features,
-        task.loss,
-        arguments,
-        evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
-        metric=task.metric,
-        note=callbacks.tell,
-    )
-    return TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
 
 
 def _finish(
     run: Path,
     finished: FinetunedModel,
     arguments: Mapping[str, Any],
-    data: TrainingData[Any],
+    texts: Sequence[Any],
     answers: Answers[Any, Any] | None,
 ) -> None:
     """Write what a RUN tells of itself, and then the model, which makes it finished."""
     write_arguments(run, arguments)
-    write_training_texts(run, text_hashes(map(finished.task.identity, data.train)))
+    write_training_texts(run, text_hashes(map(finished.task.identity, texts)))
     write_run_card(run, finished.task, arguments, answers, finished.inputs, finished.made_from.name)
     save(finished, run)
 
@@ -197,6 +203,8 @@ def _with_defaults(
 
 def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
     """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
+    if task.pools_itself:
+        return config.with_pooling("cls")
     if task.has_pooling:
         return config if pooling is None else config.with_pooling(pooling)
     if pooling is not None:
@@ -281,9 +289,16 @@ def _require_room(
     )
 
 
-def _check_data(data: TrainingData[Any], task: AnyTask, callbacks: Callbacks) -> None:
+def _check_data(
+    data: TrainingData[Any],
+    task: AnyTask,
+    callbacks: Callbacks,
+    unlabelled: Sequence[Any],
+    features: Sequence[Features],
+) -> None:
     """Check the data, say what was found, and label their features.  Raises DataError."""
     report = task.check(data)
+    examine_unlabelled(report, task, data, unlabelled, features)
     report.raise_on_errors()
     for line in report.lines(callbacks.spell, with_warnings=callbacks.rows is None):
         callbacks.tell(line)
@@ -312,34 +327,3 @@ def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | 
     if collapsed is not None and callbacks.rows is not None:
         warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
     return collapsed
-
-
-def _identity(
-    task: AnyTask, model: nn.Module, data: TrainingData[Any], arguments: TrainingArguments
-) -> RunIdentity:
-    def pieces() -> Iterator[bytes]:
-        for _, _, features in data.parts():
-            yield f"{len(features)} examples".encode()
-            for one in features:
-                yield one.input_ids.tobytes()
-                rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
-                yield repr(rest).encode()
-
-    return RunIdentity(
-        settings={
-            "task": task.name,
-            "label_names": task.label_names,
-            "max_seq_length": data.max_seq_length,
-            **asdict(arguments),
-        },
-        contents={"data": sha256_of(pieces()), "weights": weights_sha256(model)},
-        free=(*INTERVALS, "tokens_per_batch", "precision", "deterministic"),
-        refusal=_refusal,
-    )
-
-
-def _refusal(name: str, _before: Any, _step: int) -> str:
-    """Why a setting must not change on the way."""
-    if name in ("max_steps", "num_train_epochs"):
-        return "the learning rates of the steps so far follow from the number of all steps"
-    return ""

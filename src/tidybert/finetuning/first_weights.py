@@ -1,6 +1,7 @@
 """The weights that fine-tuning begins with: a MODEL's, its head where it fits, or random ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -105,3 +106,24 @@ def _labels_of_head(
         "initialises a new one"
     )
     return tuple(names)
+
+
+def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> BertConfig:
+    """Keep this many of the encoder's layers, evenly spread, the lowest first; in place.
+
+    Returns the configuration that the network then has.  Raises UsageError for a number that is not
+    1 to all of its layers.
+    """
+    encoder = encoder_of(network)
+    of = len(encoder.layers)
+    if not 1 <= count <= of:
+        raise UsageError(
+            f"{param('num_layers')} is {count}, but the model has {of} layers: give 1 to {of}"
+        )
+    kept = [number * of // count for number in range(count)]
+    encoder.encoder.layers = nn.ModuleList([encoder.layers[number] for number in kept])
+    config = replace(encoder.config, num_hidden_layers=count)
+    encoder.config = config
+    network.config = config  # type: ignore[assignment]
+    note(f"begins with {count} of {of} layers: {', '.join(map(str, kept))}")
+    return config

@@ -24,7 +24,7 @@ from tidybert.modeling.architectures import encoder_of
 from tidybert.tasks.task import AnyTask
 from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.frozen_states import FrozenStates
-from tidybert.training.linear_probe import LinearProbe, fit_probe
+from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -65,7 +65,10 @@ def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArgu
 
 
 def start_with_probe(
-    task: AnyTask, trainer: TrainingLoop[FineTuning], memory: ProbeMemory | None
+    task: AnyTask,
+    trainer: TrainingLoop[FineTuning],
+    summed_loss: ProbeLoss,
+    memory: ProbeMemory | None,
 ) -> None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
@@ -80,11 +83,13 @@ def start_with_probe(
     begin = time.perf_counter()
     trainer.objective.model.eval()
     with trainer.whole_model():
-        note = _start(task, trainer.objective, memory or ProbeMemory())
+        note = _start(task, trainer.objective, summed_loss, memory or ProbeMemory())
     trainer.callbacks.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
 
 
-def _start(task: AnyTask, objective: FineTuning, memory: ProbeMemory) -> str:
+def _start(
+    task: AnyTask, objective: FineTuning, summed_loss: ProbeLoss, memory: ProbeMemory
+) -> str:
     """Set the weights, and return what happened."""
     model, features = objective.model, objective.features
     assert task.head is not None
@@ -100,7 +105,7 @@ def _start(task: AnyTask, objective: FineTuning, memory: ProbeMemory) -> str:
             states,
             [features[number] for number in chosen],
             len(head.get_parameter("bias")),
-            task.summed_loss,
+            summed_loss,
         )
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
@@ -109,7 +114,7 @@ def _start(task: AnyTask, objective: FineTuning, memory: ProbeMemory) -> str:
     if not probe.beats_chance:
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
-        return f"the new head begins at random, because a probe of the encoder is no help: {losses}"
+        return f"the new head begins at random: a probe of the encoder does not help: {losses}"
     share = task.probe_share if objective.settings.num_steps else 1.0
     with torch.no_grad():
         head.get_parameter("weight").copy_(share * probe.weight)

@@ -7,6 +7,8 @@ from typing import Any, Final
 from tidybert.catalog import PRETRAINED
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
+from tidybert.files.wording import count_of
+from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
 from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
@@ -95,6 +97,14 @@ def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: str | None) ->
         "words": " It takes the words of sentences.",
     }.get(inputs or "", "")
     text = f"A BERT that was fine-tuned with tidybert to {task.name}, from {start}.{holds}"
+    if arguments.get("num_layers"):
+        text += f" It began with {arguments['num_layers']} of that model's layers."
+    if teacher := arguments[RECORD].get("teacher"):
+        score = f", {task.metric} {teacher[task.metric]:.4f}" if task.metric in teacher else ""
+        text += (
+            f" It learned the answers of the teacher `{teacher['run']}` "
+            f"({count_of(teacher['num_hidden_layers'], 'layer')}{score}) too."
+        )
     if task.names:
         shown = ", ".join(f"`{name}`" for name in task.names[:_SHOWN_LABELS])
         more = len(task.names) - _SHOWN_LABELS
@@ -107,8 +117,8 @@ def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: str | None) ->
 def _data(record: Mapping[str, Any]) -> str:
     files = record["files"]
     rows = []
-    for part, count in (("train", record["num_train"]), ("dev", record["num_dev"])):
-        if count:
+    for part in ("train", "dev", "unlabelled"):
+        if count := record.get(f"num_{part}"):
             file = files.get(part, {})
             is_held_out = part == "dev" and "train" in files
             name = file.get("file", "held out of train" if is_held_out else "")
@@ -175,7 +185,8 @@ def _limits(task: AnyTask, arguments: Mapping[str, Any], is_measured: bool) -> s
 
 
 def _settings(arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    left_out = (RECORD, "task", "model", "train", "dev")
+    unused = SET_FOR_TEACHER if arguments.get("teacher") is None else ()
+    left_out = (RECORD, "task", "model", "train", "dev", *unused)
     return [
         (name, value)
         for name, value in arguments.items()

@@ -32,7 +32,7 @@ def run_finetuning(job: FinetuningJob, callbacks: Callbacks | None = None) -> Fi
         callbacks.origin(examples.origin)
         if job.few:
             return _run_few(job, examples, callbacks)
-        if isinstance(job.task, str):
+        if isinstance(job.task, str) and job.teacher is None:
             recommend_few(examples.task, len(examples.train), callbacks.tell)
         if job.has_trials:
             return _run_trials(job, examples, callbacks)

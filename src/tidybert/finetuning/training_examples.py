@@ -12,6 +12,7 @@ from tidybert.files.read_report import ReadReport
 from tidybert.files.reading import Reading
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.inference.python_inputs import examples_of as inputs_of
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
 from tidybert.training.run_origin import RunOrigin, file_identity
@@ -24,6 +25,7 @@ class TrainingExamples:
     Args:
         held_out: None where nothing is measured.
         labelled: all that was read to train on, before a share was held out.
+        unlabelled: those that a teacher answers.
     """
 
     task: AnyTask
@@ -31,6 +33,7 @@ class TrainingExamples:
     held_out: Sequence[Any] | None
     labelled: Sequence[Any] = ()
     origin: RunOrigin = field(default_factory=RunOrigin)
+    unlabelled: Sequence[Any] = ()
 
     def some(self, train: Sequence[Any]) -> "TrainingExamples":
         """Some of the examples to train on, and none to measure on."""
@@ -49,15 +52,18 @@ def examples_of(
     Raises DataError and UsageError.
     """
     if not isinstance(job.task, str):
-        return TrainingExamples(job.task, job.train, job.dev)
+        return TrainingExamples(job.task, job.train, job.dev, unlabelled=job.unlabelled or ())
     chosen = job.task_class
 
-    def read(task: AnyTask | type[AnyTask], data: Any, name: str, report: ReadReport) -> list[Any]:
+    def read(
+        task: AnyTask | type[AnyTask], data: Any, name: str, report: ReadReport, **how: Any
+    ) -> list[Any]:
         return read_all(
             task,
             data,
             job.read,
             name=name,
+            **how,
             skip_bad_rows=job.skip_bad_rows,
             report=report,
             tell=tell,
@@ -73,7 +79,12 @@ def examples_of(
         labelled, changed = corrected.examples, count_of(corrected.num_changed, "label")
         names = count_of(corrected.num_rows, "example")
         tell(f"{job.corrections}: {changed} changed; it names {names}")
-    files = {"train": job.train, "dev": job.dev, "corrections": job.corrections}
+    files = {
+        "train": job.train,
+        "dev": job.dev,
+        "unlabelled": job.unlabelled,
+        "corrections": job.corrections,
+    }
     origin = RunOrigin(
         name=None if job.out is None else job.out.resolve().name,
         files={part: _identity(data) for part, data in files.items() if data is not None},
@@ -90,7 +101,15 @@ def examples_of(
     task = chosen.from_examples(train, job.task_options)
     if job.dev is not None:
         held_out = read(task, job.dev, "dev", ReadReport())
-    return TrainingExamples(task, train, held_out or None, labelled, origin)
+    unlabelled: list[Any] = []
+    like = Reading.of(job.read, report) if report.format else None
+    if isinstance(job.unlabelled, str | Path):
+        unlabelled = read(
+            task, job.unlabelled, "unlabelled", ReadReport(), need_label=False, like=like
+        )
+    elif job.unlabelled is not None:
+        unlabelled = inputs_of(task, job.unlabelled, None, like)
+    return TrainingExamples(task, train, held_out or None, labelled, origin, unlabelled)
 
 
 def _identity(data: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tidybert.catalog import find_model, is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, in_shell, param
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER, FinetuningJob
 from tidybert.finetuning.first_weights import model_sources
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.finetuning.trials_file import Trial, Trials, finished, read_trials, write_trials
@@ -76,6 +76,11 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
     were read.  Settings that change no result are not recorded.  Raises ModelNotFoundError.
     """
     arguments, model, has_dev = asdict(job.arguments), str(job.model), job.dev is not None
+    taught: dict[str, Any] = {} if job.num_layers is None else {"num_layers": job.num_layers}
+    if job.teacher is not None:
+        taught |= {name: getattr(job, name) for name in SET_FOR_TEACHER}
+        taught["teacher"] = _hash_of_files(job.teacher)
+        taught["unlabelled"] = _hash_of(map(repr, examples.unlabelled))
     return {
         "task": job.task_class.name,
         "dev_fraction": None if has_dev else job.dev_fraction,
@@ -88,6 +93,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
         "vocab": None if job.vocab is None else _hash_of_files(job.vocab),
         "train": _hash_of(map(repr, examples.labelled or examples.train)),
         "dev": _hash_of(map(repr, examples.held_out or ())) if has_dev else None,
+        **taught,
     }
 
 

@@ -78,7 +78,7 @@ def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
     if other:
         raise UsageError(
             f"{param('resume')}: the trials in {path} were run with other settings: "
-            f"{', '.join(other)}; go on with the same, or give a new {param('out')}"
+            f"{', '.join(other)}; continue with the same, or give a new {param('out')}"
         )
     return trials
 

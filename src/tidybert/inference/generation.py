@@ -69,7 +69,7 @@ class Sampling:
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"{param('top_k')} is {self.top_k}: expected 1 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"{param('top_p')} is {self.top_p}: expected a share above 0, up to 1")
+            raise UsageError(f"{param('top_p')} is {self.top_p}: expected above 0, up to 1")
 
     @property
     def is_greedy(self) -> bool:

@@ -23,6 +23,7 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -177,7 +178,7 @@ def to_device(model: nn.Module, device: str) -> torch.device:
 def share_parameters(model: nn.Module, encoder: nn.Module) -> None:
     """Have the encoder of a model with a head use the parameters of another one, equal to them."""
     shared = dict(encoder.named_parameters())
-    for prefix, module in model.get_submodule("bert").named_modules():
+    for prefix, module in encoder_of(model).named_modules():
         for name, _ in list(module.named_parameters(recurse=False)):
             setattr(module, name, shared[f"{prefix}.{name}"])
 

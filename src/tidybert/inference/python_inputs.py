@@ -30,7 +30,7 @@ def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None
     if rows and (is_example(rows[0]) or (takes_rows and isinstance(rows[0], Mapping))):
         return _from_rows(task, rows, text_pairs, like)
     seconds: list[Any] | None = None
-    of_texts = isinstance(task, TextTask) or task.inputs in ("question", "choices")
+    of_texts = isinstance(task, TextTask) or task.inputs in ("text", "question", "choices")
     if text_pairs is None and of_texts and rows and all(map(_is_pair, rows)):
         rows, seconds = [row[0] for row in rows], [row[1] for row in rows]
     elif text_pairs is not None:

@@ -85,19 +85,26 @@ class NpyVectors(VectorFormat):
 
     def make(self, file: GrowingFile, target: Path) -> None:
         vector = self.layout.dimension * np.dtype(self.layout.dtype).itemsize
-        # NumPy leaves room in the header for any number of rows, so its length is constant.
         file.replace_head(self._header((file.size - len(self.begin())) // vector))
         file.become(target)
 
     def _header(self, num_rows: int) -> bytes:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(np.dtype(self.layout.dtype)),
-            "fortran_order": False,
-            "shape": (num_rows, self.layout.dimension),
-        }
-        stream = io.BytesIO()
-        np.lib.format.write_array_header_1_0(stream, header)
-        return stream.getvalue()
+        return npy_header(self.layout.dtype, (num_rows, self.layout.dimension))
+
+
+def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """What a .npy file begins with.
+
+    NumPy leaves room in it for any number of rows, so its length does not depend on that number.
+    """
+    header = {
+        "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue()
 
 
 class JsonLines(VectorFormat):

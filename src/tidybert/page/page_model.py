@@ -122,11 +122,11 @@ class PageModel:
         encoding = self.explainer.encode(text, pair or None)
         if len(encoding) > MOST_PIECES:
             raise DataError(
-                f"the text has {len(encoding)} pieces; the page shows {MOST_PIECES} at most: "
+                f"the text has {len(encoding)} tokens; the page shows {MOST_PIECES} at most: "
                 "shorten it"
             )
         if 0 not in encoding.sequence_ids:
-            raise DataError("the text has no piece: write a word")
+            raise DataError("the text has no token: write a word")
         return encoding
 
     def attention(self, text: str, pair: str = "", *, causal: bool = False) -> Attention:

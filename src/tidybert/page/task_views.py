@@ -71,7 +71,7 @@ def classify(
     encoding = model.encode(text, pair)
     if len(encoding) > predictor.max_seq_length:
         raise DataError(
-            f"the text has {len(encoding)} pieces, and the model reads "
+            f"the text has {len(encoding)} tokens, and the model reads "
             f"{predictor.max_seq_length}: shorten it"
         )
     pairs = [pair] if pair else None

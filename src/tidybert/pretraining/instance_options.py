@@ -31,8 +31,8 @@ class InstanceOptions:
     max_seq_length: int = 128
     """Most tokens of a sequence, special tokens included."""
     short_seq_prob: float | None = None
-    """Share of the documents whose sequences aim at a random shorter length. If not set: 0.1, or 0
-    for mlm."""
+    """Fraction of the documents whose sequences aim at a random shorter length. If not set: 0.1, or
+    0 for mlm."""
 
     def __post_init__(self) -> None:
         check_arguments(self, shares=("short_seq_prob",), choices={"objective": self.CHOICES})
@@ -101,10 +101,10 @@ class MaskingOptions:
     PANEL: ClassVar = "Task"
 
     masked_lm_prob: float | None = None
-    """Share of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
+    """Fraction of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
     with --recipe fast."""
     whole_word: bool = False
-    """Mask all pieces of a word together."""
+    """Mask all tokens of a word together."""
 
     def __post_init__(self) -> None:
         check_arguments(self, above_0=("masked_lm_prob",), shares=("masked_lm_prob",))

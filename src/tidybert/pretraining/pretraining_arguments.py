@@ -99,7 +99,7 @@ class PretrainingArguments:
     """Dropout of hidden states and attention weights in pre-training; config.json keeps the model's
     own."""
     long_share: float | None = None
-    """Share of the steps, at the end, that train on sequences of --long-seq-length."""
+    """Fraction of the steps, at the end, that train on sequences of --long-seq-length."""
     long_seq_length: int = 512
     """Most tokens of a sequence in the steps of --long-share."""
     seed: int = 42

@@ -101,7 +101,7 @@ def _language_model(run: Path) -> _Kind:
         trained="trained",
         use=f'```sh\ntidybert generate {run.name} "A beginning"\n```',
         limits=(
-            "It goes on with a text. It cannot be fine-tuned, and transformers does not open it. "
+            "It continues a text. It cannot be fine-tuned, and transformers does not open it. "
             "tidybert does not know the languages of the corpus or the licence of the weights."
         ),
         metadata={

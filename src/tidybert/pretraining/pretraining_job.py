@@ -31,7 +31,7 @@ class TextCorpusOptions:
     """``--vocab MODEL``: Model or directory whose vocabulary to use for text. If not set: all words
     and characters of the text."""
     held_out: float | None = None
-    """Share of the text's documents kept apart to measure on. If not set: 0.005."""
+    """Fraction of the text's documents kept apart to measure on. If not set: 0.005."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from tidybert.training.optimization import build_optimizer
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.reports import Measured
 from tidybert.training.run_checkpoints import TrainingState
+from tidybert.training.run_identity import RunIdentity
 
 # Of the arguments, for the loop.
 _SETTINGS: Final = (
@@ -104,6 +105,10 @@ class PretrainingObjective(Objective):
         self._evaluate = evaluate
         self._ahead: ThreadPoolExecutor | None = None
         self._following: Future[StepBatches] | None = None
+
+    def identity(self, of_plan: RunIdentity) -> RunIdentity:
+        """What a resumed run must share with this one; a subclass adds to the plan's."""
+        return of_plan
 
     def learning_rate(self, step: int) -> float:
         """The schedule's."""

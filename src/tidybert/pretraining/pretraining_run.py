@@ -4,7 +4,7 @@ pretraining_objective.py says what a step is, and its batches come from stream.p
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -60,10 +60,12 @@ def run_pretraining(
     job: PretrainingJob,
     callbacks: TrainingCallbacks | None = None,
     processes: Processes | None = None,
+    build_objective: Callable[..., PretrainingObjective] = PretrainingObjective,
 ) -> TrainingResult:
     """Train a size from random weights, or go on from a MODEL, and save the RUN.
 
-    ``processes``: this one's place among those that torchrun started.
+    ``processes``: this one's place among those that torchrun started.  ``build_objective``: takes
+    the arguments of PretrainingObjective, and may add to what a step learns.
 
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
@@ -82,7 +84,7 @@ def run_pretraining(
         data = job.data
         if isinstance(job.instances, NextTokenOptions):
             data = stack.enter_context(text_corpus(job, callbacks))
-        return _pretrain(job, TokenCorpus(data), callbacks, processes)
+        return _pretrain(job, TokenCorpus(data), callbacks, processes, build_objective)
 
 
 def _pretrain(
@@ -90,6 +92,7 @@ def _pretrain(
     corpus: TokenCorpus,
     callbacks: TrainingCallbacks,
     processes: Processes,
+    build_objective: Callable[..., PretrainingObjective],
 ) -> TrainingResult:
     model, run = job.model, job.out
     chosen = choose_device(processes.own_device(job.device))
@@ -111,7 +114,19 @@ def _pretrain(
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams[0], chosen)
-    loop = _loop(network, run, plan, stream, held_out, callbacks, used)
+    identity = plan.identity(network)
+    objective = build_objective(
+        network,
+        stream.take,
+        arguments,
+        evaluate=held_out.measure,
+        first_position=stream.first_position,
+        processes=processes,
+        mfu=used.of_step if used else None,
+        note=callbacks.tell,
+    )
+    identity = objective.identity(identity)
+    loop = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
     if job.resume:
         loop.resume()
     if unchanged is not None and not loop.state.step:
@@ -141,29 +156,6 @@ def _pretrain(
     if not job.keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
-
-
-def _loop(
-    network: PretrainingModel,
-    run: Path,
-    plan: PretrainingPlan,
-    stream: PhasedStream,
-    held_out: HeldOut,
-    callbacks: TrainingCallbacks,
-    used: Utilization | None,
-) -> TrainingLoop[PretrainingObjective]:
-    identity = plan.identity(network)
-    objective = PretrainingObjective(
-        network,
-        stream.take,
-        plan.arguments,
-        evaluate=held_out.measure,
-        first_position=stream.first_position,
-        processes=plan.processes,
-        mfu=used.of_step if used else None,
-        note=callbacks.tell,
-    )
-    return TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
 
 
 def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:

@@ -32,7 +32,7 @@ _FACTS: Final = {
     "expected_probability": "probability of the expected class",
     "margin": "margin",
     "residual": "off by",
-    "correct": "share that is right",
+    "correct": "fraction that is right",
     "num_tokens": "tokens",
 }
 

@@ -12,7 +12,7 @@ from tidybert.errors import TidyBertError
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import described
+from tidybert.server.protocols.native import described
 
 router = APIRouter(tags=["server"])
 _LOGGER: Final = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ async def reload(request: Request) -> JsonAnswer:
     try:
         await engine.reload()
     except TidyBertError:
-        _LOGGER.exception("reloading failed; the old models go on")
+        _LOGGER.exception("reloading failed; the old models stay")
         raise Refusal(
-            500, "a model cannot be opened, so the old ones go on; the server's log says why"
+            500, "a model cannot be opened, so the old ones stay; the server's log says why"
         ) from None
     return JsonAnswer({"models": list(engine.models)})

@@ -10,24 +10,26 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidybert.server import (
-    admin,
-    native,
-    openai_routes,
-    page_routes,
-    pipeline_routes,
-    tei_routes,
-)
+from tidybert.server import admin
 from tidybert.server.door import Door, Shape, native_shape, refused
 from tidybert.server.engine import Engine
 from tidybert.server.faults import UNKNOWN_FIELD, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import names_model
-from tidybert.server.tei_routes import tei_shape
-from tidybert.server.tei_types import TeiError
+from tidybert.server.protocols import (
+    native,
+    openai_routes,
+    page_routes,
+    pipeline_routes,
+    search_routes,
+    tei_routes,
+)
+from tidybert.server.protocols.protocol import names_model
+from tidybert.server.protocols.tei_routes import tei_shape
+from tidybert.server.protocols.tei_types import TeiError
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
     (native.router, native_shape, native.Error),
+    (search_routes.router, native_shape, native.Error),
     (admin.router, native_shape, native.Error),
     (openai_routes.router, openai_routes.openai_shape, openai_routes.OpenAIError),
     (tei_routes.router, tei_shape, TeiError),

@@ -20,9 +20,9 @@ from tidybert.inference.loading import check_texts
 from tidybert.server.admission import admitted, lane_of, refuse_cut, refuse_unknown_ids
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
+from tidybert.server.protocols.vector_shapes import fitted
 from tidybert.server.served_model import EMBED, FILL_MASK, NEXT_SENTENCE, PREDICT, ServedModel
 from tidybert.server.stages import num_characters, slices
-from tidybert.server.vector_shapes import fitted
 from tidybert.server.work_queue import Rows
 from tidybert.tokenization.encoding import Encoding
 

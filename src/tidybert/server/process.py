@@ -156,7 +156,7 @@ def _reload_on_signal(engine: Engine) -> None:
             await engine.reload()
             _LOGGER.info("the models were opened again")
         except TidyBertError:
-            _LOGGER.exception("reloading failed; the old models go on")
+            _LOGGER.exception("reloading failed; the old models stay")
 
     def begin_reload() -> None:
         task = asyncio.ensure_future(reload())

@@ -1,7 +1,7 @@
 """A MODEL or a RUN that is served: opened once, verified, with a lane for each of its heads."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,21 +18,24 @@ from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
+from tidybert.errors import UsageError, param
 from tidybert.inference.answer_precision import prepare_precision
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import is_finished, to_device
 from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.modeling.rows import pooled
+from tidybert.search.index import Index
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.task import AnyTask
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
-GENERATE = "generate"
+GENERATE, SEARCH = "generate", "search"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +91,8 @@ class ServedModel:
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
         self.next_sentences: NextSentencePredictor | None = None
+        #: The index that requests search in, if this model's encoder made it.
+        self.index: Index | None = None
         self.lanes: dict[str, ModelLane] = {}
         directory = ModelDirectory.open(path)
         #: Whether it is a language model, which reads from left to right.
@@ -99,7 +104,7 @@ class ServedModel:
             self.device, self.precision = to_device(encoder, device), "float32"
         elif is_finished(directory):
             self.predictor = Predictor(path, **given)
-            encoder = self.predictor.model.bert
+            encoder = encoder_of(self.predictor.model)
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:
@@ -130,10 +135,11 @@ class ServedModel:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """What it can do: predict, embed, fill-mask, next-sentence; or generate, on the page."""
+        """What it can do: predict, embed, fill-mask, next-sentence, search; or generate."""
         if self.is_causal:
             return (GENERATE,)
-        return tuple(dict.fromkeys(name.partition(":")[0] for name in self.lanes))
+        searches = () if self.index is None else (SEARCH,)
+        return (*dict.fromkeys(name.partition(":")[0] for name in self.lanes), *searches)
 
     @property
     def task(self) -> AnyTask | None:
@@ -240,6 +246,29 @@ def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
         )
         for name, path in settings.models.items()
     }
+    if settings.index is not None:
+        _open_index(settings.index, found, settings)
     for each in found.values():
         each.warm()
     return found
+
+
+def _open_index(
+    directory: Path, models: Mapping[str, ServedModel], settings: ServerSettings
+) -> None:
+    """Give an index to the model whose encoder made it; raises as ``Index.open``."""
+    errors = []
+    for each in models.values():
+        if each.is_causal:
+            continue
+        try:
+            each.index = Index.open(
+                directory, each.path, device="cpu", allow_pickle=settings.allow_pickle
+            )
+        except UsageError as error:
+            errors.append(error)
+        else:
+            # Requests are embedded with those for the model's other heads.
+            each.index.embedder = None
+            return
+    raise errors[0] if errors else UsageError(f"{param('index', directory)}: no model embeds")

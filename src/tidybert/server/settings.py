@@ -30,6 +30,7 @@ class ServerSettings:
 
     Args:
         models: the MODEL or RUN of each name; the first one serves requests that name none.
+        index: an index to search in, made by the encoder of one of the models.
         host, port: where it listens; port 0 takes a free one.
         unix_socket: a path to listen on instead.
         allowed_hosts: further names in small letters that clients may call it by.
@@ -47,6 +48,7 @@ class ServerSettings:
     """
 
     models: Mapping[str, str]
+    index: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8000
     unix_socket: Path | None = None

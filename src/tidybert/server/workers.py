@@ -142,7 +142,7 @@ class _Crew:
         try:
             self.models = open_models(self._settings)
         except Exception:
-            _LOGGER.exception("reloading failed; the old models go on")
+            _LOGGER.exception("reloading failed; the old models stay")
             return
         old = list(self._workers.values())
         self.begin()

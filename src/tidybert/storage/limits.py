@@ -49,6 +49,8 @@ UNPACKED_RATIO_FROM: Final = 2**26
 MANIFEST_BYTES: Final = Limit("corpus.json", 2**28, "bytes")
 
 # A MODEL or a RUN.
+LONGEST_NAME: Final = 255
+"""Bytes of a file's name; no file system has longer ones."""
 JSON_BYTES: Final = Limit("a JSON file", 2**24, "bytes")
 JSON_DEPTH: Final = Limit("JSON", 100, "levels of nesting")
 TOKENIZER_BYTES: Final = Limit("a vocabulary's file", 2**25, "bytes")
@@ -58,4 +60,5 @@ HEADER_BYTES: Final = Limit("the header of weights", 2**24, "bytes")
 REPORT_BYTES: Final = Limit("an earlier report", 2**26, "bytes")
 HASHES_BYTES: Final = Limit("the hashes of training texts", 2**23 + 2**10, "bytes")
 LOG_BYTES: Final = Limit("a log of training", 2**28, "bytes")
-TABLE_BLOCK_BYTES: Final = Limit("a block of a checkpoint's index", 2**24, "bytes unpacked")
+TABLE_BYTES: Final = Limit("a TensorFlow checkpoint's index", 2**19, "bytes")
+"""Counts the file, each block when unpacked, and all names with what belongs to them."""

@@ -27,6 +27,10 @@ MODULES_FILE: Final = "modules.json"
 """What follows the encoder: each module's class, and its folder."""
 PROMPTS_FILE: Final = "config_sentence_transformers.json"
 """Prompts, and the numbers of a vector that are kept."""
+# An export: what optimum, sentence-transformers and transformers.js look for.
+ONNX_FOLDER: Final = "onnx"
+ONNX_FILE: Final = "model.onnx"
+ONNX_INT8_FILE: Final = "model_quantized.onnx"
 METADATA_FILE: Final = "tidybert.json"
 """Ours: the task, its labels and settings, and the hashes of the other files."""
 

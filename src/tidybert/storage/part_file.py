@@ -109,7 +109,7 @@ def new_file(target: Path, resume: bool) -> Iterator[OutputLock]:
         if part is not None and not resume:
             raise UsageError(
                 f"{param('out', target)}: a stopped run has left a part of it; {param('resume')} "
-                f"goes on with it; to start again remove {part}"
+                f"continues it; to start again remove {part}"
             )
         yield lock
 

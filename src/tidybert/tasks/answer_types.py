@@ -94,3 +94,10 @@ class TagAnswer(Read):
     tags: list[str]
     entities: NotRequired[list[FoundEntity]]
     scores: NotRequired[list[float]]
+
+
+class VectorAnswer(Read):
+    """embed: the vector of a text, or the cosine of two."""
+
+    vector: NotRequired[list[float]]
+    similarity: NotRequired[float]

@@ -22,6 +22,7 @@ from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
+from tidybert.tasks.imitation import softmax_divergence
 from tidybert.tasks.task import labels_of, refuse_unknown
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
@@ -96,7 +97,7 @@ class Classification(TextTask):
     problem_type = "single_label_classification"
     options_class = ClassOptions
     meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples that are right",
+        "accuracy": "fraction of the examples that are right",
         "macro_f1": "mean F1 of the classes, however rare",
         "matthews": "correlation from -1 to 1; 0 is chance, 1 is perfect",
         "f1": "F1 of the class {positive}",
@@ -169,6 +170,11 @@ class Classification(TextTask):
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        return softmax_divergence(outputs, taught, temperature)
 
     def calibrated(self, answers: ClassAnswers) -> Self:
         temperature = fit_temperature(answers.logits, np.array(answers.labels))

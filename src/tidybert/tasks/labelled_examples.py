@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidybert.tasks.questions.question_files import QuestionExample
     from tidybert.tasks.tags.tagged_sentences import TaggedExample
     from tidybert.tasks.task import AnyTask
+    from tidybert.tasks.vectors.vector_examples import VectorExample
 
 
 # What scikit-learn, Keras, transformers and sentence-transformers call them.
@@ -84,7 +85,7 @@ def read_all(
 def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Memory:
     """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
     if task.read.tuple_names is None:
-        raise UsageError(f"{name}: the task {task.name} reads files alone: give a path")
+        raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
     return in_memory(data, name, task.read.tuple_names)
 
 
@@ -98,12 +99,14 @@ def load_data(data: Any, task: Literal["choose"], **options: Any) -> "list[Choic
 def load_data(data: Any, task: Literal["answer"], **options: Any) -> "list[QuestionExample]": ...
 @overload
 def load_data(data: Any, task: Literal["tag"], **options: Any) -> "list[TaggedExample]": ...
+@overload
+def load_data(data: Any, task: Literal["embed"], **options: Any) -> "list[VectorExample]": ...
 def load_data(data: Any, task: str = "classify", **options: Any) -> list[Any]:
     """The examples that ``tidybert finetune`` reads from a file, as a list.
 
     Args:
         data: the path of a file, or rows in memory as ``tidybert.finetune`` takes them.
-        task: classify, regress, choose, answer or tag.
+        task: classify, regress, choose, answer, tag or embed.
         options: labelled=False reads rows without labels too; multi_label=True reads any number of
             labels; skip_bad_rows=True leaves bad rows out; and every option about files and
             columns, such as ``text="message"``.

@@ -88,3 +88,19 @@ class TagMetrics(Counts):
     f1: NotRequired[float]
     macro_f1: NotRequired[float]
     per_label: dict[str, dict[str, float]]
+
+
+class VectorMetrics(Counts):
+    """embed: correlations of pairs with scores; else see ``metrics.retrieval_scores``."""
+
+    spearman: NotRequired[float]
+    pearson: NotRequired[float]
+    accuracy_at_1: NotRequired[float]
+    recall_at_1: NotRequired[float]
+    recall_at_10: NotRequired[float]
+    recall_at_100: NotRequired[float]
+    mrr_at_10: NotRequired[float]
+    ndcg_at_10: NotRequired[float]
+    map: NotRequired[float]
+    num_queries: NotRequired[int]
+    num_texts: NotRequired[int]

@@ -37,6 +37,7 @@ from tidybert.metrics.multi_label_scores import (
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Floats, Judgement
+from tidybert.tasks.imitation import softmax_divergence
 from tidybert.tasks.task import refuse_unknown
 from tidybert.tasks.task_options import MultiLabelOptions
 from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
@@ -122,8 +123,8 @@ class MultiLabelClassification(TextTask):
     meanings: ClassVar[Mapping[str, str]] = {
         "micro_f1": "F1 of all decisions together",
         "macro_f1": "mean F1 of the labels, however rare",
-        "subset_accuracy": "share of the texts whose labels are all right",
-        "hamming_loss": "share of the decisions that are wrong",
+        "subset_accuracy": "fraction of the texts whose labels are all right",
+        "hamming_loss": "fraction of the decisions that are wrong",
         "macro_average_precision": "mean over labels of the precision at every recall",
     }
 
@@ -261,6 +262,15 @@ class MultiLabelClassification(TextTask):
             weights = np.where(truth, pairs[:, 1], pairs[:, 0])
             losses = losses * to_device(torch.from_numpy(weights).to(losses.dtype), losses.device)
         return losses.mean(1)
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        # A sigmoid is the softmax of a logit and 0.
+        ours, theirs = (
+            torch.stack([each, torch.zeros_like(each)], -1) for each in (outputs, taught)
+        )
+        return softmax_divergence(ours, theirs, temperature).mean(1)
 
     def calibrated(self, answers: LabelSetAnswers) -> Self:
         """One temperature of all decisions, and then the thresholds of the best F1.

@@ -12,6 +12,7 @@ from tidybert.tasks.task_options import (
     QuestionOptions,
     TaskOptions,
     TextOptions,
+    VectorOptions,
     WindowOptions,
 )
 
@@ -28,6 +29,7 @@ _TASKS: "Final[dict[str, tuple[str | type[AnyTask], type[TaskOptions]]]]" = {
     "choose": ("tidybert.tasks.choices.multiple_choice:MultipleChoice", TaskOptions),
     "answer": ("tidybert.tasks.questions.question_answering:QuestionAnswering", QuestionOptions),
     "tag": ("tidybert.tasks.tags.tagging:Tagging", WindowOptions),
+    "embed": ("tidybert.tasks.vectors.sentence_vectors:SentenceVectors", VectorOptions),
 }
 """By name the class, imported when it is asked for, and its options."""
 
@@ -38,12 +40,13 @@ _UNREAD: "Final[dict[str, tuple[str, ...]]]" = {
     "choose": ("text", "text_pair", "label", "label_separator", "header"),
     "answer": ("text", "text_pair", "label", "label_separator", *_DELIMITED),
     "tag": ("text_pair", "label_separator", *_DELIMITED),
+    "embed": ("label_separator",),
 }
 """By task the fields of ReadOptions that none of its files has a use for."""
 
 
 def register(task: "type[AnyTask]") -> None:
-    """Make a task of one's own known under its name, to ``finetune`` and to ``Predictor``."""
+    """Make your own task known under its name, to ``finetune`` and to ``Predictor``."""
     _TASKS[task.name] = task, task.options_class
 
 

@@ -135,3 +135,8 @@ class Regression(TextTask):
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         return (outputs[:, 0] - labels_of(batch, outputs)).square()
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        return (outputs - taught)[:, 0].square()

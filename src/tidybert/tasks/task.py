@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
@@ -25,6 +26,8 @@ from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.fine_tuning import FineTuning, Loss
+from tidybert.training.training_arguments import TrainingArguments
 
 SHOWN_LABELS: Final = 20
 
@@ -67,6 +70,9 @@ class Task(ABC, Generic[E]):
     """
     has_pooling: ClassVar[bool] = False
     """Whether the head reads one state a sequence, which may be [CLS]'s or the mean."""
+
+    pools_itself: ClassVar[bool] = False
+    """Whether the task pools the states of a plain encoder, which has no pooler."""
 
     metric: str
     """The metric that picks the best checkpoint, the higher the better."""
@@ -139,6 +145,17 @@ class Task(ABC, Generic[E]):
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         """The task of a finished RUN; ConfigError where tidybert.json lacks what it needs."""
 
+    def begun_from(self, directory: ModelDirectory | None, pooling: str | None) -> Self:
+        """The same task with what it takes from the MODEL that its training begins with.
+
+        ``pooling``: what the user asks for, if anything.
+        """
+        return self
+
+    def sentence_form(self, max_seq_length: int) -> SentenceForm | None:
+        """What sentence-transformers does with the states of a RUN; None where it has no use."""
+        return None
+
     def settings(self) -> dict[str, Any]:
         """The values that ``from_metadata`` needs besides label_names, as JSON can hold them."""
         return {}
@@ -210,7 +227,20 @@ class Task(ABC, Generic[E]):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight; a scalar."""
-        return self.summed_loss(self.outputs(model, batch).float(), batch)
+        return self.summed_loss(self.trained_outputs(model, batch).float(), batch)
+
+    def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The outputs that ``summed_loss`` reads, (R, …), ``num_head_rows`` of each feature."""
+        return self.outputs(model, batch)
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        """(F,) how far each feature's outputs are from a teacher's, both of ``trained_outputs``.
+
+        A task without it takes no teacher.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define imitation_losses")
 
     def head_inputs(self, model: Any, batch: Batch) -> Tensor:
         """(R, H) the states that the head's linear layer reads for ``summed_loss``."""
@@ -224,8 +254,18 @@ class Task(ABC, Generic[E]):
     def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight, a scalar, from outputs (R, C)."""
         losses = self.losses(outputs, batch)
-        weights = to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
-        return (losses * weights).sum()
+        return (losses * weights_of(batch, losses)).sum()
+
+    def objective(
+        self,
+        model: nn.Module,
+        features: Sequence[Features],
+        loss: Loss,
+        arguments: TrainingArguments,
+        **given: Any,
+    ) -> FineTuning:
+        """What a step of its training is, from the arguments of FineTuning."""
+        return FineTuning(model, features, loss, arguments, **given)
 
     # --- its answers
 
@@ -260,6 +300,11 @@ class Task(ABC, Generic[E]):
 
 
 AnyTask = Task[Any]
+
+
+def weights_of(batch: Batch, losses: Tensor) -> Tensor:
+    """(F,) the weights of the batch's features, on the losses' device."""
+    return to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
 
 
 def labels_of(batch: Batch, outputs: Tensor) -> Tensor:

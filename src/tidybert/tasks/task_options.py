@@ -1,5 +1,6 @@
 """What a task can be given beyond its data, one field a flag; loads no torch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -66,6 +67,45 @@ class TextOptions(WindowOptions):
     def __post_init__(self) -> None:
         self.check_one_of("long", "truncate", "head-tail", "windows")
         super().__post_init__()
+
+
+@dataclass(frozen=True)
+class VectorOptions(TaskOptions):
+    """For vectors of texts; None is the default of SentenceVectors."""
+
+    loss: str | None = None
+    """``embed``: infonce (pairs, with the batch's other texts as negatives), cosent (pairs with
+    scores) or supcon (texts with labels). If not set: by the columns."""
+    scale: float | None = None
+    """``embed``: factor of the cosines in the loss, one over the temperature. If not set: 20."""
+    both_directions: bool | None = None
+    """``embed``: with infonce, also find each first text among all first ones."""
+    matryoshka_dims: str | None = None
+    """``embed``: also train the first so many values of each vector, as in 256,128,64."""
+    query_prompt: str | None = None
+    """``embed``: text to put before the first text of each pair, such as "query: "."""
+    document_prompt: str | None = None
+    """``embed``: text to put before all other texts, such as "passage: "."""
+
+    def __post_init__(self) -> None:
+        self.check_one_of("loss", "infonce", "cosent", "supcon")
+        if self.scale is not None and not 0 < self.scale < math.inf:
+            raise UsageError(f"{param('scale', f'{self.scale:g}')}: expected a number above 0")
+        self.widths()
+        super().__post_init__()
+
+    def widths(self) -> tuple[int, ...]:
+        """The numbers of ``matryoshka_dims``, the greatest first.
+
+        Raises UsageError for anything but numbers above 0 with commas between them.
+        """
+        parts = [] if self.matryoshka_dims is None else self.matryoshka_dims.split(",")
+        if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+            raise UsageError(
+                f"{param('matryoshka_dims', self.matryoshka_dims)}: expected numbers of values "
+                "with commas between them, as in 256,128,64"
+            )
+        return tuple(sorted({int(part) for part in parts}, reverse=True))
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class TextTask(Task[TextExample]):
                 )
             raise DataError(
                 f"{LINE} {one.row}: a pair of texts, but the model was trained on single texts: "
-                f"give one text alone (without {param('text_pair')})"
+                f"give only one text (without {param('text_pair')})"
             )
 
     @classmethod

@@ -28,7 +28,7 @@ def check_arguments(
         (above_0, lambda value: value > 0, "a number above 0"),
         (at_least_0, lambda value: value >= 0, "a number of at least 0"),
         (below_1, lambda value: 0 <= value < 1, "a number from 0 to below 1"),
-        (shares, lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+        (shares, lambda value: 0 <= value <= 1, "a fraction from 0 to 1"),
     ]
     for names, is_good, expected in ranges:
         for name in names:

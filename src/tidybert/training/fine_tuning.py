@@ -14,13 +14,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tidybert.data.batching import Batch, collate, cut_by_tokens, epoch_order
+from tidybert.data.batching import (
+    Batch,
+    collate,
+    cut_by_tokens,
+    epoch_order,
+    pieces_for_threads,
+)
 from tidybert.data.features import Features
 from tidybert.errors import TrainingError, param
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.training.frozen_states import freeze, frozen_states
-from tidybert.training.gradients import add_gradients_on_threads, pieces_for_threads
+from tidybert.training.gradients import add_gradients_on_threads
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
@@ -88,7 +94,7 @@ class FineTuning(Objective):
         )
         super().__init__(model, optimizer, self._settings())
         self._evaluate = evaluate
-        self._lengths = np.array([len(one.input_ids) for one in features])
+        self.lengths = np.array([len(one.input_ids) for one in features])
         # Whether the loss draws from PyTorch's own generator; None until it was called once.
         self._draws: bool | None = None if device.type == "cpu" else True
         self._order_of_epoch = -1
@@ -123,13 +129,17 @@ class FineTuning(Objective):
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
         """The numbers of a batch's examples."""
         chosen = self._examples_of(step)
-        num_tokens = int(self._lengths[chosen].sum())
+        num_tokens = int(self.lengths[chosen].sum())
         return Work(chosen, len(chosen), num_tokens, epoch=(step + 1) / self.steps_per_epoch)
+
+    def epoch_order(self, epoch: int) -> Numbers:
+        """All examples in the order of an epoch, which follows from the seed."""
+        return epoch_order(len(self.features), self.arguments.seed, epoch)
 
     def _examples_of(self, step: int) -> Numbers:
         epoch, place = divmod(step, self.steps_per_epoch)
         if epoch != self._order_of_epoch:
-            self._order = epoch_order(len(self.features), self.arguments.seed, epoch)
+            self._order = self.epoch_order(epoch)
             self._order_of_epoch = epoch
         size = self.arguments.train_batch_size
         return self._order[place * size : (place + 1) * size]
@@ -145,7 +155,7 @@ class FineTuning(Objective):
     def _parts(self, work: Work) -> list[Numbers]:
         """The numbers of examples that run together."""
         chosen = work.batches
-        cut = cut_by_tokens(self._lengths[chosen], self.arguments.tokens_per_batch)
+        cut = cut_by_tokens(self.lengths[chosen], self.arguments.tokens_per_batch)
         return [chosen[part] for part in cut]
 
     def _add_gradient(
@@ -159,9 +169,9 @@ class FineTuning(Objective):
 
         is_new = self._draws is None
         if not self._draws:
-            pieces = [chosen[piece] for piece in pieces_for_threads(self._lengths[chosen])]
+            pieces = [chosen[piece] for piece in pieces_for_threads(self.lengths[chosen])]
             if len(pieces) > 1:
-                batches = [self._batch(piece) for piece in pieces]
+                batches = [self.batch_of(piece) for piece in pieces]
                 found = add_gradients_on_threads(loss, batches, self.trained, numbers, watch=is_new)
                 self._draws = found is None
                 if found is not None:
@@ -170,7 +180,7 @@ class FineTuning(Objective):
                     "the loss draws random numbers from PyTorch's own generator, so threads do not "
                     "share a step; tidybert.modeling.kernels.dropout would allow it"
                 )
-        batch = self._batch(chosen)
+        batch = self.batch_of(chosen)
         with drawing_from(numbers):
             with DefaultDraws() if is_new else nullcontext() as draws:
                 part_loss = loss(batch)
@@ -179,7 +189,8 @@ class FineTuning(Objective):
             part_loss.backward()  # type: ignore[no-untyped-call]
         return part_loss.detach()
 
-    def _batch(self, chosen: Numbers) -> Batch:
+    def batch_of(self, chosen: Numbers) -> Batch:
+        """The examples of these numbers, as the model reads them."""
         batch = collate([self.features[index] for index in chosen]).to(self.device)
         if self.frozen_states is not None:
             batch = self.frozen_states.attach(batch, chosen)
@@ -200,8 +211,8 @@ class FineTuning(Objective):
 
     def too_little_memory(self, step: int, work: Work) -> str:
         """What to try where the examples of the step need more than the device's memory."""
-        lengths = self._lengths[work.batches]
-        tokens = max(int(self._lengths[part].sum()) for part in self._parts(work))
+        lengths = self.lengths[work.batches]
+        tokens = max(int(self.lengths[part].sum()) for part in self._parts(work))
         smaller = max(tokens // 2, int(lengths.max()))
         if smaller < tokens:
             advice = f"{param('tokens_per_batch', smaller)}: only rounding and dropout change"

@@ -8,30 +8,16 @@ the same bits, however the threads take turns.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tidybert.data.batching import Batch, share_out
+from tidybert.data.batching import Batch
 from tidybert.modeling.kernels.dropout import drawing_from
-from tidybert.modeling.kernels.threads import map_on_threads, num_threads
+from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.training.random_numbers import DefaultDraws
 
-# The gradients of each piece are as large as the trained weights.
-_MOST_PIECES: Final = 4
-# Smaller pieces take longer on a thread of their own.
-_FEWEST_TOKENS: Final = 128
-
 Gradients = Sequence[Tensor | None]
-
-
-def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Indices of the sequences, in pieces large enough for a thread each; at least one."""
-    worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
-    return share_out(lengths, max(1, min(num_threads(), _MOST_PIECES, worthwhile)))
 
 
 def add_gradients_on_threads(
@@ -66,11 +52,11 @@ def add_gradients_on_threads(
         torch.set_rng_state(before[1])
         return None
     for _, gradients in done:
-        _add(trained, gradients)
+        add_gradients(trained, gradients)
     return sum(loss for loss, _ in done)
 
 
-def _add(trained: Sequence[Tensor], gradients: Gradients) -> None:
+def add_gradients(trained: Sequence[Tensor], gradients: Gradients) -> None:
     """Add each gradient to ``grad``, or make it ``grad`` where that is None."""
     begun: set[int] = set()
     sums, terms = [], []

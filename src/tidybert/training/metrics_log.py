@@ -62,8 +62,8 @@ class MetricsLog:
             except DiskError as error:
                 if len(self._waiting) == 1:
                     self.tell(
-                        f"warning: {error.message}. The training goes on; the lines wait in memory "
-                        "until there is room, and are lost if it ends before"
+                        f"warning: {error.message}. The training continues; the lines wait in "
+                        "memory until there is room, and are lost if it ends before"
                     )
                 return
             if len(self._waiting) > 1:

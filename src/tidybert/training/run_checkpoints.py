@@ -87,7 +87,7 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             atomic_write_json(partial / STATE_FILE, content)
     except DiskError as error:
         *_, left = [None, *step_directories(run)]
-        advice = f"make room, then {param('resume')} goes on from {left}"
+        advice = f"make room, then {param('resume')} continues from {left}"
         advice = advice if left else "no earlier checkpoint exists"
         raise TrainingError(f"{error.message}; {advice}") from error
     found = checkpoints_by_step(run)

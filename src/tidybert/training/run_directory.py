@@ -82,7 +82,7 @@ def check_run(run: Path, resume: bool, force: bool = False) -> None:
     """
     if resume and force:
         raise UsageError(
-            f"{param('resume')} goes on with a run and {param('force')} replaces it: give one"
+            f"{param('resume')} continues a run and {param('force')} replaces it: give one"
         )
     there = next(each for each in (run, *run.absolute().parents) if each.exists())
     if not there.is_dir():
@@ -101,12 +101,12 @@ def check_run(run: Path, resume: bool, force: bool = False) -> None:
         return
     is_run = any((run / name).exists() for name in _SHOWS_A_RUN)
     if not is_run:
-        refused = f"; {param('force')} replaces a RUN alone" if force else ""
+        refused = f"; {param('force')} replaces only a RUN" if force else ""
         raise UsageError(
             f"{param('out', run)} is not empty, and holds no RUN{refused}; give a new directory"
         )
     if not force:
-        way = "" if is_finished(run) else f"{param('resume')} goes on with it, "
+        way = "" if is_finished(run) else f"{param('resume')} continues it, "
         raise UsageError(
             f"{param('out', run)} holds a RUN; {way}{param('force')} replaces it, or give a new "
             "directory"

@@ -23,6 +23,7 @@ _CONTENTS: Final = {
     "data": ("the examples as the model reads them", ("max_seq_length",)),
     "corpus": ("the corpus", ()),
     "weights": ("the weights to begin with", ("seed", "initial_weights")),
+    "teacher": ("the teacher", ("teacher",)),
 }
 
 
@@ -36,7 +37,7 @@ class RunIdentity:
     """Everything that a run's steps follow from.
 
     settings: by the names of the flags, as JSON holds them.
-    contents: hashes of "data", "corpus" and "weights".
+    contents: hashes of "data", "corpus", "weights" and "teacher".
     free: settings that may change on the way: with another value the steps so far would have been
         the same, but for rounding and dropout.
     refusal: called for another setting that differs, with its name, its value before and the step;
@@ -79,15 +80,15 @@ class RunIdentity:
             if reason is not None:
                 refused.append(name)
                 lines.append(f"  {change_line(name, was, given)}{reason and ': '}{reason}")
-        for name, digest in now["contents"].items():
-            what, explained_by = _CONTENTS[name]
+        hashes, found = before["contents"], now["contents"]
+        for name, (what, explained_by) in _CONTENTS.items():
             is_explained = any(each in refused for each in explained_by)
-            if before["contents"].get(name) != digest and not is_explained:
+            if hashes.get(name) != found.get(name) and not is_explained:
                 lines.append(f"  {what}: not the same as before")
         if lines:
             head = (
-                f"{where} was written with other arguments or data; repeat those to go on, or give "
-                f"a new {param('out')}:"
+                f"{where} was written with other arguments or data; repeat those to continue, or "
+                f"give a new {param('out')}:"
             )
             raise TrainingError("\n".join([head, *lines]))
         return changed

@@ -38,7 +38,7 @@ class RunOptions(DeviceOption):
     out: Path | None = None
     """``--out RUN``: New directory for the trained model."""
     resume: bool = False
-    """``--resume``: Go on from the last checkpoint in RUN."""
+    """``--resume``: Continue from the last checkpoint in RUN."""
     force: bool = False
     """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
     keep_checkpoints: bool = False

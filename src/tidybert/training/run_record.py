@@ -196,5 +196,5 @@ class RunRecord:
             self._writer.wait()
         message = f"stopped after step {self.state.step} of {self.num_steps}"
         if self.run is not None:
-            message += f"; the same command with {param('resume')} goes on from there in {self.run}"
+            message += f"; the same command with {param('resume')} continues there in {self.run}"
         return TrainingInterrupted(message, signal_number)

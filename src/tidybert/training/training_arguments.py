@@ -39,7 +39,8 @@ class TrainingArguments:
     """Highest learning rate. If not set: 5e-5 for widths of 512 and more; below 1e-4, and 3e-4 to
     tag or answer."""
     warmup_proportion: float = 0.1
-    """Share of the steps over which the learning rate rises from 0; it then falls linearly to 0."""
+    """Fraction of the steps over which the learning rate rises from 0; it then falls linearly to
+    0."""
     head_start: str | None = None
     """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
     or at random. If not set: a probe."""

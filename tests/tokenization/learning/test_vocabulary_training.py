@@ -133,7 +133,7 @@ def test_time_and_memory_are_bounded_by_leaving_out_the_rarest(
     ("size", "coverage", "message"),
     [
         (999, 1.0, "size=999: expected at least 1,000: the special tokens"),
-        (1000, 0.0, "character_coverage 0: expected a share above 0"),
+        (1000, 0.0, "character_coverage 0: expected a fraction above 0"),
         (1000, 1.01, "character_coverage 1.01"),
     ],
 )

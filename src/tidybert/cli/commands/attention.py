@@ -26,7 +26,7 @@ class AttentionFlags(flags.PickleFlag, flags.ThreadsFlag, flags.JsonFlag):
     head: int | None = None
     """Head to show, from 1; with --layer."""
     causal: bool = False
-    """``--causal``: Let a piece see only itself and the pieces before it."""
+    """``--causal``: Let a token see only itself and the tokens before it."""
     out: Path | None = None
     """``--out FILE``: Also write a picture: F.svg, or F.html with the table."""
 
@@ -41,7 +41,7 @@ def attention(
     *,
     given: AttentionFlags,
 ) -> None:
-    """Show where each piece of a text looks: one matrix, or a summary of all heads.
+    """Show where each token of a text looks: one matrix, or a summary of all heads.
 
     Special tokens such as [MASK] in the text count as such.
     """

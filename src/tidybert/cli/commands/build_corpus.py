@@ -26,7 +26,7 @@ class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
     vocab: str
     """``--vocab MODEL``: Model whose vocabulary is used."""
     out: Path
-    """``--out DIR``: Directory to write, or to go on with."""
+    """``--out DIR``: Directory to write, or to continue."""
     workers: int | None = field(default=None, metadata={"min": 0})
     """``--workers N``: Processes that tokenise. If not set: one for each core."""
 

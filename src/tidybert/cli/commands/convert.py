@@ -1,10 +1,10 @@
 """``tidybert convert``: a MODEL in the form of another program."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,19 +14,30 @@ from tidybert.cli.output import note, print_json, print_line
 from tidybert.errors import UsageError, suggestion
 from tidybert.files.wording import count_of
 
+if TYPE_CHECKING:
+    from tidybert.export.onnx_export import Exported
+    from tidybert.inference.predictor import Predictor
+
+_ONNX: Final = "onnx"
 _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertFlags(flags.PickleFlag, flags.JsonFlag):
     to: str
-    """``--to FORM``: The form to write: huggingface, tensorflow (the original code's checkpoint) or
-    sentence-transformers."""
+    """``--to FORM``: The form to write: huggingface, tensorflow (the original code's checkpoint),
+    sentence-transformers or onnx."""
     dtype: str | None = None
     """Store the weights as float32, float16 or bfloat16. If not set: as in MODEL."""
     max_shard_size: str | None = None
     """``--max-shard-size SIZE``: Cut the weights into files of at most this size, such as 500MB or
     2GB. If not set: one file."""
+    int8: bool = False
+    """``--int8``: With --to onnx, also write a model with weights in int8, about a quarter of the
+    size."""
+    dev: str | None = None
+    """``--dev FILE``: With --to onnx, measure a finished RUN's ONNX files on these labelled
+    examples."""
 
 
 @takes(given=ConvertFlags)
@@ -38,14 +49,18 @@ def convert(
 ) -> None:
     """Write MODEL in the form of another program, with every head that the form has a place for.
 
-    What gets lost is said. tidybert reads each form as a MODEL.
+    tidybert reports what gets lost, and reads each form but onnx as a MODEL.
     """
     from tidybert.checkpoints.converting import WRITERS
     from tidybert.checkpoints.converting import convert as write
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.whole_model import DTYPES
 
-    _check("--to", given.to, WRITERS)
+    _check("--to", given.to, [*WRITERS, _ONNX])
+    _check_uses(given)
+    if given.to == _ONNX:
+        _export(model, directory, given)
+        return
     if given.dtype is not None:
         _check("--dtype", given.dtype, DTYPES)
     done = write(
@@ -59,13 +74,78 @@ def convert(
     if given.json:
         print_json({**asdict(done), "directory": str(done.directory)})
         return
-    for each in done.lost:
-        note(f"lost: {each}")
+    _note_lost(done.lost)
     print_line(
         f"{done.directory}: {done.architecture} for {done.form}, "
         f"{count_of(done.num_tensors, 'tensor')}, {done.num_parameters:,} parameters, "
         f"{' and '.join(done.dtypes)}"
     )
+
+
+def _check_uses(given: ConvertFlags) -> None:
+    """Raise UsageError for a flag that the form has no use for."""
+    is_onnx = given.to == _ONNX
+    unused = {
+        "--dtype": is_onnx and given.dtype,
+        "--max-shard-size": is_onnx and given.max_shard_size,
+        "--int8": not is_onnx and given.int8,
+        "--dev": not is_onnx and given.dev,
+    }
+    for flag, is_given in unused.items():
+        if is_given:
+            raise UsageError(f"{flag} has no meaning with --to {given.to}: leave it out")
+
+
+def _export(model: str, directory: Path, given: ConvertFlags) -> None:
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.export.onnx_export import export_onnx
+    from tidybert.inference.predictor import Predictor
+
+    predictor: Predictor | None = None
+    if given.dev is not None:
+        predictor = Predictor(
+            model, device="cpu", precision="float32", allow_pickle=given.allow_pickle
+        )
+    done = export_onnx(
+        ModelDirectory.open(model), directory, int8=given.int8, allow_pickle=given.allow_pickle
+    )
+    scores = {} if predictor is None else _scores(predictor, done, given)
+    if given.json:
+        print_json({**asdict(done), "directory": str(done.directory), "scores": scores})
+        return
+    _note_lost(done.lost)
+    print_line(
+        f"{done.directory}: {done.architecture} for {given.to}, outputs {', '.join(done.outputs)}"
+    )
+    for name, size in done.sizes.items():
+        print_line(
+            f"{name}: {size / 1e6:,.1f} MB, differs from tidybert by at most "
+            f"{done.differences[name]:.1g}"
+        )
+    for name, score in scores.items():
+        assert predictor is not None
+        print_line(f"{predictor.task.metric} of {name} on {given.dev}: {score:.4f}")
+
+
+def _scores(predictor: "Predictor", done: "Exported", given: ConvertFlags) -> dict[str, float]:
+    """The task's metric of the model, and of each of its ONNX files."""
+    from tidybert.export.onnx_model import OnnxModel
+    from tidybert.inference.measurement import measure
+
+    has_choices = done.architecture == "BertForMultipleChoice"
+    models = {str(predictor.directory): predictor.model}
+    models |= {name: OnnxModel(done.directory / name, has_choices) for name in done.sizes}
+    scores: dict[str, float] = {}
+    for name, model in models.items():
+        predictor.model = model
+        found = measure(predictor, given.dev, tell=note if not scores else lambda _line: None)
+        scores[name] = float(found.metrics[predictor.task.metric])
+    return scores
+
+
+def _note_lost(lost: Iterable[str]) -> None:
+    for each in lost:
+        note(f"lost: {each}")
 
 
 def _check(flag: str, value: str, known: Collection[str]) -> None:

@@ -32,12 +32,14 @@ MOST_USED: Final = (
 class FinetuneFlags(flags.RunFlags, FinetuningOptions, flags.ThreadsFlag, flags.JsonFlag):
     """The options of a job as flags, its files, and what only the shell has."""
 
-    PANELS: ClassVar = {"Data": ("train", "dev")}
+    PANELS: ClassVar = {"Data": ("train", "dev", "unlabelled")}
 
     train: str
     """``--train FILE``: Labelled examples to train on."""
     dev: str | None = None
     """``--dev FILE``: Labelled examples to measure on."""
+    unlabelled: str | None = None
+    """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers."""
 
 
 class TaskCommand(PanelCommand):
@@ -89,6 +91,7 @@ def finetune(
         read=read,
         task_options=options,
         recorded_too={"tensorboard": given.tensorboard, "threads": given.threads},
+        unlabelled=given.unlabelled,
         **flags.values_of(given, FinetuningOptions),
     )
     if given.is_done:

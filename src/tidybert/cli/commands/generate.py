@@ -42,7 +42,7 @@ def generate(
     *,
     given: GenerateFlags,
 ) -> None:
-    """Go on with a text: the likeliest next token each time, or one drawn by its probability.
+    """Continue a text: the likeliest next token each time, or one drawn by its probability.
 
     The words come as the model says them. With --json the tokens have their probabilities.
     """

@@ -22,15 +22,15 @@ SHOWN: Final = 20
 @dataclass(frozen=True, kw_only=True)
 class InfoFlags(flags.JsonFlag):
     verify: bool = False
-    """``--verify``: Also hash the files and compare them with the hashes that were saved with them;
-    a file that was swapped or edited is an error that names it."""
+    """``--verify``: Also compare the files with the hashes saved with them; a swapped or edited
+    file is an error that names it."""
 
 
 @takes(given=InfoFlags)
 def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
 
-    On a RUN whose training has not ended it shows the last step, and how to go on.
+    On a RUN whose training has not ended it shows the last step, and how to continue.
     """
     from tidybert.catalog import find_model, is_size
     from tidybert.checkpoints.unfinished import find_unfinished
@@ -98,9 +98,11 @@ def _finished(directory: Path) -> dict[str, Any]:
         "vectors": _vectors(opened),
         "metrics": _numbers(metadata.metrics) if metadata else None,
         "made_from": arguments.get("model"),
+        "teacher": record.get("teacher"),
         "data": record.get("files"),
         "num_train": record.get("num_train"),
         "num_dev": record.get("num_dev"),
+        "num_unlabelled": record.get("num_unlabelled"),
         "steps": record.get("num_steps"),
         "seconds": record.get("seconds"),
         "versions": record.get("versions"),

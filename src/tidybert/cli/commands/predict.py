@@ -51,13 +51,13 @@ class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
     """``--input TEXT``: Answer this text instead of a file. Give it again for the second text of a
     pair."""
     top_k: int | None = field(default=None, metadata={"min": 1})
-    """``--top-k K``: Show the scores of the K likeliest classes alone, the likeliest first."""
+    """``--top-k K``: Show only the scores of the K likeliest classes, the likeliest first."""
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
     out: Path | None = None
     """``--out FILE``: New file to write. If not set: stdout."""
     resume: bool = False
-    """``--resume``: Go on with a stopped run of the same --out."""
+    """``--resume``: Continue a stopped run of the same --out."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
@@ -79,7 +79,7 @@ def predict(
 
     if given.out is None:
         if given.resume:
-            raise UsageError("--resume needs --out: standard output keeps nothing to go on with")
+            raise UsageError("--resume needs --out: standard output keeps nothing to continue")
         _predict(run, file, given, read)
     else:
         with new_file(given.out, given.resume):

@@ -29,10 +29,10 @@ _MEANINGS: Final = {
     "mlm_loss": "mean of -ln(probability of the masked word)",
     "lm_loss": "mean of -ln(probability of the next token)",
     "perplexity": "exp(loss of the words): between how many the model chooses",
-    "mlm_accuracy": "share of the masked words that are right",
-    "lm_accuracy": "share of the next tokens that are right",
+    "mlm_accuracy": "fraction of the masked words that are right",
+    "lm_accuracy": "fraction of the next tokens that are right",
     "nsp_loss": "mean of -ln(probability of the pair's class)",
-    "nsp_accuracy": "share of the pairs that are right",
+    "nsp_accuracy": "fraction of the pairs that are right",
 }
 _SHOWN: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy")
 MOST_USED: Final = (
@@ -60,7 +60,8 @@ def pretrain(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="SIZE_OR_MODEL", help="A size such as mini or base, or weights to go on from."
+            metavar="SIZE_OR_MODEL",
+            help="A size such as mini or base, or weights to continue from.",
         ),
     ],
     *,

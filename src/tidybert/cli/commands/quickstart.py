@@ -41,7 +41,7 @@ class QuickstartFlags(flags.ThreadsFlag, flags.JsonFlag):
     seed: int = 42
     """Random seed for head weights, example order and dropout."""
     resume: bool = False
-    """``--resume``: Go on with a quickstart that was stopped."""
+    """``--resume``: Continue a quickstart that was stopped."""
 
 
 @takes(given=QuickstartFlags)
@@ -133,7 +133,7 @@ def _check_new(out: Path) -> None:
     is_unfinished = (out / CHECKPOINTS_FOLDER).is_dir() and not (out / METADATA_FILE).exists()
     raise UsageError(
         f"--out {out} is there already, and nothing in it is overwritten; "
-        + ("--resume goes on with it, or name" if is_unfinished else "name")
+        + ("--resume continues it, or name" if is_unfinished else "name")
         + " a new directory with --out"
     )
 

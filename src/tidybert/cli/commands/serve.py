@@ -14,7 +14,9 @@ from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
 from tidybert.system.cores import prepare_short_answers
 
-MOST_USED: Final = ("host", "port", "unix_socket", "allowed_host", "api_key_file", "deadline")
+MOST_USED: Final = (
+    "host", "port", "index", "unix_socket", "allowed_host", "api_key_file", "deadline",
+)  # fmt: skip
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 
 
@@ -34,9 +36,11 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     machine's own address the server otherwise answers to localhost only."""
     workers: int = field(default=1, metadata={"min": 1})
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
+    index: Path | None = None
+    """``--index DIR``: Also search in this index, which one of the models made, at /search."""
     api_key_file: Path | None = None
     """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
-    TIDYBERT_API_KEYS holds keys too, with commas between them."""
+    TIDYBERT_API_KEYS may contain keys too, with commas between them."""
     deadline: float = 30.0
     """Refuse a request with status 504 after this many seconds."""
     max_body: int = field(default=2 * 2**20, metadata={"min": 1})
@@ -76,6 +80,7 @@ def serve(
     keys = api_keys(given.api_key_file)
     settings = ServerSettings(
         models=named(runs),
+        index=given.index,
         host=given.host,
         port=given.port,
         unix_socket=given.unix_socket,

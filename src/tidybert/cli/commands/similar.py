@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class SimilarFlags(flags.PickleFlag, flags.ThreadsFlag, flags.JsonFlag):
     layer: str | None = None
-    """``--layer N``: Compare the mean of the states of a layer, such as -1; words for the word
-    embeddings alone. If not set: the vectors of tidybert embed."""
+    """``--layer N``: Compare the mean of the states of a layer, such as -1; words for only
+    the word embeddings. If not set: the vectors of tidybert embed."""
     top_k: int | None = None
-    """Pieces to show beside a single word. If not set: 10."""
+    """Tokens to show beside a single word. If not set: 10."""
     picture: Path | None = None
     """``--picture FILE``: Also write a map of the texts: F.svg, or F.html with the table."""
 
@@ -36,10 +36,10 @@ def similar(
     *,
     given: SimilarFlags,
 ) -> None:
-    """Show the cosine similarity of words and texts, or the pieces nearest to one word.
+    """Show the cosine similarity of words and texts, or the tokens nearest to one word.
 
     Several texts are compared by the vectors of tidybert embed, each two with each other. A
-    single word is compared with all pieces of the vocabulary, by their word embeddings.
+    single word is compared with all tokens of the vocabulary, by their word embeddings.
     """
     if len(texts) == 1 and given.layer is not None:
         raise UsageError("--layer has no meaning for a single word; name several, or leave it out")

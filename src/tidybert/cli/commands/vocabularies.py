@@ -36,7 +36,7 @@ class TrainVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.JsonFlag)
     """``--strip-accents/--keep-accents``: Turn é into e, or keep it. If not set: as --cased or
     --uncased implies."""
     character_coverage: float = 0.99999
-    """Share of the text whose characters get a piece; the rarest get none."""
+    """Fraction of the text whose characters get a piece; the rarest get none."""
     compare: str | None = None
     """``--compare MODEL``: Also measure this model's vocabulary."""
 
@@ -109,7 +109,7 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
     found = len(learnt.vocabulary)
     if found < size:
         yield (
-            f"{found:,} tokens, fewer than the {size:,} asked for: no other two pieces "
+            f"{found:,} tokens, fewer than the {size:,} asked for: no other two tokens "
             "occur together twice"
         )
 
@@ -117,7 +117,7 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
 @dataclass(frozen=True, kw_only=True)
 class ExtendVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.PickleFlag, flags.JsonFlag):
     add: int = field(metadata={"min": 1})
-    """``--add N``: Pieces to add at most."""
+    """``--add N``: Tokens to add at most."""
 
 
 @takes(given=ExtendVocabFlags, read=CorpusOptions)
@@ -128,9 +128,9 @@ def extend_vocab(
     given: ExtendVocabFlags,
     read: CorpusOptions,
 ) -> None:
-    """Give MODEL's vocabulary the pieces that shorten a corpus most, and write a new MODEL.
+    """Give MODEL's vocabulary the tokens that shorten a corpus most, and write a new MODEL.
 
-    They take the [unused] places first. Each begins as the mean of the pieces that it replaces;
+    They take the [unused] places first. Each begins as the mean of the tokens that it replaces;
     train the new MODEL further on the corpus, so that it learns them.
     """
     with flags.new_directory(given.out):
@@ -155,7 +155,7 @@ def _extend_vocab(
     counts, report = _count_words(corpus, read, BasicTokenizer(*case), held)
     pieces = choose_pieces(counts.words, old.vocabulary, add)
     if not pieces:
-        raise DataError("no piece would shorten this corpus: the vocabulary fits it already")
+        raise DataError("no token would shorten this corpus: the vocabulary fits it already")
     vocabulary, places = extend_vocabulary(old.vocabulary, pieces)
     new = BertTokenizer(vocabulary, case[0], strip_accents=case[1], tokenize_chinese_chars=case[2])
     replaces = {
@@ -167,7 +167,7 @@ def _extend_vocab(
     before, after = _measured(model, old, held), _measured(str(out), new, held)
     num_appended = new.vocab_size - old.vocab_size
     if len(pieces) < add:
-        note(f"{len(pieces):,} pieces, fewer than the {add:,} asked for: no other would save three")
+        note(f"{len(pieces):,} tokens, fewer than the {add:,} asked for: no other would save three")
     if given.json:
         print_json(
             {
@@ -181,7 +181,7 @@ def _extend_vocab(
         )
         return
     shown = [(one.token, " ".join(one.replaces), f"{one.saved:,}") for one in pieces[:SHOWN_PIECES]]
-    print_table({"new piece": "left", "for": "left", "pieces saved": "right"}, shown)
+    print_table({"new token": "left", "for": "left", "tokens saved": "right"}, shown)
     if len(pieces) > len(shown):
         print_line(f"and {len(pieces) - len(shown):,} more")
     print_line()
@@ -244,7 +244,7 @@ def _described(measured: Measured) -> dict[str, Any]:
 
 def _print_fits(rows: Sequence[Measured]) -> None:
     """Print a line for each vocabulary, named by the last part of its path."""
-    columns = ("size", "characters a token", "pieces a word", "unknown words")
+    columns = ("size", "characters a token", "tokens a word", "unknown words")
     print_table(
         {"vocabulary": "left", **dict.fromkeys(columns, "right")},
         [

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
@@ -34,6 +35,7 @@ from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
+from tidybert.tasks.imitation import softmax_divergence
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
@@ -113,7 +115,7 @@ class MultipleChoice(Task[ChoiceExample]):
     head = "classifier"
     has_pooling = True
     meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "share of the examples whose right choice is chosen",
+        "accuracy": "fraction of the examples whose right choice is chosen",
         "log_loss": "mean of -ln(probability of the right choice)",
     }
 
@@ -214,6 +216,17 @@ class MultipleChoice(Task[ChoiceExample]):
         outputs = outputs.reshape(-1)  # a probe's are (S, 1)
         chosen = outputs[to_device(torch.tensor(right), outputs.device)]
         return segment_logsumexp(outputs, counts) - chosen
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        starts = np.cumsum([len(one.lengths) for one in batch.features[:-1]]).tolist()
+
+        def padded(logits: Tensor) -> Tensor:
+            parts = list(logits.reshape(-1).tensor_split(starts))
+            return pad_sequence(parts, batch_first=True, padding_value=-torch.inf)
+
+        return softmax_divergence(padded(outputs), padded(taught), temperature)
 
     def calibrated(self, answers: ChosenAnswers) -> Self:
         labels = [one.label for one in answers.features]

@@ -20,6 +20,7 @@ from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
+from tidybert.tasks.imitation import softmax_divergence
 from tidybert.tasks.questions.question_checks import check_questions
 from tidybert.tasks.questions.question_features import add_answers, question_features
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
@@ -128,11 +129,11 @@ class QuestionAnswering(Task[QuestionExample]):
     unit = "token"
     head = "qa_outputs"
     meanings: ClassVar[Mapping[str, str]] = {
-        "exact_match": "share of the answers that are right to the word",
+        "exact_match": "fraction of the answers that are right to the word",
         "f1": "mean overlap in words with the right answer",
         "has_ans_exact": "exact match where there is an answer",
         "has_ans_f1": "F1 where there is an answer",
-        "no_ans_f1": "share found to have no answer, of those without",
+        "no_ans_f1": "fraction found to have no answer, of those without",
         "best_exact": "exact match with the best threshold for no answer",
         "best_f1": "F1 with the best threshold for no answer",
     }
@@ -211,17 +212,14 @@ class QuestionAnswering(Task[QuestionExample]):
         add_answers(features, examples)
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        # (B, S, 2), -inf past a window's end; the logits alone are padded, two numbers a token.
-        rows = batch.rows
-        begins = np.arange(rows.num_sequences) * rows.max_seqlen - np.cumsum(
-            [0, *rows.lengths[:-1]]
-        )
-        cells = np.arange(rows.num_tokens) + np.repeat(begins, rows.lengths)
-        padded = outputs.new_full((rows.num_sequences * rows.max_seqlen, 2), -torch.inf)
-        padded = padded.index_copy(0, to_device(torch.from_numpy(cells), outputs.device), outputs)
-        padded = padded.view(rows.num_sequences, rows.max_seqlen, 2)
         labels = labels_of(batch, outputs)
-        return functional.cross_entropy(padded, labels, reduction="none").mean(1)
+        return functional.cross_entropy(_padded(outputs, batch), labels, reduction="none").mean(1)
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        ours, theirs = (_padded(each, batch).transpose(1, 2) for each in (outputs, taught))
+        return softmax_divergence(ours, theirs, temperature).mean(1)
 
     def calibrated(self, answers: SpanAnswers) -> Self:
         """Fits the temperature to the right answers, and the threshold to the best F1."""
@@ -232,3 +230,14 @@ class QuestionAnswering(Task[QuestionExample]):
         temperature = fit_span_temperature(answers.scored(step), no_answers=self.no_answers)
         fitted = {"null_score_diff_threshold": threshold, "temperature": temperature}
         return type(self)(**{**self.settings(), **fitted})
+
+
+def _padded(outputs: Tensor, batch: Batch) -> Tensor:
+    """(B, S, 2) of outputs (T, 2), -inf past a window's end."""
+    # The logits alone are padded, two numbers a token.
+    rows = batch.rows
+    begins = np.arange(rows.num_sequences) * rows.max_seqlen - np.cumsum([0, *rows.lengths[:-1]])
+    cells = np.arange(rows.num_tokens) + np.repeat(begins, rows.lengths)
+    padded = outputs.new_full((rows.num_sequences * rows.max_seqlen, 2), -torch.inf)
+    padded = padded.index_copy(0, to_device(torch.from_numpy(cells), outputs.device), outputs)
+    return padded.view(rows.num_sequences, rows.max_seqlen, 2)

@@ -50,9 +50,9 @@ def tagged_features(
 ) -> list[Features]:
     """One Features an example, or one a window, whose ``place`` are its WordPlaces.
 
-    Each word is in the WordPlaces of one window.  A window that answers for no word is left out; an
-    example without words has one Features.  Raises UsageError as ``check_windows``, and the
-    tokenizer's TextError.
+    Its weight is the number of its words.  Each word is in the WordPlaces of one window.  A window
+    that answers for no word is left out; an example without words has one Features.  Raises
+    UsageError as ``check_windows``, and the tokenizer's TextError.
     """
     room = max_seq_length - SPECIAL_TOKENS
     check_windows(room, doc_stride)
@@ -95,6 +95,7 @@ def _windows(
             num_tokens=len(ids) + SPECIAL_TOKENS,
             example=number,
             place=WordPlaces(words, firsts[words] - first + 1, int(silent[words].sum())),
+            weight=float(len(words)),
         )
 
 

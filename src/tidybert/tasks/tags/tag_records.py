@@ -39,7 +39,7 @@ def record_examples(
         if isinstance(values, Problem):
             yield values
             continue
-        number, content, _, marks = values
+        number, content, _, marks, _ = values
         if not report.need_label:
             marks = MISSING
         key = report.columns["text"]
@@ -118,7 +118,7 @@ def _from_text(row: int, text: str, marks: object) -> TaggedExample | Problem:
     for start, end, type_name in sorted(marked):
         shown = f"the entity {text[start:end][:40]!r} ({start} to {end})"
         if start < last_end:
-            return Problem(row, f"{shown} overlaps the one before; a word has one tag alone")
+            return Problem(row, f"{shown} overlaps the one before; a word has only one tag")
         last_end = end
         if start not in first_word or end not in last_word:
             return Problem(row, f"{shown} {_misfit(text, spans, start, end)}")

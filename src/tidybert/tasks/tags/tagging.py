@@ -30,6 +30,7 @@ from tidybert.metrics.entity_scores import TagCounts, entities
 from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
+from tidybert.tasks.imitation import softmax_divergence
 from tidybert.tasks.tags.tag_features import check_tags, count_words, tagged_features
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tasks.tags.tagged_sentences import (
@@ -167,9 +168,9 @@ class Tagging(Task[TaggedExample]):
     head = "classifier"
     meanings: ClassVar[Mapping[str, str]] = {
         "f1": "F1 of entities: type, first and last word are right",
-        "precision": "share of the entities found that are right",
-        "recall": "share of the right entities that are found",
-        "accuracy": "share of the words with the right tag",
+        "precision": "fraction of the entities found that are right",
+        "recall": "fraction of the right entities that are found",
+        "accuracy": "fraction of the words with the right tag",
         "macro_f1": "mean F1 of the tags, however rare",
     }
 
@@ -183,7 +184,7 @@ class Tagging(Task[TaggedExample]):
         self.of_entities = mark_entities(self.names)
         self.metric = "f1" if self.of_entities else "accuracy"
         # The metric called accuracy counts the words of all sentences together.
-        self.correctness = f"{'F1' if self.of_entities else 'share right'} per sentence"
+        self.correctness = f"{'F1' if self.of_entities else 'fraction right'} per sentence"
         self.temperature = temperature
         self.doc_stride = doc_stride
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
@@ -277,7 +278,7 @@ class Tagging(Task[TaggedExample]):
         check_lengths(report, data)
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TaggedExample]) -> None:
-        """Label ids of the words that each feature answers for; its weight is their number."""
+        """Label ids of the words that each feature answers for."""
         refuse_unknown(
             "tag", ((tag, one.row) for one in examples for tag in one.tags or ()), self.label_ids
         )
@@ -286,15 +287,13 @@ class Tagging(Task[TaggedExample]):
             if example.tags is None:
                 raise DataError(f"{LINE} {example.row}: the words have no tags")
             one.label = tuple(self.label_ids[example.tags[word]] for word in one.place.words)
-            one.weight = float(len(one.label))
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """A sum over words, each with an equal part of its feature's weight: they count alike."""
-        # Only the rows of first pieces are worked out.
-        logits = model(
+    def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(W, L) of first pieces alone."""
+        logits: Tensor = model(
             batch.rows, output_rows=_first_pieces(batch), lower_states=batch.lower_states
         )
-        return self.summed_loss(logits.float(), batch)
+        return logits
 
     def head_inputs(self, model: Any, batch: Batch) -> Tensor:
         states: Tensor = model.head_inputs(
@@ -303,10 +302,10 @@ class Tagging(Task[TaggedExample]):
         return states
 
     def num_head_rows(self, one: Features) -> int:
-        return len(one.label)
+        return len(one.place.words)
 
     def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """The same from the logits (W, L) of the W words of all features."""
+        """A sum over words, each with an equal part of its feature's weight: they count alike."""
         labels = torch.tensor(
             [label for one in batch.features for label in one.label], dtype=torch.int64
         )
@@ -316,6 +315,14 @@ class Tagging(Task[TaggedExample]):
         device = outputs.device
         losses = functional.cross_entropy(outputs, to_device(labels, device), reduction="none")
         return (losses * to_device(weights, device)).sum()
+
+    def imitation_losses(
+        self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
+    ) -> Tensor:
+        """(F,) the mean over the words of each feature; 0 without words."""
+        words = softmax_divergence(outputs, taught, temperature)
+        starts = np.cumsum([len(one.place.words) for one in batch.features[:-1]]).tolist()
+        return torch.stack([each.sum() / max(1, len(each)) for each in words.tensor_split(starts)])
 
     def calibrated(self, answers: TagAnswers) -> Self:
         temperature = fit_temperature(answers.logits, answers.label_ids)

@@ -99,8 +99,8 @@ def check_training(size: int, character_coverage: float) -> None:
         )
     if not 0 < character_coverage <= 1:
         raise UsageError(
-            f"{param('character_coverage')} {character_coverage:g}: expected a share above 0 and "
-            "at most 1"
+            f"{param('character_coverage')} {character_coverage:g}: expected a fraction above 0 "
+            "and at most 1"
         )
 
 

@@ -12,8 +12,8 @@ from tidybert import __version__
 from tidybert.server.asked_model import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.pipeline_shapes import ONLY_LABEL, label_scores, relevance
-from tidybert.server.protocol import (
+from tidybert.server.protocols.pipeline_shapes import ONLY_LABEL, label_scores, relevance
+from tidybert.server.protocols.protocol import (
     ByPath,
     fitting,
     num_truncated,
@@ -21,8 +21,7 @@ from tidybert.server.protocol import (
     with_truncation,
     wrong_task,
 )
-from tidybert.server.served_model import ServedModel
-from tidybert.server.tei_types import (
+from tidybert.server.protocols.tei_types import (
     DecodeRequest,
     EmbedRequest,
     Info,
@@ -35,7 +34,8 @@ from tidybert.server.tei_types import (
     Token,
     TokenizeRequest,
 )
-from tidybert.server.vector_shapes import fitted, similarities, simple_tokens
+from tidybert.server.protocols.vector_shapes import fitted, similarities, simple_tokens
+from tidybert.server.served_model import ServedModel
 
 router = APIRouter(tags=["text-embeddings-inference"])
 

@@ -8,8 +8,15 @@ from pydantic import BaseModel
 
 from tidybert.server.faults import UNKNOWN_FIELD, Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, Dimensions, TextsOrIds, asked_by, fitting, several
-from tidybert.server.vector_shapes import fitted, in_base64
+from tidybert.server.protocols.protocol import (
+    Body,
+    Dimensions,
+    TextsOrIds,
+    asked_by,
+    fitting,
+    several,
+)
+from tidybert.server.protocols.vector_shapes import fitted, in_base64
 
 _ERROR_TYPES: Final = {
     401: "authentication_error",

@@ -10,7 +10,7 @@ from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocol import Body, PromptName, asked_by
+from tidybert.server.protocols.protocol import Body, PromptName, asked_by
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(prefix="/v1/models", tags=["native"])
@@ -61,7 +61,7 @@ Input = str | TextPair | Question | Choices | Words
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long. If not set: they get 422.")
 ]
-TopK = Annotated[int | None, Field(ge=1, description="Give the K likeliest alone.")]
+TopK = Annotated[int | None, Field(ge=1, description="Give only the K likeliest.")]
 
 
 class PredictBody(Body):
@@ -77,7 +77,7 @@ class FillMaskBody(Body):
 
     inputs: str | list[str]
     top_k: TopK = None
-    among: Annotated[list[str] | None, Field(description="Choose from these words alone.")] = None
+    among: Annotated[list[str] | None, Field(description="Choose from these words only.")] = None
 
 
 class NextSentenceBody(Body):

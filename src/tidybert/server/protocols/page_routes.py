@@ -18,7 +18,7 @@ from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import described
+from tidybert.server.protocols.native import described
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(include_in_schema=False)
@@ -69,13 +69,13 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             settings = self._engine.settings
-            # The page shows float32 on the CPU.
-            is_shared = served.device.type == "cpu" and served.precision != "int8"
+            # An int8 encoder has given its float32 weights back.
+            has_weights = served.device.type == "cpu" and served.precision != "int8"
             # Others need not learn where the models of a server are.
             self._models[served] = PageModel(
                 served.path,
                 served.path if settings.is_local else served.name,
-                encoder=served.encoder if is_shared else None,
+                encoder=served.encoder if has_weights else None,
                 allow_pickle=settings.allow_pickle,
             )
         return self._models[served]

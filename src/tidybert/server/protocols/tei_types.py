@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from tidybert.server.protocol import Body, Dimensions, Ids, PromptName, TextsOrIds, one_of
+from tidybert.server.protocols.protocol import Body, Dimensions, Ids, PromptName, TextsOrIds, one_of
 
 
 class Options(Body):

@@ -13,9 +13,13 @@ from pydantic import Field, ValidationError
 from tidybert.server.asked_model import AskedModel
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import Question, TextPair, split_inputs
-from tidybert.server.pipeline_shapes import answers_to_question, entity_groups, label_scores
-from tidybert.server.protocol import (
+from tidybert.server.protocols.native import Question, TextPair, split_inputs
+from tidybert.server.protocols.pipeline_shapes import (
+    answers_to_question,
+    entity_groups,
+    label_scores,
+)
+from tidybert.server.protocols.protocol import (
     Body,
     ByPath,
     Dimensions,
@@ -26,8 +30,13 @@ from tidybert.server.protocol import (
     with_truncation,
     wrong_task,
 )
-from tidybert.server.tei_routes import embed, similarity
-from tidybert.server.tei_types import EmbedRequest, Options, SimilarityInputs, SimilarityRequest
+from tidybert.server.protocols.tei_routes import embed, similarity
+from tidybert.server.protocols.tei_types import (
+    EmbedRequest,
+    Options,
+    SimilarityInputs,
+    SimilarityRequest,
+)
 from tidybert.tokenization.encoding import Encoding
 
 router = APIRouter(tags=["pipelines"])

@@ -1,0 +1,106 @@
+"""``tidybert index``: vectors of texts, and the texts beside them, to search in."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note, note_reading, note_texts_done
+from tidybert.cli.progress import shown_texts
+from tidybert.errors import UsageError
+from tidybert.files.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from tidybert.files.text_examples import TextExample
+
+MOST_USED: Final = ("out", "text", "dtype", "pooling", "max_seq_length", "format", "device")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFlags(flags.AnswerFlags):
+    PANEL: ClassVar = "Other options"
+
+    out: Path
+    """``--out DIR``: Directory of the index, new or begun with the same texts."""
+    dtype: str = "float32"
+    """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
+    pooling: str | None = None
+    """Make one vector of a text: mean or max of its tokens' vectors with [CLS] and [SEP], or cls
+    for that of [CLS]. If not set: as MODEL's modules.json says, else mean."""
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
+    says, else as many as the model allows."""
+
+
+@takes(*MOST_USED, given=IndexFlags, read=ReadOptions)
+def index(
+    model: flags.ModelArgument,
+    file: flags.TextsArgument = "-",
+    *,
+    given: IndexFlags,
+    read: ReadOptions,
+) -> None:
+    """Turn each text into a vector by MODEL's encoder, for tidybert search.
+
+    The other columns of FILE are kept beside the texts. The same command continues a stopped
+    one, and with more texts at the end of FILE it adds those; nothing is computed twice.
+    """
+    from tidybert.checkpoints.sentence_form import POOLINGS
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
+    from tidybert.inference.embedding import Embedder
+    from tidybert.modeling.kernels.nearest_vectors import DTYPES
+    from tidybert.search.index_writer import write_index
+    from tidybert.search.prompts import document_prompt
+    from tidybert.storage.output_lock import output_lock
+
+    for flag, value, known in (
+        ("pooling", given.pooling, POOLINGS),
+        ("dtype", given.dtype, DTYPES),
+    ):
+        if value is not None and value not in known:
+            raise UsageError(f"--{flag} {value!r}: expected one of {', '.join(known)}")
+    reader = read_examples.with_details(keep_columns=True)
+    reader.formats.check(file, read.format)
+
+    def examples(report: ReadReport) -> "Iterator[TextExample]":
+        return reader(
+            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+        )
+
+    # A second process is refused before it loads the model.
+    with output_lock(given.out):
+        embedder = Embedder(
+            model,
+            pooling=cast(Any, given.pooling),
+            normalize=True,
+            max_seq_length=given.max_seq_length,
+            prompt_name=document_prompt(model, allow_pickle=given.allow_pickle),
+            device=given.device,
+            precision=cast(Any, given.precision),
+            allow_pickle=given.allow_pickle,
+        )
+        report = ReadReport()
+        begun = time.monotonic()
+        # A first reading finds bad rows before the work, and counts the texts for the time left.
+        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
+        texts = examples(report if total is None else ReadReport())
+        with shown_texts("indexing", total) as advance:
+            written = write_index(
+                embedder, texts, given.out, dtype=given.dtype, model=model, advance=advance
+            )
+    cut = f"texts were cut to {embedder.max_seq_length} tokens"
+    note_reading(report, written.num_truncated, written.num_texts, cut)
+    if written.num_resumed == written.num_texts:
+        note(f"{given.out} has these {written.num_texts:,} texts already: nothing to do")
+        return
+    more = f"; {embedder.dimension} numbers a vector"
+    if written.num_resumed:
+        more += f"; {written.num_resumed:,} were there before"
+    seconds = time.monotonic() - begun
+    counts = written.num_texts, written.num_truncated
+    note_texts_done(given.out, *counts, seconds, written.num_resumed, more)
+    note(f"next: tidybert search {given.out}")

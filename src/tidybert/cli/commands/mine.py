@@ -1,0 +1,111 @@
+"""``tidybert mine``: hard negatives for pairs, to train vectors on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note, resumable
+from tidybert.cli.progress import shown_texts
+from tidybert.errors import in_shell
+from tidybert.files.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from tidybert.files.read_report import ReadReport
+    from tidybert.tasks.vectors.vector_examples import VectorExample
+
+MOST_USED: Final = (
+    "queries", "texts", "out", "num_negatives", "first_rank", "last_rank", "margin", "resume",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MineFlags(flags.AnswerFlags):
+    PANEL: ClassVar = "Other options"
+
+    queries: str
+    """``--queries FILE``: Pairs of texts that belong together, as finetune embed takes them."""
+    texts: str | None = None
+    """``--texts FILE``: Texts to find negatives among. If not set: the second ones of --queries."""
+    out: Path
+    """``--out FILE``: New file of JSON lines with anchor, positive and negatives."""
+    num_negatives: int = field(default=4, metadata={"min": 1})
+    """``--num-negatives N``: Negatives of each query at most, the nearest first."""
+    first_rank: int = field(default=1, metadata={"min": 1})
+    """``--first-rank N``: Pass over texts before this rank among those that do not belong to the
+    query."""
+    last_rank: int = field(default=100, metadata={"min": 1})
+    """``--last-rank N``: Pass over texts after this rank."""
+    margin: float = 0.05
+    """Pass over a text unless its cosine is below the positive's by this share of it: a nearer one
+    may belong to the query too."""
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as MODEL says."""
+    resume: bool = False
+    """``--resume``: Go on with a stopped run of the same --out."""
+
+
+@takes(*MOST_USED, given=MineFlags, read=ReadOptions)
+def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> None:
+    """Find hard negatives: for each pair the texts nearest to the first that do not belong to it.
+
+    The flags about columns are those of --queries.
+    """
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.checkpoints.sentence_reading import read_sentence_form
+    from tidybert.files.read_report import ReadReport
+    from tidybert.files.text_files import read_examples
+    from tidybert.inference.embedding import Embedder
+    from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
+    from tidybert.storage.part_file import new_file
+
+    options = MiningOptions(given.num_negatives, given.first_rank, given.last_rank, given.margin)
+
+    with new_file(given.out, given.resume):
+        pairs = list(_pairs(given, read, report := ReadReport()))
+        for line in report.lines(in_shell):
+            note(line)
+        if given.texts is None:
+            texts = [one.texts[1] for one in pairs]
+        else:
+            found = read_examples(
+                given.texts, None, need_label=False, skip_bad_rows=given.skip_bad_rows
+            )
+            texts = [one.text for one in found]
+        prompts = read_sentence_form(ModelDirectory.open(model)).prompts
+        embedder = Embedder(
+            model,
+            normalize=True,
+            prompt=prompts.get("document", ""),
+            max_seq_length=given.max_seq_length,
+            device=given.device,
+            precision=cast(Any, given.precision),
+            allow_pickle=given.allow_pickle,
+        )
+        negatives = HardNegatives(embedder, prompts.get("query", ""), texts, pairs, options)
+        with resumable(given.out, given.resume), shown_texts("mining", len(pairs)) as advance:
+            mined = negatives.write(pairs, given.out, resume=given.resume, advance=advance)
+    count = mined.written.num_texts - mined.written.num_resumed
+    note(
+        f"{count:,} pairs, {len(negatives.texts):,} different texts; {mined.num_short:,} pairs "
+        f"have fewer than {options.num_negatives} negatives, and {mined.num_without:,} have none"
+    )
+    note(f"next: tidybert finetune embed {model} --train {given.out} --dev FILE --out RUN")
+
+
+def _pairs(given: MineFlags, read: ReadOptions, report: "ReadReport") -> "Iterator[VectorExample]":
+    """The pairs of the file; DataError for single texts."""
+    from tidybert.errors import DataError
+    from tidybert.tasks.vectors.vector_examples import read_vectors
+
+    for one in read_vectors(
+        given.queries, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+    ):
+        if len(one.texts) < 2:
+            raise DataError(
+                f"{given.queries}:{one.row}: a single text; give pairs that belong together "
+                "(columns anchor and positive, or --text and --text-pair)"
+            )
+        yield one

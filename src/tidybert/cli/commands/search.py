@@ -1,0 +1,105 @@
+"""``tidybert search``: the texts of an index that are nearest to a query."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import typer
+
+from tidybert.cli import shared_flags as flags
+from tidybert.cli.flags import takes
+from tidybert.cli.output import note, print_json, print_line
+from tidybert.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from tidybert.search.hits import Hit
+    from tidybert.search.index import Index
+
+MOST_USED: Final = ("top_k", "json", "rerank", "candidates", "model", "device")
+_SHOWN_COLUMNS: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFlags(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
+    PANEL: ClassVar = "Other options"
+
+    top_k: int | None = field(default=None, metadata={"min": 1})
+    """``--top-k K``: Show the K nearest texts. If not set: 10."""
+    rerank: str | None = None
+    """``--rerank RUN``: Order the nearest texts again by a RUN of regress, or of classify with two
+    classes, over pairs of query and text."""
+    candidates: int | None = field(default=None, metadata={"min": 1})
+    """``--candidates N``: How many of the nearest texts --rerank reads. If not set: 50."""
+    model: str | None = None
+    """``--model MODEL``: Where the encoder of the index is now. If not set: where it was."""
+
+
+@takes(*MOST_USED, given=SearchFlags)
+def search(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="An index that tidybert index wrote.")
+    ],
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[QUERY]",
+            help="What to search for. If not set: each line of standard input is a query.",
+        ),
+    ] = None,
+    *,
+    given: SearchFlags,
+) -> None:
+    """Show the texts of an index whose vectors are nearest to a query's, found exactly.
+
+    --json prints one JSON object for each query: query, and hits with score (the cosine), row,
+    text and columns.
+    """
+    from tidybert.search.index import CANDIDATES, Index, check_queries
+
+    if given.candidates is not None and given.rerank is None:
+        raise UsageError("--candidates needs --rerank: without it all texts are compared")
+    if query is not None:
+        check_queries([query])
+    index = Index.open(directory, given.model, device=given.device, allow_pickle=given.allow_pickle)
+    index.count(given.top_k)
+    reranker = None
+    if given.rerank is not None:
+        from tidybert.search.reranking import CrossEncoder
+
+        reranker = CrossEncoder(given.rerank, device=given.device, allow_pickle=given.allow_pickle)
+    candidates = CANDIDATES if given.candidates is None else given.candidates
+    for each in [query] if query is not None else _queries(index):
+        hits = index.search(each, given.top_k, rerank=reranker, candidates=candidates)
+        if given.json:
+            print_json({"query": each, "hits": [hit.to_dict() for hit in hits]})
+        else:
+            _show(hits)
+        sys.stdout.flush()
+
+
+def _queries(index: "Index") -> Iterator[str]:
+    """The lines of standard input; on a terminal it asks for each, and an empty one asks again."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        note(f"{len(index):,} texts; type a query, Ctrl-D ends")
+    number = 0
+    while True:
+        if is_terminal:
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        number += 1
+        if not line:
+            return
+        if line.strip():
+            yield line.rstrip("\r\n")
+        elif not is_terminal:
+            raise DataError(f"line {number} of standard input is empty: give a query in each line")
+
+
+def _show(hits: "list[Hit]") -> None:
+    for rank, hit in enumerate(hits, start=1):
+        score = hit.score if hit.rerank_score is None else hit.rerank_score
+        print_line(f"{rank:>3}  {score:.3f}  {hit.text}")
+        for name, value in hit.columns.items():
+            print_line(f"            {name}: {value!s:.{_SHOWN_COLUMNS}}")

@@ -1,0 +1,83 @@
+"""The losses of sentence vectors, over all vectors of a batch.
+
+B examples, S vectors, C candidates, H width.  A cosine is multiplied by ``scale``, the inverse of
+the temperature, before its exponential.  Each gives a mean, float32, a scalar.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SCALE: Final = 20.0
+"""That of sentence-transformers' losses."""
+
+
+def info_nce(
+    anchors: Tensor,
+    candidates: Tensor,
+    ignored: Tensor,
+    *,
+    scale: float = SCALE,
+    both_directions: bool = False,
+) -> Tensor:
+    """InfoNCE with in-batch negatives (van den Oord et al. 2018; Henderson et al. 2017, 4.4).
+
+    Args:
+        anchors: (B, H).
+        candidates: (C, H), of which the first B are the anchors' positives, in order.
+        ignored: (B, C) bool, candidates that are not negatives of an anchor; its own positive is
+            never ignored.
+        both_directions: the mean of the loss and that of each positive among the anchors.
+    """
+    cosines = functional.normalize(anchors) @ functional.normalize(candidates).T
+    right = torch.arange(len(anchors), device=anchors.device)
+    logits = (scale * cosines).masked_fill(ignored, -torch.inf)
+    loss = functional.cross_entropy(logits, right)
+    if not both_directions:
+        return loss
+    return (loss + functional.cross_entropy(logits[:, : len(anchors)].T, right)) / 2
+
+
+def cosent(first: Tensor, second: Tensor, scores: Tensor, *, scale: float = SCALE) -> Tensor:
+    """CoSENT (Su 2022): the cosine of a pair with a higher score should be the higher one.
+
+    ln(1 + the sum of exp(scale * (cosine of i - cosine of j)) over scores i < j).
+
+    Args:
+        first, second: (B, H).
+        scores: (B,).
+    """
+    cosines = scale * functional.cosine_similarity(first, second)
+    differences = cosines[:, None] - cosines[None, :]
+    wrong = differences[scores[:, None] < scores[None, :]]
+    return torch.logsumexp(torch.cat((wrong.new_zeros(1), wrong)), dim=0)
+
+
+def supervised_contrastive(vectors: Tensor, classes: Tensor, *, scale: float = SCALE) -> Tensor:
+    """The supervised contrastive loss (Khosla et al. 2020, equation 2), 0 without equal classes.
+
+    The mean over the vectors that share their class with another one in the batch.
+
+    Args:
+        vectors: (B, H).
+        classes: (B,) int64.
+    """
+    directions = functional.normalize(vectors)
+    itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    logits = (scale * directions @ directions.T).masked_fill(itself, -torch.inf)
+    alike = (classes[:, None] == classes[None, :]) & ~itself
+    log_shares = (logits - logits.logsumexp(1, keepdim=True)).masked_fill(~alike, 0.0)
+    counts = alike.sum(1)
+    means = log_shares.sum(1) / counts.clamp_min(1)
+    return -means.sum() / (counts > 0).sum().clamp_min(1)
+
+
+def matryoshka(loss: Callable[[Tensor], Tensor], vectors: Tensor, widths: Sequence[int]) -> Tensor:
+    """The sum of the losses of the vectors' first ``widths`` values (Kusupati et al. 2022).
+
+    ``vectors``: (S, H).
+    """
+    return torch.stack([loss(vectors[:, :width]) for width in widths]).sum()

@@ -1,0 +1,161 @@
+"""How tidybert-small is made: a smaller vocabulary, and a training with a teacher."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import pack_model
+from benchmarks.small import prepare, teaching, train
+from benchmarks.small.teaching import Sentences, cosines
+from tidybert import Embedder, load
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.modeling import Rows
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
+
+Script = Callable[..., int]
+KEPT = 22
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of a few sentences each."""
+    words = ("the red cat", "a dog was near", "we saw the dog", "the old cat", "a cat was near")
+    documents = [
+        "\n".join(f"{words[(at + more * 2) % 5]} {words[at % 5]}." for more in range(4))
+        + f"\nnew {at}"
+        for at in range(200)
+    ]
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text("\n\n".join(documents) + "\n")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, texts: Path, tiny_model: Path, run_script: Script) -> Path:
+    """What small_prepare writes, with the tiny model as the origin."""
+    given = ("--model", tiny_model, "--size", KEPT, "--compare", KEPT, "--held-out", 0.1)
+    assert run_script("small_prepare", texts, "--out", tmp_path / "made", *given) == 0
+    return tmp_path / "made"
+
+
+@pytest.fixture
+def taught(
+    folder: Path, tiny_model: Path, run_script: Script, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    """Trains into a RUN beside the folder."""
+    monkeypatch.setattr(teaching, "_HELD_OUT", teaching._PER_BATCH)
+
+    def run(out: str, *more: object) -> int:
+        given = {
+            "--out": folder.parent / out, "--teacher": tiny_model, "--teacher-sentences": 4,
+            "--max-steps": 4, "--eval-steps": 2, "--tokens-per-step": 64, "--max-seq-length": 16,
+            "--precision": "float32",
+        }  # fmt: skip
+        flags = [each for pair in given.items() for each in pair]
+        return run_script("small_train", folder, *flags, *more)
+
+    return run
+
+
+def test_the_start_keeps_characters_and_the_most_frequent_tokens(
+    folder: Path, tiny_model: Path
+) -> None:
+    mine, origin = ModelDirectory(folder / "start"), ModelDirectory(tiny_model)
+    kept, known = mine.tokenizer.vocabulary.tokens, origin.tokenizer.vocabulary.tokens
+    assert len(kept) == KEPT < len(known)
+    assert kept[:5] == known[:5] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    name = "embeddings.word_embeddings.weight"
+    mine_rows, rows = read_tensors(folder / "start")[name], read_tensors(tiny_model)[name]
+    for number, token in enumerate(kept):
+        assert torch.equal(mine_rows[number], rows[known.index(token)]), token
+
+
+def test_characters_that_occur_come_before_frequent_tokens() -> None:
+    tokens = (*SPECIAL_TOKENS, "a", "##a", "b", "##b", "aa", "a##", "bab", "##aa")
+    #                         special    a  ##a b ##b aa a## bab ##aa
+    counts = np.array([0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 9, 0, 8])
+    tokenizer = BertTokenizer(tokens)
+    kept = [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 9)]
+    assert kept == [*SPECIAL_TOKENS, "a", "##a", "a##", "##aa"]
+    assert [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 10)][7] == "aa"
+
+
+def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_model: Path) -> None:
+    corpus = TokenCorpus(folder / "corpus")
+    sentences = Sentences(corpus, str(tiny_model), 16, seed=3)
+    mine, theirs = sentences.draw(7, 30)
+    again, _ = sentences.draw(7, 30)
+    other, _ = sentences.draw(8, 30)
+    assert torch.equal(mine.input_ids, again.input_ids)
+    assert mine.lengths != other.lengths or not torch.equal(mine.input_ids, other.input_ids)
+    assert len(mine.lengths) == 30
+    assert max(mine.lengths) <= 16
+    teacher = ModelDirectory(tiny_model).tokenizer
+    ends = np.cumsum([0, *theirs.lengths])
+    for at, part in enumerate(mine.input_ids.split(list(mine.lengths))):
+        text = corpus.tokenizer().decode(part.tolist())
+        assert theirs.input_ids[ends[at] : ends[at + 1]].tolist() == list(
+            teacher.encode(text).input_ids
+        )
+
+
+def test_the_teachers_vector_is_the_embedders_mean(folder: Path, tiny_model: Path) -> None:
+    sentences = Sentences(TokenCorpus(folder / "corpus"), str(tiny_model), 16, seed=0)
+    text = "the red cat was near"
+    rows = Rows.from_lists([list(sentences.teachers_tokenizer.encode(text).input_ids)])
+    expected = Embedder(tiny_model).embed([text])
+    assert sentences.vectors(rows).numpy() == pytest.approx(expected, abs=1e-6)
+    encoder, _ = load(tiny_model)
+    found = cosines(encoder, rows, torch.from_numpy(np.array(expected)))
+    assert found[1].tolist() == pytest.approx([1.0], abs=1e-6)
+    last = encoder(rows).pooler_output[0].detach().numpy()
+    by_hand = last @ expected[0] / np.linalg.norm(last) / np.linalg.norm(expected[0])
+    assert found[0].tolist() == pytest.approx([by_hand], abs=1e-6)
+
+
+def test_a_taught_run_resumes_with_the_same_bits_and_its_model_can_be_packed(
+    taught: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert taught("whole") == 0
+    lines = [json.loads(line) for line in (folder.parent / "whole/metrics.jsonl").open()]
+    measured = [line for line in lines if "eval_cls_cosine" in line]
+    assert [line["step"] for line in measured] == [2, 4]
+    assert {"eval_mean_cosine", "eval_mlm_accuracy", "eval_nsp_accuracy", "eval_cloze_first"} <= (
+        measured[0].keys()
+    )
+    shown = train.tell
+
+    def stop(*given: Any) -> None:
+        shown(*given)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(train, "tell", stop)
+    assert taught("cut") == 128 + signal.SIGTERM
+    monkeypatch.setattr(train, "tell", shown)
+    assert taught("cut", "--resume", "--teacher-weight", 3) == 1
+    assert taught("cut", "--resume") == 0
+    first, second = (read_tensors(folder.parent / each) for each in ("whole", "cut"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    recorded = json.loads((folder.parent / "cut/arguments.json").read_text())
+    assert recorded["teacher_weight"] == 20.0
+    packed = pack_model.pack(folder.parent / "cut-latest", folder.parent / "packed")
+    assert packed["num_bytes"] < pack_model.MAX_BYTES
+
+
+def test_the_teacher_pulls_the_cosines_up(taught: Callable[..., int], folder: Path) -> None:
+    given = ("--max-steps", 20, "--learning-rate", 0.02, "--eval-steps", 20)
+    found = {}
+    for weight in (0, 20):
+        assert taught(f"w{weight}", *given, "--teacher-weight", weight) == 0
+        *_, last = (folder.parent / f"w{weight}/metrics.jsonl").read_text().splitlines()
+        found[weight] = json.loads(last)
+    assert found[20]["eval_cls_cosine"] > found[0]["eval_cls_cosine"] + 0.2

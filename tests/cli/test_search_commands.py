@@ -1,0 +1,152 @@
+"""``tidybert index`` and ``tidybert search`` in the shell."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.cli.main import run
+
+ROWS = [
+    ("1", "the red cat", "a cat"),
+    ("2", "a blue dog was near", "a dog, blue"),
+    ("3", "the old cow", "a cow"),
+]
+
+
+@pytest.fixture
+def faq(tmp_path: Path) -> Path:
+    path = tmp_path / "faq.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "question", "answer"), *ROWS])
+    return path
+
+
+@pytest.fixture
+def indexed(faq: Path, tiny_model: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "faq-index"
+    assert run(["index", str(tiny_model), str(faq), "--out", str(out)]) == 0
+    return out
+
+
+def test_a_table_is_indexed_and_searched(
+    faq: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    indexed = tmp_path / "index"
+    assert run(["index", str(tiny_model), str(faq), "--out", str(indexed)]) == 0
+    notes = capsys.readouterr().err
+    assert "3 texts in" in notes
+    assert f"next: tidybert search {indexed}" in notes
+
+    assert run(["search", str(indexed), "the red cat", "--top-k", "1"]) == 0
+
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "  1  1.000  the red cat"
+    assert [line.strip() for line in shown[1:]] == ["id: 1", "answer: a cat"]
+
+
+def test_each_line_of_standard_input_is_a_query(
+    indexed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO("the old cow\nthe red cat\n"))
+
+    assert run(["search", str(indexed), "--json", "--top-k", "1"]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["query"] for line in lines] == ["the old cow", "the red cat"]
+    (hit,) = lines[0]["hits"]
+    assert hit["row"] == 4
+    assert hit["columns"] == {"id": "3", "answer": "a cow"}
+    assert hit["score"] == pytest.approx(1, abs=1e-5)
+
+
+def test_on_a_terminal_it_asks(
+    indexed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", Terminal("\nthe old cow\n"))
+
+    assert run(["search", str(indexed)]) == 0
+
+    shown = capsys.readouterr()
+    assert "the old cow" in shown.out.splitlines()[0]
+    assert shown.err.count("> ") == 3
+    assert "3 texts; type a query" in shown.err
+
+
+def test_a_cross_encoder_orders_again(
+    indexed: Path, served: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+
+    assert run(["search", str(indexed), "a cat", "--rerank", served["pairs"], "--json"]) == 0
+
+    hits = json.loads(capsys.readouterr().out)["hits"]
+    scores = [hit["rerank_score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["a cat", "--top-k", "4"], 2, "--top-k 4: the index has 3 texts"),
+        ([""], 1, "the query is empty"),
+        (["a cat", "--candidates", "3"], 2, "--candidates needs --rerank"),
+    ],
+)
+def test_mistakes_are_messages(
+    indexed: Path, capsys: Any, words: list[str], status: int, message: str
+) -> None:
+    capsys.readouterr()
+
+    assert run(["search", str(indexed), *words]) == status
+
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+def test_an_empty_line_of_a_pipe_is_a_mistake(
+    indexed: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("the old cow\n\n"))
+
+    assert run(["search", str(indexed)]) == 1
+
+    assert "line 2 of standard input is empty" in capsys.readouterr().err
+
+
+def test_a_row_that_changed_is_a_mistake(
+    indexed: Path, faq: Path, tiny_model: Path, capsys: Any
+) -> None:
+    capsys.readouterr()
+    line = ["index", str(tiny_model), str(faq), "--out", str(indexed)]
+
+    assert run(line) == 0
+    assert "has these 3 texts already: nothing to do" in capsys.readouterr().err
+    faq.write_text(faq.read_text().replace("a cow", "two cows"))
+    assert run(line) == 1
+    assert "line 4 is not what" in capsys.readouterr().err
+    assert run([*line, "--pooling", "cls"]) == 2
+    assert "was made with --pooling mean" in capsys.readouterr().err
+    assert run([*line, "--dtype", "float64"]) == 2
+    assert "--dtype 'float64': expected one of" in capsys.readouterr().err
+
+
+def test_several_columns_of_one_name_are_a_mistake(
+    tmp_path: Path, tiny_model: Path, capsys: Any
+) -> None:
+    path = tmp_path / "twice.csv"
+    path.write_text("text,id,id\na cat,1,2\n")
+
+    assert run(["index", str(tiny_model), str(path), "--out", str(tmp_path / "out")]) == 1
+
+    assert "several columns are named 'id'; rename them" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+"""POST /search gives the hits of ``Index.search``."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidybert.errors import UsageError
+from tidybert.files.text_examples import TextExample
+from tidybert.inference.embedding import Embedder
+from tidybert.search import Index, write_index
+from tidybert.server.engine import Engine
+
+Make = Callable[..., Engine]
+
+
+@pytest.fixture
+def index(served: dict[str, str], tmp_path: Path) -> Path:
+    texts = ["a red cat", "the old dog", "a cow was near", "blue"]
+    examples = [
+        TextExample(text, None, None, row, columns={"id": row}) for row, text in enumerate(texts, 1)
+    ]
+    embedder = Embedder(served["base"], normalize=True)
+    write_index(embedder, examples, tmp_path / "index", model=served["base"])
+    return tmp_path / "index"
+
+
+def post(client: Any, body: Any) -> Any:
+    async def send() -> Any:
+        async with client as open_client:
+            return await open_client.post("/search", json=body)
+
+    return asyncio.run(send())
+
+
+def test_a_query_finds_what_the_index_finds(
+    make_engine: Make, make_client: Any, index: Path
+) -> None:
+    engine = make_engine("colours", "base", index=index)
+
+    one = post(make_client(engine), {"inputs": "the old dog", "top_k": 2})
+    two = post(make_client(engine), {"inputs": ["the old dog", "a cat"]})
+
+    expected = [hit.to_dict() for hit in Index.open(index).search("the old dog", 2)]
+    for found, hit in zip(one.json(), expected, strict=True):
+        assert found == {**hit, "score": pytest.approx(hit["score"], abs=1e-6)}
+    assert [len(hits) for hits in two.json()] == [4, 4]
+    # The second model made it.
+    assert "search" in engine.model("base").heads
+    assert "search" not in engine.model("colours").heads
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"inputs": " "}, "inputs", "the query is empty"),
+        ({"inputs": ["a", ""]}, "inputs", "query 2 is empty"),
+        ({"inputs": "a", "top_k": 5}, "top_k", "the index has 4 texts"),
+        ({"inputs": "a", "top_k": 0}, "top_k", "greater than or equal to 1"),
+        ({"inputs": []}, "inputs", "no inputs"),
+        ({"inputs": "cat " * 200}, "inputs.0", "tokens"),
+    ],
+)
+def test_what_cannot_be_searched_gets_422(
+    make_engine: Make, make_client: Any, index: Path, body: Any, field: str, message: str
+) -> None:
+    refused = post(make_client(make_engine("base", index=index)), body)
+
+    assert refused.status_code == 422
+    assert message in refused.json()["error"]["message"]
+    assert refused.json()["error"]["field"] == field
+    assert str(index) not in refused.text
+
+
+def test_without_an_index_there_is_none(make_engine: Make, make_client: Any) -> None:
+    refused = post(make_client(make_engine("base")), {"inputs": "a"})
+
+    assert refused.status_code == 404
+    assert "start it with --index DIR" in refused.json()["error"]["message"]
+
+
+def test_an_index_of_another_model_is_refused(make_engine: Make, index: Path) -> None:
+    with pytest.raises(UsageError, match="made by other weights or another vocabulary"):
+        make_engine("colours", index=index)
