@@ -48,9 +48,10 @@ def index(
     The other columns of FILE are kept beside the texts. The same command goes on where a stopped
     one was, and with more texts at the end of FILE it adds those; nothing is computed twice.
     """
-    from tidybert.checkpoints.sentence_form import POOLINGS, Embedder
+    from tidybert.checkpoints.sentence_form import POOLINGS
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples
+    from tidybert.inference.embedding import Embedder
     from tidybert.modeling.kernels.nearest_vectors import DTYPES
     from tidybert.search.index_writer import write_index
     from tidybert.storage.output_lock import output_lock
