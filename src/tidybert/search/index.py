@@ -16,13 +16,13 @@ from tidybert.inference.answer_precision import AnswerPrecision
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
-from tidybert.search.hit import Hit
+from tidybert.search.hits import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.search.prompts import query_prompt
+from tidybert.search.reranking import CrossEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tidybert.search.reranking import CrossEncoder
 
 TOP_K: Final = 10
 CANDIDATES: Final = 50
@@ -63,11 +63,13 @@ class Index(ShowsFacts):
         """
         index = cls(directory)
         settings = index.settings
+        path = settings["model"] if model is None else model
         index.embedder = Embedder(
-            settings["model"] if model is None else model,
+            path,
             pooling=settings["pooling"],
             normalize=True,
             max_seq_length=settings["max_seq_length"],
+            prompt_name=query_prompt(path, allow_pickle=allow_pickle),
             device=device,
             precision=precision,
             allow_pickle=allow_pickle,
@@ -113,7 +115,7 @@ class Index(ShowsFacts):
         queries: str,
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = ...,
+        rerank: CrossEncoder | None = ...,
         candidates: int = ...,
     ) -> list[Hit]: ...
     @overload
@@ -122,7 +124,7 @@ class Index(ShowsFacts):
         queries: Sequence[str],
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = ...,
+        rerank: CrossEncoder | None = ...,
         candidates: int = ...,
     ) -> list[list[Hit]]: ...
     def search(
@@ -130,7 +132,7 @@ class Index(ShowsFacts):
         queries: str | Sequence[str],
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = None,
+        rerank: CrossEncoder | None = None,
         candidates: int = CANDIDATES,
     ) -> list[Hit] | list[list[Hit]]:
         """The texts with the largest cosine, for one query or for each of several.

@@ -116,7 +116,7 @@ def open_state(directory: str | Path) -> IndexState:
         done = read_state(directory / PROGRESS_FILE).num_texts
         raise UsageError(
             f"{directory} is an unfinished index: {done:,} texts are done; the command that began "
-            "it goes on with it"
+            "it continues it"
         )
     state = read_state(directory / INDEX_FILE)
     for name, found in _hashes(directory, state):

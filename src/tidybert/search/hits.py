@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""Hit: a text that a search found."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
