@@ -241,6 +241,13 @@ def test_minutes_save_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert saved == [5, 39, 40]
 
 
+def test_a_step_is_logged_by_its_own_number(late: int, tmp_path: Path) -> None:
+    TrainingLoop(LineFit(logging_steps=7), run=tmp_path).train()
+
+    logged = [line["step"] for line in lines(tmp_path) if "loss" in line]
+    assert logged == [7, 14, 21, 28, 35, 40]
+
+
 @pytest.mark.parametrize(("times_steps", "seconds"), [(False, 24), (True, 4)])
 def test_seconds_are_those_of_the_run_or_only_of_its_steps(
     times_steps: bool, seconds: int, late: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
