@@ -82,4 +82,4 @@ def test_the_index_answers_over_http(made: Path, small_weights: Path) -> None:
     hits = json.loads(done.stdout)
     assert len(hits) == 3
     assert hits[0].keys() == {"position", "row", "text", "columns", "score"}
-    assert hits[0]["columns"]["answer"].startswith("answer ")
+    assert hits[0]["columns"].keys() == {"id", "answer"}
