@@ -38,7 +38,7 @@ from benchmarks.harness.rounds import (
     summarize,
 )
 from benchmarks.harness.step_clock import are_close, profile_once, remarks_of, with_share
-from benchmarks.speed.inference_sides import ENGINES, Logits, Run, open_side
+from benchmarks.speed.inference_sides import ENGINES, Logits, Run, exported, open_side
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
@@ -98,6 +98,9 @@ def bench_inference(
             "precision": precision,
             "profiled": profiled,
         }
+        if set(sides) & set(ENGINES):
+            # An export takes more memory than the model that it writes.
+            exported(directory, precision)
         apart = {side: run_apart(run_once, side, work, used_threads) for side in sides}
         samples = {side: {"peak_mib": [float(apart[side]["peak_mib"])]} for side in sides}
         by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])

@@ -135,7 +135,7 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
 def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
     encode = _encoder_of(directory, max_seq_length, "np")
     opened = _onnx_runtime if side == "onnxruntime" else _openvino
-    compute = opened(_exported(directory, precision))
+    compute = opened(exported(directory, precision))
 
     def run(examples: Sequence[TextExample]) -> Logits:
         parts = []
@@ -166,7 +166,7 @@ def _openvino(path: Path) -> Callable[[dict[str, Any]], Logits]:
     return lambda encoded: cast(Logits, next(iter(compiled(encoded).values())))
 
 
-def _exported(directory: Path, precision: str) -> Path:
+def exported(directory: Path, precision: str) -> Path:
     """transformers' model of a directory as ONNX, beside it; exported once."""
     path = directory / "transformers.onnx"
     if not path.exists():
