@@ -27,6 +27,7 @@ class Ranking:
     Args:
         ranks: of each query's relevant texts, ascending, from 1.
         nearest: (Q,) the text with the highest score.
+        nearest_right: (Q,) the relevant text with the highest score.
         best_wrong: (Q,) the text with the highest score among those that are not relevant.
         best_wrong_score, best_right_score: (Q,) the highest scores of both kinds; -inf where all
             texts are relevant.
@@ -34,6 +35,7 @@ class Ranking:
 
     ranks: Sequence[Indices]
     nearest: Indices
+    nearest_right: Indices
     best_wrong: Indices
     best_wrong_score: Floats
     best_right_score: Floats
@@ -54,7 +56,7 @@ def rank_relevant(
         itself: (Q,) the number of a text that is not searched, because it is the query.
     """
     ranks: list[Indices] = []
-    nearest, wrong = np.zeros((2, len(queries)), dtype=np.int64)
+    nearest, right, wrong = np.zeros((3, len(queries)), dtype=np.int64)
     best_wrong, best_right = np.zeros((2, len(queries)))
     for begin in range(0, len(queries), _QUERIES_AT_ONCE):
         block = queries[begin : begin + _QUERIES_AT_ONCE] @ texts.T
@@ -65,10 +67,11 @@ def rank_relevant(
             found = [_rank(scores, place) for place in places]
             ranks.append(np.sort(np.array(found, dtype=np.int64)))
             nearest[number] = scores.argmax()
-            best_right[number] = scores[places].max()
+            right[number] = places[scores[places].argmax()]
+            best_right[number] = scores[right[number]]
             scores[places] = -np.inf
             wrong[number], best_wrong[number] = scores.argmax(), scores.max()
-    return Ranking(ranks, nearest, wrong, best_wrong, best_right)
+    return Ranking(ranks, nearest, right, wrong, best_wrong, best_right)
 
 
 def _rank(scores: npt.NDArray[np.float32], place: int) -> int:

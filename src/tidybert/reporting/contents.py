@@ -13,7 +13,13 @@ from tidybert.metrics.bootstrap import FEWEST_RESAMPLES
 from tidybert.metrics.calibration import temperature_note
 from tidybert.metrics.classification_scores import classification_metrics
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.reporting.measurements import calibration, coverage, lengths, scores
+from tidybert.reporting.measurements import (
+    calibration,
+    coverage,
+    lengths,
+    scores,
+    similarities,
+)
 from tidybert.reporting.notable_examples import largest_errors, surest_errors, suspected, uncertain
 
 REPORT_VERSION: Final = 1
@@ -51,6 +57,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "calibration": None if of_scores else calibration(evaluation),
         "coverage": None if of_scores else coverage(evaluation),
         "scores": scores(evaluation) if of_scores else None,
+        "similarities": similarities(evaluation.searches),
         "lengths": lengths(evaluation),
         "errors": largest_errors(evaluation) if of_scores else surest_errors(evaluation),
         "uncertain": None if of_scores else uncertain(evaluation),

@@ -17,7 +17,7 @@ from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 
 if TYPE_CHECKING:
-    from tidybert.tasks.answers import Answers, Judgement
+    from tidybert.tasks.answers import Answers, Judgement, Search
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Evaluation:
         training: the history of the model's training.
         origin: where the model comes from.
         correctness: what ``correct`` of the judgements measures, in words.
+        searches: what each query found, where answers are searches.
     """
 
     task: str
@@ -79,6 +80,7 @@ class Evaluation:
     training: TrainingHistory | None = None
     origin: ModelOrigin = field(default_factory=ModelOrigin)
     correctness: str = "accuracy"
+    searches: Sequence["Search"] = ()
 
     @property
     def of_scores(self) -> bool:
@@ -130,6 +132,7 @@ def evaluation_of(
         training=read_training_history(Path(run)),
         origin=read_model_origin(run),
         correctness=task.correctness,
+        searches=answers.searches(),
     )
 
 

@@ -1,8 +1,9 @@
 """What a report measures beside the metrics: confidence, lengths, and how far off scores are."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from tidybert.metrics.calibration import (
 )
 from tidybert.reporting.evaluation import Evaluation
 
+if TYPE_CHECKING:
+    from tidybert.tasks.answers import Search
+
 MAX_POINTS: Final = 200
 FEWEST_ANSWERED: Final = 20
 _SHARES: Final = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
@@ -23,6 +27,8 @@ MAX_GROUPS: Final = 6
 FEWEST_IN_GROUP: Final = 20
 MAX_DOTS: Final = 2000
 NUM_RESIDUAL_BINS: Final = 21
+NUM_COSINE_BINS: Final = 20
+MOST_FRIENDS: Final = 25
 
 _NORMAL_QUANTILE: Final = 1.96
 
@@ -130,6 +136,33 @@ def scores(evaluation: Evaluation) -> dict[str, Any]:
         "root_mean_square_error": float(np.sqrt(np.square(residuals).mean())),
         "points": [[float(expected[at]), float(predicted[at])] for at in places],
         "residuals": {"edges": edges.tolist(), "counts": counts.tolist()},
+    }
+
+
+def similarities(searches: Sequence["Search"]) -> dict[str, Any] | None:
+    """Cosines of queries with the nearest right and the nearest wrong text; None without searches.
+
+    ``false_friends`` are wrong texts that are nearer than the right one, the farthest ahead first.
+    """
+    if not searches:
+        return None
+    scores = np.array([[one.right_score, one.wrong_score] for one in searches])
+    finite = np.where(np.isfinite(scores), scores, np.nan)
+    # Rounding takes a cosine of equal vectors past 1.
+    edges = np.linspace(float(np.nanmin(finite)), max(1.0, np.nanmax(finite)), NUM_COSINE_BINS + 1)
+    right, wrong = (
+        np.histogram(column[np.isfinite(column)], edges)[0].tolist() for column in scores.T
+    )
+    friends = [one for one in searches if one.wrong_score > one.right_score]
+    friends.sort(key=lambda one: one.right_score - one.wrong_score)
+    return {
+        "edges": edges.tolist(),
+        "right": right,
+        "wrong": wrong,
+        "false_friends": {
+            "total": len(friends),
+            "shown": [asdict(one) for one in friends[:MOST_FRIENDS]],
+        },
     }
 
 

@@ -1,6 +1,6 @@
 """The pictures of a report, each drawn from its part of the contents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -142,13 +142,29 @@ def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
         "Residuals",
         "How many examples are predicted too low (left of 0) or too high, and by how much.",
         frame.axes("predicted minus true score", "examples"),
-        *(
-            frame.bar(ends, (0, count), f"{ends[0]:.3g} to {ends[1]:.3g}: {count:,} examples")
-            for ends, count in zip(pairwise(edges), counts, strict=True)
-            if count
-        ),
+        *_bars(frame, edges, counts, "examples"),
         frame.upright(0, *frame.y, "ideal"),
     )
+
+
+def similarities(edges: Sequence[float], counts: Sequence[int], kind: str) -> Markup:
+    """How many queries have their nearest text of a kind, right or wrong, at which cosine."""
+    frame = Frame((edges[0], edges[-1]), (0, max(max(counts), 1) * 1.05))
+    return frame.picture(
+        f"similarities-{kind}",
+        f"Nearest {kind} texts",
+        f"How many queries have their nearest {kind} text at which cosine.",
+        frame.axes(f"cosine of the nearest {kind} text", "queries"),
+        *_bars(frame, edges, counts, "queries"),
+    )
+
+
+def _bars(
+    frame: Frame, edges: Sequence[float], counts: Sequence[int], noun: str
+) -> Iterator[Markup]:
+    for ends, count in zip(pairwise(edges), counts, strict=True):
+        if count:
+            yield frame.bar(ends, (0, count), f"{ends[0]:.3g} to {ends[1]:.3g}: {count:,} {noun}")
 
 
 def course(

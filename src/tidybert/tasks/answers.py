@@ -47,6 +47,20 @@ class Judgement:
     id: str | None = None
 
 
+@dataclass(frozen=True)
+class Search:
+    """What a search found: the nearest text that is right, and the nearest that is not.
+
+    The scores are cosines.
+    """
+
+    query: str
+    right: str
+    right_score: float
+    wrong: str
+    wrong_score: float
+
+
 # A task.
 T = TypeVar("T")
 
@@ -91,6 +105,10 @@ class Answers(ABC, Generic[T, E]):
     def class_probabilities(self) -> Floats | None:
         """(N, C) the probabilities of the classes; None where an answer is not one of them."""
         return None
+
+    def searches(self) -> Sequence[Search]:
+        """One a query, for a report; none where an answer is not a search."""
+        return ()
 
     def predictions(self) -> list[dict[str, Any]]:
         """One answer an example, in order."""

@@ -273,6 +273,20 @@ def test_the_report_shows_what_was_found(tiny_model: Path, tmp_path: Path) -> No
         found = train(data, tiny_model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tidybert.evaluate(found, data, report=tmp_path / str(number), resamples=100)
+            measured = tidybert.evaluate(found, data, report=tmp_path / str(number), resamples=100)
         report = json.loads((tmp_path / str(number) / "report.json").read_text())
-        assert report["metrics"][found.task.metric]["value"] == found.metrics[found.task.metric]
+        page = (tmp_path / str(number) / "report.html").read_text()
+        metric = found.task.metric
+        assert report["metrics"][metric]["value"] == pytest.approx(measured[metric])
+        if data is SCORED:
+            # The line that fits the scores best has no mean residual.
+            assert report["scores"]["mean_residual"] == pytest.approx(0, abs=1e-9)
+            assert report["similarities"] is None
+            continue
+        shown = report["similarities"]
+        assert sum(shown["right"]) == sum(shown["wrong"]) == measured["num_queries"]
+        friends = shown["false_friends"]["total"] / measured["num_queries"]
+        assert friends == pytest.approx(1 - measured["accuracy_at_1"])
+        first = shown["false_friends"]["shown"][0]
+        assert first["wrong_score"] > first["right_score"]
+        assert first["query"] in page

@@ -116,7 +116,7 @@ def test_a_part_is_computed_twice_but_the_last_and_no_graph_holds_more_tokens(
     tokens = sum(made.lengths)
     with_graph = [count for has_graph, count in seen if has_graph]
     assert sum(with_graph) == tokens
-    assert max(with_graph) <= 60
+    assert max(with_graph) <= 30
     assert sum(count for _, count in seen) < 2 * tokens
 
 

@@ -20,7 +20,7 @@ from tidybert.metrics.retrieval_scores import (
     rank_relevant,
     retrieval_scores,
 )
-from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs
+from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, Search
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.vectors.vector_examples import VectorExample, form_of
 
@@ -72,11 +72,19 @@ class ScoredAnswers(VectorAnswers):
         # A score may have any unit.
         return {name: found[name] for name in ("spearman", "pearson")}
 
+    @cached_property
+    def in_their_unit(self) -> Floats:
+        """(N,) the cosines on the line that fits the scores best, so that both can be compared."""
+        if np.ptp(self.cosines) == 0:
+            return np.full(len(self.cosines), self.scores.mean())
+        slope, start = np.polyfit(self.cosines, self.scores, 1)
+        return np.asarray(slope * self.cosines + start)
+
     def judgement(self, number: int) -> Judgement:
         return Judgement(
             text="\n".join(self.examples[number].texts),
             expected=repr(float(self.scores[number])),
-            predicted=repr(float(self.cosines[number])),
+            predicted=repr(float(self.in_their_unit[number])),
             correct=None,
             **self.place(number),
         )
@@ -94,6 +102,29 @@ class RankedAnswers(VectorAnswers):
     ranking: Ranking
     query_of: Indices
     num_texts: int
+
+    def searches(self) -> list[Search]:
+        """One a query, where some text is right and some is not."""
+        ranking = self.ranking
+        names = self.searched_texts()
+        return [
+            Search(
+                self.query_text(number),
+                names[int(ranking.nearest_right[number])],
+                float(ranking.best_right_score[number]),
+                names[int(ranking.best_wrong[number])],
+                float(ranking.best_wrong_score[number]),
+            )
+            for number in range(len(ranking.ranks))
+        ]
+
+    def searched_texts(self) -> Sequence[str]:
+        """All texts that are searched."""
+        raise NotImplementedError
+
+    def query_text(self, number: int) -> str:
+        """The text of a query."""
+        raise NotImplementedError
 
     @cached_property
     def scores(self) -> dict[str, Floats]:
@@ -162,6 +193,12 @@ class PairAnswers(RankedAnswers):
             **self.place(number),
         )
 
+    def searched_texts(self) -> Sequence[str]:
+        return self.texts
+
+    def query_text(self, number: int) -> str:
+        return self.queries[number]
+
 
 class LabelAnswers(RankedAnswers):
     """Each text is a query among all others, and those with its label are right."""
@@ -201,6 +238,12 @@ class LabelAnswers(RankedAnswers):
             correct=float(nearest == one.label),
             **self.place(number),
         )
+
+    def searched_texts(self) -> Sequence[str]:
+        return [one.texts[0] for one in self.examples]
+
+    def query_text(self, number: int) -> str:
+        return self.examples[self._asking[number]].texts[0]
 
 
 def answers_of(

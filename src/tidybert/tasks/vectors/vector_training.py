@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tidybert.data.batching import Batch, class_order, pieces_for_threads
+from tidybert.data.batching import Batch, class_order, cut_by_tokens, pieces_for_threads
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.modeling.kernels.threads import map_on_threads
@@ -73,6 +73,18 @@ class VectorTraining(FineTuning):
         if self.classes is None:
             return super().epoch_order(epoch)
         return class_order(self.classes, self.arguments.seed, epoch)
+
+    def _parts(self, work: Work) -> list[Numbers]:
+        """As for other tasks; several parts are half as long.
+
+        Each is computed twice whatever its length, and gradients of a whole model are beside it.
+        """
+        parts = super()._parts(work)
+        if len(parts) < 2:
+            return parts
+        lengths = self.lengths[work.batches]
+        cut = cut_by_tokens(lengths, self.arguments.tokens_per_batch // 2)
+        return [work.batches[part] for part in cut]
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Add the gradient of the batch's mean loss; (1,) that loss, float64."""
