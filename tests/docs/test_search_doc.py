@@ -1,7 +1,6 @@
 """The blocks of docs/search.md: Python's in their order, each library's where it is, and curl's."""
 
 import json
-import re
 import shlex
 import shutil
 import subprocess
