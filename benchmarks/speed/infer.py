@@ -1,7 +1,8 @@
-"""Time texts to logits in float32, by a classifier with random weights on MODEL.
+"""Time texts to logits, by a classifier with random weights on MODEL.
 
 The other side runs batches of 32 texts, padded to the longest, once in the file's order and once
-sorted by length, which leaves almost nothing to pad.  Both sides open one directory.  Speeds are
+sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens come one
+at a time.  Both sides open one directory, and --precision int8 is for both.  Speeds are
 measured in one process, peak memory in a process for each side.  On a GPU, processes tokenise
 transformers' batches, which go over from pinned memory.  Times end when the logits are in the
 host's memory.  Without the data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled
@@ -9,18 +10,16 @@ tickets.
 """
 
 import argparse
-import copy
+import importlib.util
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -39,30 +38,25 @@ from benchmarks.harness.rounds import (
     summarize,
 )
 from benchmarks.harness.step_clock import are_close, profile_once, remarks_of, with_share
+from benchmarks.speed.inference_sides import ENGINES, Logits, Run, exported, open_side
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.errors import TidyBertError
+from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length
-from tidybert.inference.predictor import Predictor
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tasks.classification import Classification
+from tidybert.tokenization import BertTokenizer
 
-BATCH_SIZE: Final = 32
-"""transformers' batches; ours are cut by tokens."""
-LOADER_WORKERS: Final = 4
-"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 LOGITS_TOLERANCE: Final = 1e-4
 _MOST_WARM_UP_RUNS: Final = 10
-
-Logits = npt.NDArray[np.float32]
-Run = Callable[[Sequence[TextExample]], Logits]
-"""From examples to their logits (B, 2), in the order given."""
+LONE_TEXTS: Final = (16, 62, 128)
+"""Tokens of the texts that are answered one at a time."""
+_LONE_CALLS: Final = 20
 
 
 def bench_inference(
@@ -74,18 +68,19 @@ def bench_inference(
     max_seq_length: int = 128,
     threads: int | None = None,
     device: str = "cpu",
+    precision: str = "float32",
     profiled: bool = False,
 ) -> dict[str, Any]:
     """Texts a second in both orders of the texts, and peak MiB; a round times every side once.
 
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
-    texts_per_second_in_order, texts_per_second_by_length and peak_mib (of a process that opens the
-    model and runs the texts once).  With ``profiled``, ``profile`` is each side's for all texts in
-    their order.  ``mfu`` is each side's share of the device's peak in float32, in that order; None
-    where the peak is not known.
+    texts_per_second_in_order, texts_per_second_by_length, ms_of_N_tokens_p50 and _p99 (of one text
+    of N tokens) and peak_mib (of a process that opens the model and runs the texts once).  With
+    ``profiled``, ``profile`` is each side's for all texts in their order.  ``mfu`` is each side's
+    share of the device's peak in float32, in that order; None where the peak is not known.
 
-    Raises TidyBertError where the sides' logits differ by more than LOGITS_TOLERANCE, because they
-    have not done the same work, and errors of opening MODEL.
+    Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE,
+    because they have not done the same work, and errors of opening MODEL.
     """
     with tempfile.TemporaryDirectory() as folder, _threads(threads) as used_threads:
         directory = Path(folder) / "model"
@@ -100,13 +95,20 @@ def bench_inference(
             "examples": str(given),
             "max_seq_length": max_seq_length,
             "device": device,
+            "precision": precision,
             "profiled": profiled,
         }
+        if set(sides) & set(ENGINES):
+            # An export takes more memory than the model that it writes.
+            exported(directory, precision)
         apart = {side: run_apart(run_once, side, work, used_threads) for side in sides}
         samples = {side: {"peak_mib": [float(apart[side]["peak_mib"])]} for side in sides}
         by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])
         orders = {"in_order": examples, "by_length": [examples[place] for place in by_length]}
-        runs = {side: open_side(side, directory, max_seq_length, device) for side in sides}
+        runs = {
+            side: open_side(side, directory, max_seq_length, device, precision) for side in sides
+        }
+        lone = texts_of(origin.tokenizer, examples, max_seq_length)
         for run in runs.values():
             _warm_up(run, list(orders.values()), device)
         difference = 0.0
@@ -118,7 +120,11 @@ def bench_inference(
                     assert len(logits[side]) == len(texts)
                     speeds = samples[side].setdefault(f"texts_per_second_{order}", [])
                     speeds.append(len(texts) / seconds)
-                difference = max(difference, _difference(logits))
+                difference = max(difference, _difference(logits, precision))
+            for size, one in lone.items():
+                for side in in_turn(sides, number):
+                    for name, value in _lone_ms(runs[side], one, size).items():
+                        samples[side].setdefault(name, []).append(value)
             note(f"round {number + 1} of {rounds} done")
     summary = summarize(samples)
     rates = {side: one["texts_per_second_in_order"] for side, one in summary["medians"].items()}
@@ -128,6 +134,7 @@ def bench_inference(
     most = peak and peak / (per_token * lengths.mean())
     return {
         "device": device,
+        "precision": precision,
         "num_texts": len(examples),
         "num_tokens": int(lengths.sum()),
         "num_truncated": sum(one.truncated for one in features),
@@ -149,6 +156,32 @@ def _timed(run: Run, examples: Sequence[TextExample]) -> tuple[Logits, float]:
     begin = time.perf_counter()
     logits = run(examples)
     return logits, time.perf_counter() - begin
+
+
+def texts_of(
+    tokenizer: BertTokenizer, examples: Sequence[TextExample], max_seq_length: int
+) -> dict[int, TextExample]:
+    """A text of each number of LONE_TEXTS tokens that fits, from the words of the examples."""
+    words = " ".join(one.text for one in examples).split()
+    found, taken, tokens = {}, [], 2  # [CLS] and [SEP]
+    for size in LONE_TEXTS:
+        while words and tokens < size:
+            word = words.pop(0)
+            count = len(tokenizer.tokenize(word))
+            if tokens + count <= size:
+                taken.append(word)
+                tokens += count
+        if tokens == size <= max_seq_length:
+            found[size] = TextExample(" ".join(taken), None, None, 1)
+    return found
+
+
+def _lone_ms(run: Run, example: TextExample, size: int) -> dict[str, float]:
+    """Milliseconds of one text, answered alone: the median and the 99th percentile."""
+    run([example])
+    seconds = [_timed(run, [example])[1] for _ in range(_LONE_CALLS)]
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1000
+    return {f"ms_of_{size}_tokens_p50": float(p50), f"ms_of_{size}_tokens_p99": float(p99)}
 
 
 def _warm_up(run: Run, orders: Sequence[Sequence[TextExample]], device: str) -> None:
@@ -196,81 +229,13 @@ def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
     )
 
 
-def open_side(side: str, directory: Path, max_seq_length: int, device: str = "cpu") -> Run:
-    """Open the model on a side."""
-    opened = _open_ours if side == "ours" else _open_transformers
-    return opened(directory, max_seq_length, device)
-
-
-def _open_ours(directory: Path, max_seq_length: int, device: str) -> Run:
-    predictor = Predictor(directory, device=device, max_seq_length=max_seq_length)
-
-    def run(examples: Sequence[TextExample]) -> Logits:
-        # A copy has an empty cache, as if it had seen no text.
-        tokenizer = copy.copy(predictor.tokenizer)
-        features = predictor.task.features(examples, tokenizer, max_seq_length)
-        return np.concatenate(run_features(predictor.task, predictor.model, features))
-
-    return run
-
-
-def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        directory, attn_implementation="sdpa"
-    )
-    model.eval().to(device)
-    on_gpu = device != "cpu"
-
-    def encode(batch: Sequence[TextExample]) -> dict[str, torch.Tensor]:
-        pairs = [one.text_pair for one in batch]
-        encoded = tokenizer(
-            [one.text for one in batch],
-            pairs if pairs[0] is not None else None,
-            padding=True,
-            truncation=True,
-            max_length=max_seq_length,
-            return_tensors="pt",
-        )
-        return dict(encoded)
-
-    @cache
-    def batches(number: int) -> torch.utils.data.DataLoader[Any]:
-        # Its processes are started once for each order of the texts.
-        return torch.utils.data.DataLoader(
-            given[number],  # type: ignore[arg-type]
-            batch_size=BATCH_SIZE,
-            collate_fn=encode,
-            num_workers=LOADER_WORKERS if on_gpu else 0,
-            persistent_workers=on_gpu,
-            pin_memory=on_gpu,
-        )
-
-    given: dict[int, Sequence[TextExample]] = {}
-
-    def run(examples: Sequence[TextExample]) -> Logits:
-        given[id(examples)] = examples
-        parts = []
-        with torch.inference_mode():
-            for encoded in batches(id(examples)):
-                moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
-                parts.append(model(**moved).logits)
-        logits: Logits = torch.cat(parts).cpu().numpy()
-        return logits
-
-    return run
-
-
-def _difference(logits: Mapping[str, Logits]) -> float:
+def _difference(logits: Mapping[str, Logits], precision: str) -> float:
     """The largest difference between two sides' logits of the same texts; 0 for one side."""
     ours = logits["ours"]
     # Python's max would ignore a NaN, and a comparison with NaN is false.
     largest = float(np.max([np.abs(ours - other).max() for other in logits.values()]))
-    if not largest <= LOGITS_TOLERANCE:
+    # Each side rounds to int8 in its own way.
+    if precision == "float32" and not largest <= LOGITS_TOLERANCE:
         raise TidyBertError(
             f"the sides' logits differ by up to {largest:.2g}, more than {LOGITS_TOLERANCE:g}: "
             "they have not done the same work, so their times say nothing"
@@ -293,11 +258,27 @@ def run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open the model and run the texts once, in a process of its own."""
     texts = json.loads(Path(work["examples"]).read_text())
     examples = [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(texts, 1)]
-    run = open_side(side, Path(work["directory"]), work["max_seq_length"], work["device"])
+    run = open_side(
+        side, Path(work["directory"]), work["max_seq_length"], work["device"], work["precision"]
+    )
     run(examples)
     if not work["profiled"]:
         return {}
     return {"profile": profile_once(lambda: run(examples), torch.device(work["device"]))}
+
+
+def sides_of(against: str | None) -> tuple[str, ...]:
+    """The sides; raises UsageError where the other one is not installed."""
+    sides = sides_against(against and SIDES[1])
+    if against in ENGINES:
+        for package in ("onnx", against):
+            if importlib.util.find_spec(package) is None:
+                raise UsageError(
+                    f"{param('against', against)} needs {package}, which is not installed: "
+                    f"pip install {package}"
+                )
+        return (*sides[:1], against)
+    return sides
 
 
 def add_texts(parser: argparse.ArgumentParser) -> None:
@@ -308,9 +289,10 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    parser = speed_parser(__doc__, rounds=5)
+    parser = speed_parser(__doc__, rounds=5, others=(*SIDES[1:], *ENGINES))
     add_device(parser)
     add_texts(parser)
+    parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
     given = parser.parse_args()
     check_device(given)
     source = given.texts or sst2_or_tickets()
@@ -321,11 +303,12 @@ def main() -> None:
     result = bench_inference(
         given.model,
         examples,
-        sides=sides_against(given.against),
+        sides=sides_of(given.against),
         rounds=given.rounds,
         max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
         threads=given.threads,
         device=given.device,
+        precision=given.precision,
         profiled=given.profiled,
     )
     cut, difference = result["num_truncated"], result["largest_difference_of_logits"]
@@ -333,13 +316,20 @@ def main() -> None:
     if difference is not None:
         remarks.append(f"largest difference of logits: {difference:.1e}")
     print_speed(
-        f"Inference: {len(examples):,} texts of {source}, {given.model}, float32",
+        f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}",
         {"bench": "infer", "model": given.model, "data": source, **result},
         {
             "texts/s, in the order given": "texts_per_second_in_order",
             "texts/s, sorted by length": "texts_per_second_by_length",
+            **{
+                f"ms of one text of {size} tokens, {part}": name
+                for size in LONE_TEXTS
+                for part in ("p50", "p99")
+                if (name := f"ms_of_{size}_tokens_{part}") in result["medians"]["ours"]
+            },
             "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
         },
         [*remarks, *remarks_of(result, "all texts once", in_full=given.profile)],
         as_json=given.json,
+        other=given.against or SIDES[1],
     )

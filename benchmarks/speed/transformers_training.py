@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from benchmarks.harness.step_clock import StepClock
-from benchmarks.speed.infer import LOADER_WORKERS
+from benchmarks.speed.inference_sides import LOADER_WORKERS
 from tidybert.training.precision import is_mixed
 
 if TYPE_CHECKING:

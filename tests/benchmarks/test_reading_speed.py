@@ -12,12 +12,20 @@ import torch
 
 from benchmarks.harness.rounds import SIDES
 from benchmarks.speed import infer
+from benchmarks.speed.inference_sides import open_side
 from benchmarks.speed.tokenize import STATES, bench_tokenization
-from tidybert.errors import TidyBertError
+from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
+from tidybert.inference.predictor import Predictor
 from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer
 
-QUANTITIES = {"texts_per_second_in_order", "texts_per_second_by_length", "peak_mib"}
+QUANTITIES = {
+    "texts_per_second_in_order",
+    "texts_per_second_by_length",
+    "ms_of_16_tokens_p50",
+    "ms_of_16_tokens_p99",
+    "peak_mib",
+}
 
 
 @pytest.mark.parametrize("against", [None, "transformers"])
@@ -62,6 +70,39 @@ def test_both_sides_beside_each_other(
     assert set(result["ratios"]) == QUANTITIES
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_onnx_runtime_computes_the_same_model(
+    precision: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    infer.save_classifier(str(tiny_run), tmp_path / "model", 16)
+    given = (tmp_path / "model", 16, "cpu")
+
+    expected = open_side("ours", *given)(texts)
+    found = open_side("onnxruntime", *given, precision)(texts)
+    ours = open_side("ours", *given, precision)(texts)
+
+    spread = expected.std()
+    for each in (found, ours):
+        difference = np.abs(each - expected).max()
+        assert difference < 1e-4 if precision == "float32" else 0 < difference < 0.2 * spread
+
+
+def test_a_side_without_int8_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="transformers has no int8 here; use "):
+        open_side("transformers", tmp_path, 16, "cpu", "int8")
+
+
+def test_lone_texts_have_the_tokens_asked_for(tiny_run: Path, texts: list[TextExample]) -> None:
+    tokenizer = Predictor(tiny_run).tokenizer
+
+    found = infer.texts_of(tokenizer, texts * 9, 100)
+
+    assert list(found) == [16, 62]
+    assert [len(tokenizer.encode(one.text)) for one in found.values()] == [16, 62]
+
+
 @pytest.mark.usefixtures("in_process")
 def test_one_side_alone_needs_no_transformers_and_leaves_no_trace(
     tiny_model: Path, texts: list[TextExample], monkeypatch: pytest.MonkeyPatch
@@ -84,7 +125,7 @@ def test_pairs_give_equal_logits_in_the_order_given(tiny_run: Path, tmp_path: Pa
     examples = [TextExample(*pair, None, row) for row, pair in enumerate(pairs, start=1)]
     infer.save_classifier(str(tiny_run), tmp_path / "model", 16)
 
-    ours, theirs = (infer.open_side(side, tmp_path / "model", 16)(examples) for side in SIDES)
+    ours, theirs = (open_side(side, tmp_path / "model", 16)(examples) for side in SIDES)
 
     assert ours.shape == (3, 2)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
@@ -120,7 +161,7 @@ def test_sorted_texts_are_the_same_texts_the_longest_first(
     monkeypatch.setattr(infer, "open_side", lambda *_given: run)
     infer.bench_inference(str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16)
 
-    warm_up, in_order, by_length = given
+    warm_up, in_order, by_length, *_alone = given
     assert warm_up == in_order == texts
     assert by_length[0] is texts[-1]
     assert sorted(one.row or 0 for one in by_length) == [one.row for one in texts]

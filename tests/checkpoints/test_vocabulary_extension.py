@@ -91,7 +91,7 @@ def test_every_head_of_a_foreign_model_stays_and_the_tied_bias_grows(
     logits, more = one.prediction_logits.float(), two.prediction_logits.float()
     tolerance = {torch.float32: 1e-5, torch.float16: 1e-2}[dtype]
     torch.testing.assert_close(more[..., :size], logits, atol=tolerance, rtol=0)
-    # A new piece is as likely, in the logarithm, as what it replaces on the mean.
+    # A new token is as likely, in the logarithm, as what it replaces on the mean.
     fox = logits[..., replaces[size]].mean(-1)
     torch.testing.assert_close(more[..., size], fox, atol=tolerance, rtol=0)
 

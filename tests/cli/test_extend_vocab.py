@@ -82,7 +82,7 @@ def test_a_table_of_pieces_and_one_of_figures(
     assert lines[2].split()[:6] == ["horse", "h", "##o", "##r", "##s", "##e"]
     assert lines[3].startswith("and ")
     assert [line.split()[0] for line in lines[-2:]] == ["letters", "out"]
-    assert "pieces, fewer than the 99 asked for: no other would save three" in found.err
+    assert "tokens, fewer than the 99 asked for: no other would save three" in found.err
     assert "1 in [unused] places, " in found.err
 
 
@@ -120,7 +120,7 @@ def test_a_corpus_that_needs_no_piece(
     (tmp_path / "corpus.txt").write_text("the a the")
 
     assert extend(model, tmp_path / "corpus.txt", tmp_path / "out", "--add", "9") == 1
-    assert "no piece would shorten this corpus" in capsys.readouterr().err
+    assert "no token would shorten this corpus" in capsys.readouterr().err
 
 
 @pytest.mark.real_data

@@ -74,7 +74,7 @@ def test_json_is_a_line_a_text(masked_model: str, capsys) -> None:
     ("arguments", "status", "message"),
     [
         (["a hen"], 1, "has no [MASK]"),
-        (["a [MASK]", "--among", "red hen,dog"], 2, "'red hen' is 2 pieces of the vocabulary"),
+        (["a [MASK]", "--among", "red hen,dog"], 2, "'red hen' is 2 tokens of the vocabulary"),
         (["a [MASK]", "--top-k", "0"], 2, "--top-k is 0"),
         ([], 2, "TEXT"),
         (["a [MASK]", "--file", "-"], 2, "expected a TEXT, or --file"),

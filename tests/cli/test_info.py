@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tidybert.checkpoints.sentence_directory import write_sentence_transformers
+from tests.sentence_directories import write_sentence_transformers
+
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.cli.main import run as shell
 from tidybert.inference.loading import load

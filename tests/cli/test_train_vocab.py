@@ -43,7 +43,7 @@ def test_a_table_with_another_vocabulary_beside(
     found = capsys.readouterr()
     header, _, ours, theirs = found.out.splitlines()
     assert " ".join(header.split()) == (
-        "vocabulary size characters a token pieces a word unknown words"
+        "vocabulary size characters a token tokens a word unknown words"
     )
     size = BertTokenizer.from_pretrained("vocab").vocab_size
     assert (ours.split()[:2], ours.split()[-1]) == (["vocab", str(size)], "0.0000%")

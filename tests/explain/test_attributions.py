@@ -232,14 +232,14 @@ def test_what_is_refused(
         (ask(explainer, TEXT, method="saliency"), UsageError, "expected one of"),
         (ask(explainer, TEXT, method="leave-one-out", steps=3), UsageError, "steps has no meaning"),
         (ask(explainer, TEXT, steps=0), UsageError, "at least 1"),
-        (ask(explainer, "red " * 40), DataError, "42 pieces.*at most"),
+        (ask(explainer, "red " * 40), DataError, "42 tokens.*at most"),
         (ask(tagger, TEXT), UsageError, "characters of one with at"),
-        (ask(tagger, TEXT, at=(3, 4)), DataError, "3 to 4 hold no piece"),
+        (ask(tagger, TEXT, at=(3, 4)), DataError, "3 to 4 have no token"),
         (ask(explainer, TEXT, at=(0, 3)), UsageError, "does not tag"),
         (ask(chooser, "a", "b"), DataError, "trained to choose"),
         (ask(filler, "no gap"), DataError, r"are 0 \[MASK\]"),
         (ask(filler, "[MASK] [MASK]"), DataError, r"are 2 \[MASK\]"),
-        (ask(filler, "a [MASK]", target="redhen"), UsageError, "one piece"),
+        (ask(filler, "a [MASK]", target="redhen"), UsageError, "one token"),
         (ask(Explainer(tiny_model), "a [MASK]"), WeightsError, "no masked-LM"),
     ):
         with pytest.raises(kind, match=message):

@@ -178,8 +178,8 @@ def test_what_is_asked_wrongly(explainer: Explainer, tiny_model: Path) -> None:
     for call, kind, message in (
         (lambda: explainer.cloze("no gap"), DataError, r"has no \[MASK\]"),
         (lambda: explainer.cloze("a [MASK]", top_k=0), UsageError, "top_k is 0: expected 1 to 24"),
-        (lambda: explainer.attention("red " * 40), DataError, "42 pieces.*positions for 32"),
-        (lambda: explainer.attention("red  hen", hide=(3, 5)), DataError, "3 to 5 hold no piece"),
+        (lambda: explainer.attention("red " * 40), DataError, "42 tokens.*positions for 32"),
+        (lambda: explainer.attention("red  hen", hide=(3, 5)), DataError, "3 to 5 have no token"),
         (lambda: explainer.attention("a").head(3, 1), UsageError, "layer is 3: expected 1 to 2"),
         (lambda: explainer.attention("a").head(1, 0), UsageError, "head is 0: expected 1 to 2"),
         (lambda: explainer.attention("a").cell(1, 1, 0, 3), UsageError, "column is 3.*0 to 2"),

@@ -88,7 +88,7 @@ def test_what_is_asked_wrongly(explainer: Explainer) -> None:
     for call, kind, message in (
         (lambda: explainer.similarities(["one"]), DataError, "expected two or more"),
         (lambda: explainer.similarities(["a", "b"], layer=3), UsageError, "layer 3: expected 0"),
-        (lambda: explainer.similarities(["a", ""], layer="words"), DataError, "'' has no piece"),
+        (lambda: explainer.similarities(["a", ""], layer="words"), DataError, "'' has no token"),
         (lambda: explainer.nearest("xyz"), DataError, "does not know 'xyz'"),
         (lambda: explainer.nearest("red", top_k=0), UsageError, "top_k is 0"),
         (lambda: explainer.word_in_texts("cow", ["a cow", "a"]), DataError, "'a' does not have"),

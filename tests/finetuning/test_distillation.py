@@ -267,7 +267,10 @@ def test_a_teacher_that_does_not_fit_is_refused_by_name(
         ({"teacher": tmp_path / "none"}, "none"),
         ({"teacher_weight": 0.5}, "^teacher_weight needs teacher, a RUN"),
         ({"unlabelled": toy_examples(3)}, "^unlabelled needs teacher"),
-        ({"teacher": tiny_run, "teacher_weight": 0.0}, "^teacher_weight is 0.0; expected a share"),
+        (
+            {"teacher": tiny_run, "teacher_weight": 0.0},
+            "^teacher_weight is 0.0; expected a fraction",
+        ),
         ({"teacher": tiny_run, "teacher_temperature": 0.0}, "^teacher_temperature is 0.0; expec"),
         ({"num_layers": 3}, "^num_layers is 3, but the model has 2 layers: give 1 to 2"),
         ({"num_layers": 0}, "^num_layers is 0; expected"),

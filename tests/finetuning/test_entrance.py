@@ -289,6 +289,9 @@ def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) 
     assert repr(report) == "ShownReport(model='a model in memory', data='the dev examples')"
     with pytest.raises(UsageError, match="no examples were held out"):
         replace(found, held_out=()).report()
+    given = {"max_steps": 1, "max_seq_length": 16, "dev": 0.5, "out": tmp_path / "run"}
+    best = tidybert.finetune(data, model=tiny_model, seeds=2, **given)
+    assert best.held_out == found.held_out
 
 
 def test_every_metric_has_a_type() -> None:

@@ -118,6 +118,7 @@ def test_the_shell_and_python_write_the_same_run(
     assert predictor.predict(texts) == trained.predictor.predict(texts)
     arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert (arguments["few"], arguments["dev_fraction"], arguments["pooling"]) == (False, 0, "mean")
+    assert arguments["new_head"]
 
 
 def test_a_training_on_few_labels_recommends_it(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.sentence_directories import write_sentence_transformers
 
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_directory import write_sentence_transformers
 from tidybert.checkpoints.sentence_form import ACTIVATIONS, Dense, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run

@@ -22,7 +22,7 @@ TABS = {
     "next": "B follows A",
     "answer": "The runners-up",
     "entities": "The tag of each word",
-    "classify": "Each word's share",
+    "classify": "What each word adds",
     "choose": "The choices",
     "words": "Words on a map",
     "training": "The loss of the words",
@@ -130,7 +130,7 @@ def test_the_gap_hides_the_word_that_is_chosen(visit: Any) -> None:
     assert page.get_by_role("heading", name="In place of “city”").is_visible()
     assert page.locator("table.bars tbody tr").count() == 10
     assert page.locator("button.piece[aria-pressed=true]").inner_text() == "[MASK]"
-    page.get_by_role("button", name="What looks at the gap").click()
+    page.get_by_role("button", name="What looks at the masked word").click()
     changed(page, to="towards=to")
     page.get_by_role("tab", name="Next sentence").click()
     changed(page, to="tab=next")
@@ -301,7 +301,7 @@ def test_looks_are_kept_and_the_tabs_work_by_keyboard(visit: Any) -> None:
     root = page.locator("html")
     assert root.get_attribute("data-theme") == "dark"
     assert root.get_attribute("data-large") is not None
-    assert page.get_by_role("tab", name="Gap").get_attribute("aria-selected") == "true"
+    assert page.get_by_role("tab", name="Masked word").get_attribute("aria-selected") == "true"
 
 
 def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:

@@ -180,7 +180,7 @@ def test_labels_and_scores_are_explained_too(model: str, opened: Opened) -> None
     ("name", "model", "given", "message"),
     [
         ("tokens", MINI, {"text": "a" * (MOST_CHARACTERS + 1)}, "4,001 characters"),
-        ("tokens", MINI, {"text": "a " * MOST_PIECES}, "258 pieces"),
+        ("tokens", MINI, {"text": "a " * MOST_PIECES}, "258 tokens"),
         ("tokens", MINI, {"text": " "}, "write a word"),
         ("embedding", MINI, {"text": "a", "position": 3}, "expected 0 to 2"),
         ("gap", "colours", {"text": "red", "word": 0}, "masked-LM head"),

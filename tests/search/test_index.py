@@ -1,5 +1,7 @@
 """Searching an index: the texts that a plain sort of cosines finds, and who may search."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.search import Hit, Index
+from tidybert.search import Hit, Index, write_index
+from tidybert.search.prompts import document_prompt
 
 Make = Callable[..., Path]
 
@@ -102,3 +105,35 @@ def test_texts_of_all_kinds_are_kept(make_index: Make) -> None:
     assert [hit.columns for hit in hits] == [columns, {}]
     assert hits[1].text == "é 猫"
     assert isinstance(hits[0], Hit)
+
+
+def test_the_prompts_and_the_pooling_of_sentence_transformers_count(
+    tiny_model: Path, examples: list[TextExample], tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    kinds = ("Transformer", ""), ("Pooling", "1_Pooling")
+    modules = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (kind, path) in enumerate(kinds)
+    ]
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True}
+    pooling["pooling_mode_mean_tokens"] = False
+    (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    prompts = {"prompts": {"query": "the cat ", "passage": "a dog "}}
+    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+
+    embedder = Embedder(model, normalize=True, prompt_name=document_prompt(model))
+    write_index(embedder, examples, tmp_path / "index", model=str(model))
+    index = Index.open(tmp_path / "index")
+    hits = index.search("red", 22)
+
+    given: dict[str, Any] = {"pooling": "cls", "normalize": True, "prompt": ""}
+    plain = Embedder(tiny_model, **given)
+    texts = plain.embed([f"a dog {one.text}" for one in examples])
+    cosines = texts @ plain.embed(["the cat red"])[0]
+    assert [hit.score for hit in hits] == pytest.approx(np.sort(cosines)[::-1], abs=1e-5)
+    assert index.settings["prompt"] == "a dog "
+    with pytest.raises(UsageError, match="prompt='a dog '"):
+        write_index(Embedder(model, normalize=True, prompt=""), examples, index.directory)

@@ -58,6 +58,16 @@ def test_no_file_has_script_or_style_in_its_markup() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_page_shows_float32_where_the_server_answers_in_int8(
+    make_engine: Make, make_client: Make
+) -> None:
+    async with make_client(make_engine("base", precision="int8")) as client:
+        layer = await asked(client, "attention-layer", model="base", text="the cat", layer=1)
+
+    assert layer.status_code == 200
+
+
+@pytest.mark.anyio
 async def test_views_answer_or_say_why_not(make_engine: Make, make_client: Make) -> None:
     async with make_client(make_engine("base", "colours")) as client:
         found = await asked(client, "tokens", model="base", text="the cat")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import server_on_a_thread
+from tests.sentence_directories import write_sentence_transformers
 
-from tidybert.checkpoints.sentence_directory import write_sentence_transformers
 from tidybert.checkpoints.sentence_form import Dense, SentenceForm
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import load

@@ -130,7 +130,7 @@ class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerFlags(ExamplesFlags):
-    PANELS: ClassVar = {"Device": ("precision",)}
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {"Device": ("precision",)}
 
     precision: str = "auto"
     """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if

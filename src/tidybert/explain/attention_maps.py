@@ -158,7 +158,7 @@ class Attention(ExplainedText):
             if not 0 <= position < len(self.encoding):
                 raise UsageError(
                     f"{param(name)} is {position}: expected 0 to {len(self.encoding) - 1}, the "
-                    "position of a piece"
+                    "position of a token"
                 )
         at = layer - 1, head - 1
         query, key, value = self.query[at][row], self.key[at][column], self.value[at]
@@ -192,7 +192,7 @@ class Attention(ExplainedText):
                 )
                 rows.append([f"{layer + 1}", f"{head + 1}", *(f"{each:.2f}" for each in shares)])
         return Table(
-            "where the pieces look, in the mean, by head" + ", causal" * self.causal,
+            "where the tokens look, on average, by head" + ", causal" * self.causal,
             ("layer", "head", "itself", "before", "next", "[CLS], [SEP]", "entropy, bits"),
             rows,
             frozenset(),

@@ -86,7 +86,7 @@ class Attributions(ExplainedText):
         difference = self.score - self.baseline_score
         said = (
             f"score {self.score:.4f}, of the baseline {self.baseline_score:.4f}; the values of all "
-            f"pieces add up to their difference {difference:.4f} with a gap of "
+            f"tokens add up to their difference {difference:.4f} with a gap of "
             f"{self.completeness_gap:.1e} ({self.steps} steps)"
         )
         if abs(self.completeness_gap) > _WIDE_GAP * max(abs(difference), 1e-6):

@@ -99,7 +99,7 @@ def pieces_at(encoding: Encoding, span: Span, name: str) -> list[int]:
     """The same; DataError that names the parameter where there is none."""
     found = pieces_within(encoding, span)
     if not found:
-        raise DataError(f"{param(name)}: characters {span[0]} to {span[1]} hold no piece")
+        raise DataError(f"{param(name)}: characters {span[0]} to {span[1]} have no token")
     return found
 
 

@@ -133,7 +133,7 @@ class Explainer(ShowsFacts):
         encoding = self._encoded(text, text_pair)
         if len(encoding) > self.max_seq_length:
             raise DataError(
-                f"the text has {len(encoding)} pieces, and the model has positions for "
+                f"the text has {len(encoding)} tokens, and the model has positions for "
                 f"{self.max_seq_length}: shorten it"
             )
         if hide is None:

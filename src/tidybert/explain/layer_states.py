@@ -74,7 +74,7 @@ class HiddenStates(ExplainedText):
             for at, token in enumerate(self.tokens)
         ]
         headings = ("piece", *(f"{number}" for number in range(1, len(self.states))))
-        title = "cosine of a piece's state with that of the layer below, by layer"
+        title = "cosine of a token's state with that of the layer below, by layer"
         return Table(title, headings, rows, frozenset({"piece"}))
 
     def plot(self) -> Picture:

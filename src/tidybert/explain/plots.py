@@ -30,7 +30,7 @@ def _picture(title: str, said: str, width: float, height: float, *body: Markup) 
 
 def matrix(values: npt.NDArray[Any], labels: Sequence[str], title: str) -> Picture:
     """A matrix (n, n) of numbers from 0 to 1, with labels on both sides."""
-    said = "Each row is a piece that looks at the columns; a full shade is 1."
+    said = "Each row is a token that looks at the columns; a full shade is 1."
     if len(labels) > _MOST_LABELS:
         side = 4.0 * len(labels)
         return _picture(title, said, side + 24, side + 12, shades(values, 12, 0, side, side))
@@ -71,7 +71,7 @@ def grid(values: npt.NDArray[Any], title: str) -> Picture:
             place = left + step * column, y, _SMALL_SIDE, _SMALL_SIDE
             box = '<rect x="{}" y="{}" width="{}" height="{}" class="grid"/>'
             drawn += [shades(scaled, *place), element(box, *place)]
-    said = "A small matrix for each head, whose rows are the pieces that look at the columns."
+    said = "A small matrix for each head, whose rows are the tokens that look at the columns."
     return _picture(title, said, left + step * columns + 8, top + step * rows, *drawn)
 
 
@@ -144,7 +144,7 @@ def strips(
                 text(cut(label), left - 6, y + _STRIP_ROW * (at + 0.5) + 4, "tick small", "end")
             )
         y += high + 30
-    said = "Rows are pieces and columns are dimensions: blue is positive, orange is negative."
+    said = "Rows are tokens and columns are dimensions: blue is positive, orange is negative."
     return _picture(title, said, left + _STRIP_WIDTH + 12, y - 14, *drawn)
 
 

@@ -202,7 +202,7 @@ def _span_target(
     too_long = np.triu(np.ones_like(sums, dtype=bool), task.max_answer_length)
     allowed = np.triu(np.outer(inside, inside)) & ~too_long
     if not allowed.any():
-        raise DataError("the text has no piece that could be an answer")
+        raise DataError("the text has no token that could be an answer")
     start, end = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
     label = " ".join(encoding.tokens[start : end + 1]).replace(" ##", "")
     return Target(
@@ -243,7 +243,7 @@ def find_word_target(
         pieces = [word] if word in tokenizer.vocabulary else tokenizer.tokenize(word)
         if len(pieces) != 1 or pieces == [UNK_TOKEN]:
             raise UsageError(
-                f"{param('target', word)}: expected one piece of the vocabulary, not "
+                f"{param('target', word)}: expected one token of the vocabulary, not "
                 f"{' '.join(pieces) or 'none'}"
             )
         (best,) = tokenizer.convert_tokens_to_ids(pieces)

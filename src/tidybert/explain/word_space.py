@@ -42,7 +42,7 @@ class NearestPieces(Shown):
         rows = [
             [piece, f"{each:.3f}"] for piece, each in zip(self.pieces, self.cosines, strict=True)
         ]
-        title = f"pieces nearest to {' '.join(self.word_pieces)}"
+        title = f"tokens nearest to {' '.join(self.word_pieces)}"
         return Table(title, ("piece", "cosine"), rows, frozenset({"piece"}))
 
     def plot(self) -> Picture:
@@ -130,7 +130,7 @@ def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) 
     for text in texts:
         ids = tokenizer.encode(text, add_special_tokens=False).input_ids
         if not ids:
-            raise DataError(f"{text!r:.60} has no piece to compare")
+            raise DataError(f"{text!r:.60} has no token to compare")
         vectors.append(table[ids].mean(0))
     return np.stack(vectors)
 

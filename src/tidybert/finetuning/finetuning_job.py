@@ -86,7 +86,7 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
         if self.num_layers is not None and self.num_layers < 1:
             raise bad_value("num_layers", self.num_layers, "a number above 0")
         if not 0 < self.teacher_weight <= 1:
-            raise bad_value("teacher_weight", self.teacher_weight, "a share above 0, up to 1")
+            raise bad_value("teacher_weight", self.teacher_weight, "a fraction above 0, up to 1")
         if not 0 < self.teacher_temperature < math.inf:
             raise bad_value("teacher_temperature", self.teacher_temperature, "a number above 0")
         if self.few and self.teacher is not None:

@@ -142,7 +142,7 @@ class MaskFiller(ShowsPretraining):
                 raise UsageError(f"{param('among')}: the vocabulary has no word {word!r}")
             if len(pieces) != 1:
                 raise UsageError(
-                    f"{param('among')}: {word!r} is {len(pieces)} pieces of the "
+                    f"{param('among')}: {word!r} is {len(pieces)} tokens of the "
                     f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] hides one"
                 )
             (index,) = self.tokenizer.convert_tokens_to_ids(pieces)

@@ -53,7 +53,7 @@ class MiningOptions:
             )
         if not 0 <= self.margin < 1:
             raise UsageError(
-                f"{param('margin', f'{self.margin:g}')}: expected a share from 0 to below 1"
+                f"{param('margin', f'{self.margin:g}')}: expected a fraction from 0 to below 1"
             )
 
 

@@ -1,4 +1,4 @@
-"""The views Tokens, Gap and Words: pieces with their embeddings, masked words, words on a map."""
+"""The views Tokens, Masked word and Words: tokens with embeddings, masked words, words on a map."""
 
 from dataclasses import asdict
 from typing import Any, Final

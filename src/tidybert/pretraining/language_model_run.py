@@ -71,7 +71,7 @@ def tokenizer_of_words(data: str | Path) -> BertTokenizer:
     if len(counts.words) > MOST_WORDS:
         raise UsageError(
             f"{data} has {len(counts.words):,} different words, and a vocabulary of whole words "
-            f"takes at most {MOST_WORDS:,}: learn one of pieces with tidybert train-vocab {data} "
+            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab {data} "
             f"--out DIR, and give it as {param('vocab', 'DIR')}"
         )
     first, inner = counts.characters()

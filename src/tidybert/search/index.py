@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, overload
@@ -16,42 +16,16 @@ from tidybert.inference.answer_precision import AnswerPrecision
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
+from tidybert.search.hit import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.search.prompts import query_prompt
+from tidybert.search.reranking import CrossEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidybert.search.reranking import CrossEncoder
-
 TOP_K: Final = 10
 CANDIDATES: Final = 50
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A text that was found.
-
-    Args:
-        position: its place in the index, from 0.
-        row: its line in the file.
-        columns: the other columns of its row.
-        score: the cosine of its vector and the query's, from -1 to 1.
-        rerank_score: what a cross-encoder says of query and text, if one was asked.
-    """
-
-    position: int
-    row: int
-    text: str
-    columns: dict[str, Any]
-    score: float
-    rerank_score: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        found = asdict(self)
-        if self.rerank_score is None:
-            del found["rerank_score"]
-        return found
 
 
 class Index(ShowsFacts):
@@ -89,11 +63,13 @@ class Index(ShowsFacts):
         """
         index = cls(directory)
         settings = index.settings
+        path = settings["model"] if model is None else model
         index.embedder = Embedder(
-            settings["model"] if model is None else model,
+            path,
             pooling=settings["pooling"],
             normalize=True,
             max_seq_length=settings["max_seq_length"],
+            prompt_name=query_prompt(path, allow_pickle=allow_pickle),
             device=device,
             precision=precision,
             allow_pickle=allow_pickle,
@@ -139,7 +115,7 @@ class Index(ShowsFacts):
         queries: str,
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = ...,
+        rerank: CrossEncoder | None = ...,
         candidates: int = ...,
     ) -> list[Hit]: ...
     @overload
@@ -148,7 +124,7 @@ class Index(ShowsFacts):
         queries: Sequence[str],
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = ...,
+        rerank: CrossEncoder | None = ...,
         candidates: int = ...,
     ) -> list[list[Hit]]: ...
     def search(
@@ -156,7 +132,7 @@ class Index(ShowsFacts):
         queries: str | Sequence[str],
         top_k: int | None = None,
         *,
-        rerank: "CrossEncoder | None" = None,
+        rerank: CrossEncoder | None = None,
         candidates: int = CANDIDATES,
     ) -> list[Hit] | list[list[Hit]]:
         """The texts with the largest cosine, for one query or for each of several.

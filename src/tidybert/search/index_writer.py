@@ -1,6 +1,6 @@
 """Texts to an index: only those that it does not hold yet are computed.
 
-A second call with the same texts goes on where the first one was stopped, and a call with more
+A second call with the same texts continues the first one where it was stopped, and a call with more
 texts adds those.  A chunk's size depends only on the settings and where the call began to add, so
 a stopped call ends with the same bytes as an uninterrupted one.
 """
@@ -43,7 +43,9 @@ from tidybert.storage.output_lock import contents, output_lock
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import SECONDS_BETWEEN_SAVES, Written
 
-_COMPARED: Final = ("fingerprint", "pooling", "max_seq_length", "dtype", "precision")
+_COMPARED: Final = (
+    *("fingerprint", "pooling", "prompt", "max_seq_length", "dtype", "precision", "dimension"),
+)
 
 
 def write_index(
@@ -75,6 +77,7 @@ def write_index(
         "model": model if model in PRETRAINED else str(Path(model).absolute()),
         "fingerprint": embedder.fingerprint,
         "pooling": embedder.pooling,
+        "prompt": embedder.prompt,
         "max_seq_length": embedder.max_seq_length,
         "dtype": dtype,
         "precision": embedder.precision,

@@ -102,10 +102,8 @@ def test_a_hash_tells_layers_apart() -> None:
     other[3, 5] += 1.0
 
     assert Int8Linear(weight, bias).digest == Int8Linear(weight.clone(), bias).digest
-    assert (
-        len({Int8Linear(w, b).digest for w, b in ((weight, bias), (other, bias), (weight, -bias))})
-        == 3
-    )
+    given = ((weight, bias), (other, bias), (weight, -bias))
+    assert len({Int8Linear(*each).digest for each in given}) == 3
 
 
 _PROBE = """

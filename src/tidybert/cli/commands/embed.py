@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from tidybert.inference.vector_formats import Layout
 
 MOST_USED: Final = (
-    "pooling", "normalize", "prompt", "prompt_name", "truncate_dim", "layers", "combine", "dtype",
-    "out", "resume", "max_seq_length", "text", "device",
+    "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
+    "device",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedFlags(flags.AnswerFlags):
+    PANELS: ClassVar = {"Data": ("prompt", "prompt_name", "truncate_dim")}
+
     pooling: str | None = None
-    """Make one vector of a text: mean or max of its tokens' vectors with [CLS] and [SEP], or cls
-    for that of [CLS]; token writes all of them. If not set: as MODEL's modules.json says, else
-    mean."""
+    """Take the mean or max of a text's tokens, cls for [CLS], or token for all. If not set: as
+    MODEL says, else mean."""
     layers: str = "-1"
     """Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last four, and all
     every layer."""
@@ -38,7 +39,7 @@ class EmbedFlags(flags.AnswerFlags):
     """Make one vector of several layers by concat, sum or mean."""
     normalize: bool | None = None
     """``--normalize/--no-normalize``: Scale each vector to length 1, or leave it. If not set: as
-    MODEL's modules.json says, else leave it."""
+    MODEL says, else leave it."""
     prompt: str | None = None
     """Put this before each text. If not set: as --prompt-name says."""
     prompt_name: str | None = None

@@ -27,9 +27,9 @@ class IndexFlags(flags.AnswerFlags):
     """``--out DIR``: Directory of the index, new or begun with the same texts."""
     dtype: str = "float32"
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
-    pooling: str = "mean"
-    """``mean`` or max over the token vectors with [CLS] and [SEP], or cls for the vector of
-    [CLS]."""
+    pooling: str | None = None
+    """Make one vector of a text: mean or max of its tokens' vectors with [CLS] and [SEP], or cls
+    for that of [CLS]. If not set: as MODEL's modules.json says, else mean."""
     max_seq_length: int | None = None
     """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
     says, else as many as the model allows."""
@@ -45,21 +45,23 @@ def index(
 ) -> None:
     """Turn each text into a vector by MODEL's encoder, for tidybert search.
 
-    The other columns of FILE are kept beside the texts. The same command goes on where a stopped
-    one was, and with more texts at the end of FILE it adds those; nothing is computed twice.
+    The other columns of FILE are kept beside the texts. The same command continues a stopped
+    one, and with more texts at the end of FILE it adds those; nothing is computed twice.
     """
+    from tidybert.checkpoints.sentence_form import POOLINGS
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.embedding import POOLINGS, Embedder
+    from tidybert.inference.embedding import Embedder
     from tidybert.modeling.kernels.nearest_vectors import DTYPES
     from tidybert.search.index_writer import write_index
+    from tidybert.search.prompts import document_prompt
     from tidybert.storage.output_lock import output_lock
 
     for flag, value, known in (
         ("pooling", given.pooling, POOLINGS),
         ("dtype", given.dtype, DTYPES),
     ):
-        if value not in known:
+        if value is not None and value not in known:
             raise UsageError(f"--{flag} {value!r}: expected one of {', '.join(known)}")
     reader = read_examples.with_details(keep_columns=True)
     reader.formats.check(file, read.format)
@@ -76,6 +78,7 @@ def index(
             pooling=cast(Any, given.pooling),
             normalize=True,
             max_seq_length=given.max_seq_length,
+            prompt_name=document_prompt(model, allow_pickle=given.allow_pickle),
             device=given.device,
             precision=cast(Any, given.precision),
             allow_pickle=given.allow_pickle,

@@ -22,8 +22,8 @@ SHOWN: Final = 20
 @dataclass(frozen=True, kw_only=True)
 class InfoFlags(flags.JsonFlag):
     verify: bool = False
-    """``--verify``: Also hash the files and compare them with the hashes that were saved with them;
-    a file that was swapped or edited is an error that names it."""
+    """``--verify``: Also compare the files with the hashes saved with them; a swapped or edited
+    file is an error that names it."""
 
 
 @takes(given=InfoFlags)

@@ -109,7 +109,7 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
     found = len(learnt.vocabulary)
     if found < size:
         yield (
-            f"{found:,} tokens, fewer than the {size:,} asked for: no other two pieces "
+            f"{found:,} tokens, fewer than the {size:,} asked for: no other two tokens "
             "occur together twice"
         )
 
@@ -155,7 +155,7 @@ def _extend_vocab(
     counts, report = _count_words(corpus, read, BasicTokenizer(*case), held)
     pieces = choose_pieces(counts.words, old.vocabulary, add)
     if not pieces:
-        raise DataError("no piece would shorten this corpus: the vocabulary fits it already")
+        raise DataError("no token would shorten this corpus: the vocabulary fits it already")
     vocabulary, places = extend_vocabulary(old.vocabulary, pieces)
     new = BertTokenizer(vocabulary, case[0], strip_accents=case[1], tokenize_chinese_chars=case[2])
     replaces = {
@@ -167,7 +167,7 @@ def _extend_vocab(
     before, after = _measured(model, old, held), _measured(str(out), new, held)
     num_appended = new.vocab_size - old.vocab_size
     if len(pieces) < add:
-        note(f"{len(pieces):,} pieces, fewer than the {add:,} asked for: no other would save three")
+        note(f"{len(pieces):,} tokens, fewer than the {add:,} asked for: no other would save three")
     if given.json:
         print_json(
             {
@@ -181,7 +181,7 @@ def _extend_vocab(
         )
         return
     shown = [(one.token, " ".join(one.replaces), f"{one.saved:,}") for one in pieces[:SHOWN_PIECES]]
-    print_table({"new piece": "left", "for": "left", "pieces saved": "right"}, shown)
+    print_table({"new token": "left", "for": "left", "tokens saved": "right"}, shown)
     if len(pieces) > len(shown):
         print_line(f"and {len(pieces) - len(shown):,} more")
     print_line()
@@ -244,7 +244,7 @@ def _described(measured: Measured) -> dict[str, Any]:
 
 def _print_fits(rows: Sequence[Measured]) -> None:
     """Print a line for each vocabulary, named by the last part of its path."""
-    columns = ("size", "characters a token", "pieces a word", "unknown words")
+    columns = ("size", "characters a token", "tokens a word", "unknown words")
     print_table(
         {"vocabulary": "left", **dict.fromkeys(columns, "right")},
         [

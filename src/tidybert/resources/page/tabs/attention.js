@@ -77,7 +77,7 @@ function arithmetic(cell) {
     strips([["query", cell.query], ["key", cell.key], ["their products", cell.products]]),
     el("p", { class: "sum" }, `q · k = ${number(cell.dot)}; divided by √${D} = ${number(Math.sqrt(D))} it is ${number(cell.scaled)}`),
     el("h3", {}, "2. The softmax over the row"),
-    table(`What ${cell.tokens[cell.row]} looks at`, ["piece", "score", "weight"],
+    table(`What ${cell.tokens[cell.row]} looks at`, ["token", "score", "weight"],
       order.map((at) => [`${at}: ${cell.tokens[at]}`, cell.scores[at] === null ? "−∞" : cell.scores[at], cell.probs[at]]),
       { marked: (at) => order[at] === cell.column }),
     el("p", { class: "sum" }, cell.scores[cell.column] === null ? "A score of −∞ gives the weight 0." : `e^${number(cell.scaled)} ÷ the sum of e^score over the row = ${number(cell.probs[cell.column])}. The row adds to ${number(cell.probs.reduce((sum, each) => sum + each, 0))}.`),
@@ -88,7 +88,7 @@ function arithmetic(cell) {
 export const attention = {
   id: "attention",
   name: "Attention",
-  lead: "In every layer each piece looks at all pieces, in several heads at once; a row of a matrix says how a piece divides its attention. Choose a head in the grid to open it, and a cell of its matrix to see its arithmetic.",
+  lead: "In every layer each token looks at all tokens, in several heads at once; a row of a matrix says how a token divides its attention. Choose a head in the grid to open it, and a cell of its matrix to see its arithmetic.",
   can: isBert,
   missing: "Every BERT can.",
   command: "tidybert page tidybert-mini",
@@ -153,7 +153,7 @@ export const attention = {
       found.has_pair ? choice("part", "Part", [["all", "All"], ["ab", "A → B"], ["ba", "B → A"]], part, (value) => view.set({ ...clear, part: value === "all" ? null : value })) : null,
       choice("causal", "Causal mask", [["no", "Both directions"], ["yes", "With the causal mask"]], causal ? "yes" : "no", (value) => view.set({ causal: value === "yes" ? value : null })));
     const notes = [
-      "A row is the piece that looks, and a column what it looks at.",
+      "A row is the token that looks, and a column what it looks at.",
       special || part !== "all" ? (part === "all" ? "Each row adds to 1." : "Only attention across the two texts is shown, so a row adds to less than 1.") : "The weights that are left are scaled again, so that each row adds to 1.",
       asLines ? `Lines below ${LINES_FROM} are not drawn.` : null,
     ].filter(Boolean).join(" ");

@@ -28,7 +28,7 @@ function attributed(found, view) {
       type: "button", class: "plain", id: `without-${at}`, "aria-pressed": String(at === without), "aria-label": `Delete ${word.text} and run again`,
       on: { click: () => view.set({ without: at === without ? null : at }) },
     }, "Delete"))));
-  return el("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "The share of each word" },
+  return el("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "What each word adds" },
     el("table", { class: "attributions" }, el("caption", {}, `What raised the score of ${found.target}`),
       el("thead", {}, el("tr", {}, ["word", ...COLUMNS.map(([, name]) => name), ""].map((name) => name ? el("th", { scope: "col" }, name) : el("td", {})))),
       el("tbody", {}, rows)));
@@ -58,9 +58,9 @@ export const classify = {
         el("div", { class: "columns" },
           answers(found, found.scores === null ? "The score" : found.labels.length ? `The answer: ${found.labels.join(", ")}` : "No label"),
           again ? answers(again, `Without “${again.word}”`) : card("Without a word", el("p", { class: "quiet" }, "Press Delete beside a word to run the model again without it."))),
-        card("Each word's share", attributed(found, view),
+        card("What each word adds", attributed(found, view),
           el("p", { class: "quiet" }, `Blue words speak for ${found.target}, orange ones against it. The numbers of the first three columns are in log-odds, ln(p ÷ (1 − p)); “left out” is what the score loses without the word. Attention is the last layer's, and it has no sign.`),
-          el("p", { class: "quiet" }, `Completeness: integrated gradients of all pieces should add up to ${number(found.score - found.baseline, 2)}, the score less that of a text of [PAD]; they miss it by ${number(found.gap)}.`)),
+          el("p", { class: "quiet" }, `Completeness: integrated gradients of all tokens should add up to ${number(found.score - found.baseline, 2)}, the score less that of a text of [PAD]; they miss it by ${number(found.gap)}.`)),
       ],
       python: found.python,
       data: found,

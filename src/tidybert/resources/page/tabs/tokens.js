@@ -6,7 +6,7 @@ import { link, source } from "../linked.js";
 export const tokens = {
   id: "tokens",
   name: "Tokens",
-  lead: "BERT reads pieces of words; each piece has an id in the vocabulary, a segment and a position. Three embeddings, one for each of these numbers, are added to the vector that the first layer reads.",
+  lead: "BERT reads tokens, which are words or parts of words; each token has an id in the vocabulary, a segment and a position. Three embeddings, one for each of these numbers, are added to the vector that the first layer reads.",
   can: isBert,
   missing: "Every BERT can.",
   command: "tidybert page tidybert-mini",
@@ -31,12 +31,12 @@ export const tokens = {
       })));
     return {
       nodes: [
-        card(`${list.length} pieces`,
+        card(`${list.length} tokens`,
           linked,
           el("p", { class: "quiet" },
             el("span", { class: "key" }, el("i", { class: "a" }), "segment 0"),
             question.pair ? el("span", { class: "key" }, el("i", { class: "b" }), "segment 1") : null,
-            "## marks a piece that continues the word before it. Choose a piece to see its embeddings.")),
+            "## marks a token that continues the word before it. Choose a token to see its embeddings.")),
         card(`The embeddings of ${list[at].piece}`,
           strips(parts.slice(0, 4).map((each) => [each.name, each.values])),
           strips(parts.slice(4).map((each) => [each.name, each.values])),

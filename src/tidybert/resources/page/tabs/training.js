@@ -1,12 +1,12 @@
 import { ask } from "../ask.js";
 import { card, choice, directionOf, el, number, pieces, share, table } from "../dom.js";
 
-const WHAT = { masked: "became [MASK]", replaced: "became a random piece", kept: "stayed as it was" };
+const WHAT = { masked: "became [MASK]", replaced: "became a random token", kept: "stayed as it was" };
 
 export const training = {
   id: "training",
   name: "How it is trained",
-  lead: "Pre-training hides 15 % of the pieces and asks for them: most become [MASK], some a random piece, and some stay. The loss is the mean over the hidden pieces, plus the loss of the answer whether B follows A.",
+  lead: "Pre-training hides 15 % of the tokens and asks for them: most become [MASK], some a random token, and some stay. The loss is the mean over the hidden tokens, plus the loss of the answer whether B follows A.",
   can: (model) => model.heads.includes("fill-mask") && model.heads.includes("next-sentence"),
   missing: "This needs a model with both heads of pre-training. tidybert ships one.",
   command: "tidybert page tidybert-mini",
@@ -29,15 +29,15 @@ export const training = {
     const pair = found.pair;
     return {
       nodes: [
-        card(`${found.hidden.length} of ${found.tokens.length} pieces are to be guessed`,
+        card(`${found.hidden.length} of ${found.tokens.length} tokens are to be guessed`,
           el("div", { class: "controls" },
             el("button", { type: "button", class: "plain", id: "again", on: { click: () => view.set({ seed: seed + 1 }) } }, "Draw other masks"),
             pair ? choice("follows", "The truth about B", [["yes", "B follows A"], ["no", "B is from elsewhere"]], follows ? "yes" : "no", (value) => view.set({ follows: value === "no" ? value : null })) : null,
             el("span", { class: "quiet" }, `Seed ${seed}`)),
-          list, el("p", { class: "quiet" }, `What the model reads; below a hidden piece is the truth. ${counts.join(", ")}. Of the hidden pieces 80 % become [MASK], 10 % a random piece and 10 % stay, drawn one by one.`)),
+          list, el("p", { class: "quiet" }, `What the model reads; below a hidden token is the truth. ${counts.join(", ")}. Of the hidden tokens 80 % become [MASK], 10 % a random token and 10 % stay, drawn one by one.`)),
         el("div", { class: "columns" },
           card("The loss of the words",
-            table("The loss of a piece is −ln of the probability that the model gave to the truth", ["position", "truth", "what happened", "likeliest", "probability", "loss"],
+            table("The loss of a token is −ln of the probability that the model gave to the truth", ["position", "truth", "what happened", "likeliest", "probability", "loss"],
               found.hidden.map((each) => [each.position, each.truth, WHAT[each.what], each.likeliest, share(Math.exp(-each.loss)), each.loss])),
             el("p", { class: "sum" }, `(${losses}) ÷ ${found.hidden.length} = ${number(found.mean)}`)),
           card("The loss of the pair, and the sum",

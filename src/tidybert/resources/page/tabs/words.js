@@ -68,7 +68,7 @@ export const words = {
             withWord(question.text, apart.spans[0]), withWord(question.pair, apart.spans[1]),
             chart({ label: "Cosine of the word's two vectors by layer", series: [{ values: apart.cosines }], names: apart.cosines.map((_, at) => at), low }),
             el("p", { class: "quiet" }, "The cosine of the word's two vectors after each layer. Layer 0 is the embeddings, where only the positions differ.")),
-          card(`The pieces nearest to “${question.word}”`,
+          card(`The tokens nearest to “${question.word}”`,
             bars("Cosine of the word embeddings", apart.nearest.map((each) => ({ name: each.piece, value: each.cosine, text: number(each.cosine, 2) })), { most: 1 }))),
         el("div", { class: "columns" },
           card("Words on a map", map(listed, compared.map, view.width),

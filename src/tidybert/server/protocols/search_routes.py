@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from tidybert.search.index import check_queries
+from tidybert.search.prompts import query_name
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.native import Truncate
-from tidybert.server.protocol import Body, asked_by
+from tidybert.server.protocols.native import Truncate
+from tidybert.server.protocols.protocol import Body, asked_by
 
 router = APIRouter(tags=["native"])
 
@@ -45,8 +46,13 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         check_queries(queries)
     with as_refusals("top_k"):
         count = index.count(body.top_k)
-    pooling = index.settings["pooling"]
-    found = await asked.embed(queries, truncate=body.truncate, normalize=True, pooling=pooling)
+    found = await asked.embed(
+        queries,
+        truncate=body.truncate,
+        normalize=True,
+        pooling=index.settings["pooling"],
+        prompt_name=query_name(asked.model.form.prompts),
+    )
     hits = await asyncio.get_running_loop().run_in_executor(
         _THREAD, index.nearest, found.vectors, count
     )

@@ -1,4 +1,4 @@
-"""An encoder and what follows it as a directory that sentence-transformers opens."""
+"""Writes directories of sentence-transformers with modules that no training gives."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.model_directory import model_description
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_writing import write_sentence_form
-from tidybert.checkpoints.tensor_files import check_finite, write_tensors
+from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE
@@ -19,23 +19,10 @@ def write_sentence_transformers(
     tokenizer: BertTokenizer,
     form: SentenceForm,
 ) -> None:
-    """Write an encoder and what follows it, whole or not at all; replaces ``destination``.
-
-    tidybert reads the directory back as a MODEL with the same numbers, and sentence-transformers'
-    ``encode`` gives the same vectors.
-
-    Args:
-        form: the pooling and what follows it; ``max_seq_length`` None is all the positions.
-
-    Raises:
-        WeightsError: a value is not finite.
-        DiskError: a write fails.
-        InUseError: another process writes the directory.
-    """
+    """An encoder and what follows it, as ``tidybert convert`` writes them."""
     # transformers knows no encoder of another model_type; the form says how states are pooled.
     config = encoder.config.with_pooling("cls")
     state = encoder.state_dict()
-    check_finite(state, str(destination))
     with atomic_directory(destination) as partial:
         atomic_write_json(partial / CONFIG_FILE, model_description(config, "BertModel"))
         length = form.max_seq_length or config.max_position_embeddings
