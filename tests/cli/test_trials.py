@@ -44,6 +44,12 @@ def stopped(
     return command
 
 
+def test_force_begins_the_trials_again(stopped: list[str], capsys: Any) -> None:
+    capsys.readouterr()
+    assert shell([*stopped, "--max-steps", "1", "--force"]) == 0
+    assert "trial 1 of 2: seed-42" in capsys.readouterr().err
+
+
 def test_three_seeds_in_one_command(
     tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys: Any
 ) -> None:

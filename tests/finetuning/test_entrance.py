@@ -31,6 +31,7 @@ from tidybert.tasks.metric_types import (
     ScoreMetrics,
     SpanMetrics,
     TagMetrics,
+    VectorMetrics,
 )
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.registry import task_class
@@ -113,6 +114,8 @@ TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+TASKS["embed"] = [(text, f"we saw {text}") for text in texts(40)], {}
+
 METRICS: dict[str, Any] = {
     "classify": ClassMetrics,
     "multi-label": LabelSetMetrics,
@@ -120,6 +123,7 @@ METRICS: dict[str, Any] = {
     "choose": ChoiceMetrics,
     "answer": SpanMetrics,
     "tag": TagMetrics,
+    "embed": VectorMetrics,
 }
 
 
@@ -285,6 +289,9 @@ def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) 
     assert repr(report) == "ShownReport(model='a model in memory', data='the dev examples')"
     with pytest.raises(UsageError, match="no examples were held out"):
         replace(found, held_out=()).report()
+    given = {"max_steps": 1, "max_seq_length": 16, "dev": 0.5, "out": tmp_path / "run"}
+    best = tidybert.finetune(data, model=tiny_model, seeds=2, **given)
+    assert best.held_out == found.held_out
 
 
 def test_every_metric_has_a_type() -> None:

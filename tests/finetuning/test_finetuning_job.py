@@ -39,7 +39,7 @@ def a_job(task: Any = "classify", **given: Any) -> FinetuningJob:
         ({"few": True, "search": True}, "^few chooses by itself"),
         ({"search": True, "seeds": 2}, "^give search and seeds one after the other"),
         ({"time_limit": 3.0}, "^time_limit is 3; expected minutes above 0, and only with search"),
-        ({"time_limit": -1.0, "search": True}, "^time_limit is -1"),
+        ({"time_limit": 0.0, "search": True}, "^time_limit is 0; expected minutes above 0"),
         ({"task": "regress", "few": True}, "^few is for classify, not for regress; leave it out"),
         ({"few": True, "task_options": ClassOptions(multi_label=True)}, "not for multi-label"),
         ({"task": "tag", "corrections": "c.csv"}, "^corrections is for classify, not for tag yet"),

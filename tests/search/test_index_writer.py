@@ -15,7 +15,7 @@ from tidybert.errors import DataError, InUseError, UsageError, WeightsError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.search import Index, write_index
-from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE
+from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState
 from tidybert.search.index_writer import rounded
 
 Make = Callable[..., Path]
@@ -108,13 +108,12 @@ def test_a_kill_after_the_headers_leaves_the_old_index(
     make_index: Make, examples: list[TextExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = make_index(texts=examples[:10])
-    from tidybert.search import index_writer
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(index_writer.IndexState, "with_hashes", killed)
+        patch.setattr(IndexState, "with_hashes", killed)
         with pytest.raises(KeyboardInterrupt):
             make_index()
 
@@ -278,6 +277,19 @@ def test_an_index_of_another_version_or_of_other_hands_is_refused(make_index: Ma
     with pytest.raises(DataError, match=r"index\.json is damaged: its content has another"):
         Index(path.parent)
     del content["checksum"]
+    changes: tuple[dict[str, Any], ...] = (
+        {"num_texts": -1},
+        {"text_bytes": "1"},
+        {"settings": {**content["settings"], "dtype": "float64"}},
+        {"settings": {"dtype": "int8"}},
+        {"settings": []},
+        {"more": 1},
+    )
+    for change in changes:
+        changed = {**content, **change}
+        path.write_text(json.dumps({**changed, "checksum": json_checksum(changed)}))
+        with pytest.raises(DataError, match="is damaged: it lacks what an index says"):
+            Index(path.parent)
     content["index_version"] = 2
     path.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
     with pytest.raises(DataError, match="index_version 2, expected 1"):

@@ -98,7 +98,7 @@ def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
     said: list[str] = []
 
     def report(done: StepReport) -> None:
-        if done.step == 5:
+        if done.step in (5, 6):
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGTERM)
 
@@ -113,6 +113,11 @@ def test_a_run_says_what_it_waits_for_and_what_a_third_signal_would_lose(
         "SIGTERM again: a third signal ends at once and loses the steps after step 3, the last "
         "checkpoint"
     )
+    resumed = make_trainer(run=tmp_path, save_steps=3, report=report, note=said.append)
+    resumed.resume()
+    with pytest.raises(TrainingInterrupted):
+        resumed.train()
+    assert said[-1].endswith("loses the steps after step 5, the last checkpoint")
 
 
 def test_nohup_keeps_a_run_going(make_trainer: Callable[..., TrainingLoop]) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.errors import DivergedError, TrainingError
+from tidybert.storage.json_objects import json_checksum
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.reports import Measured, StepReport, TrainingCallbacks
+from tidybert.training.run_checkpoints import Checkpoint
 
 SETTINGS = {"num_steps": 40, "eval_steps": 10, "save_steps": 10, "logging_steps": 1}
 
@@ -239,6 +242,37 @@ def test_minutes_save_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     loop.train()
 
     assert saved == [5, 39, 40]
+
+
+def test_a_checkpoint_that_is_written_beside_has_the_state_of_its_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[tuple[int, int]] = []
+
+    def write(_run: Path, checkpoint: Checkpoint, _keep: int) -> None:
+        time.sleep(0.1)  # Later steps go on meanwhile.
+        written.append((checkpoint.state.step, checkpoint.state.progress["position"]))
+
+    monkeypatch.setattr("tidybert.training.run_record.write_checkpoint", write)
+
+    TrainingLoop(LineFit(writes_beside=True), run=tmp_path).train()
+
+    assert written == [(10, 30), (20, 60), (30, 90), (40, 120)]
+
+
+@pytest.mark.parametrize("position", [True, -1, 10**15, 120.0, "120", None])
+def test_a_position_that_is_not_a_count_is_passed_over(position: object, tmp_path: Path) -> None:
+    TrainingLoop(LineFit(save_total_limit=2), run=tmp_path).train()
+    path = tmp_path / "checkpoints" / "step-40" / "training_state.json"
+    content = json.loads(path.read_text())
+    content["progress"]["position"] = position
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
+
+    loop = TrainingLoop(LineFit(), run=tmp_path)
+    loop.resume()
+
+    assert loop.state.step == 30
 
 
 def test_a_step_is_logged_by_its_own_number(late: int, tmp_path: Path) -> None:

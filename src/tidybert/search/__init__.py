@@ -1,6 +1,6 @@
 """Vectors found again: an index of texts on disk, exact search in it, and a second ranking."""
 
-from tidybert.search.hits import Hit
+from tidybert.search.hit import Hit
 from tidybert.search.index import Index
 from tidybert.search.index_writer import write_index
 

@@ -16,7 +16,7 @@ from tidybert.inference.answer_precision import AnswerPrecision
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
-from tidybert.search.hits import Hit
+from tidybert.search.hit import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
 from tidybert.search.prompts import query_prompt
 from tidybert.search.reranking import CrossEncoder

@@ -25,6 +25,7 @@ from tidybert.errors import DataError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import has_lone_surrogate
 from tidybert.inference.vector_formats import npy_header
+from tidybert.modeling.kernels.nearest_vectors import DTYPES
 from tidybert.storage.json_objects import json_checksum, plain_json, read_json_object
 from tidybert.storage.opening import open_regular, present
 
@@ -37,6 +38,7 @@ VECTORS_FILE: Final = "vectors.npy"
 SCALES_FILE: Final = "scales.npy"
 TEXTS_FILE: Final = "texts.arrow"
 _VERSION: Final = 1
+_TEXTS: Final = ("model", "fingerprint", "pooling", "prompt", "precision")
 _CHECKED_AT_ONCE: Final = 2**26
 
 
@@ -55,6 +57,11 @@ class IndexState:
     num_truncated: int = 0
     text_bytes: int = 0
     sha256: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self) -> tuple[int, ...]:
+        """All whole numbers, which are 0 or more."""
+        of_vectors = self.settings["dimension"], self.settings["max_seq_length"]
+        return self.num_texts, self.num_truncated, self.text_bytes, *of_vectors
 
     def headers(self, num_texts: int) -> dict[str, bytes]:
         """What each file of numbers begins with, where it has so many rows."""
@@ -95,7 +102,18 @@ def read_state(path: Path) -> IndexState:
     if checksum != json_checksum(content):
         raise DataError(f"{path} is damaged: its content has another checksum; {_AGAIN}")
     del content["index_version"]
-    return IndexState(**content)
+    try:
+        state = IndexState(**content)
+        is_whole = (
+            state.settings["dtype"] in DTYPES
+            and all(isinstance(state.settings[name], str) for name in _TEXTS)
+            and all(type(each) is int and each >= 0 for each in state.counts())
+        )
+    except (KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{path} is damaged: it lacks what an index says; {_AGAIN}")
+    return state
 
 
 _AGAIN: Final = "make the index again with tidybert index, in a new directory"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tidybert.errors import UsageError
 from tidybert.inference.predictor import Predictor
-from tidybert.search.hits import Hit
+from tidybert.search.hit import Hit
 
 
 class CrossEncoder:

@@ -191,9 +191,7 @@ class RunRecord:
         self.log.write({"step": figures.pop("step"), "slow_step": figures})
 
     def interrupted(self, signal_number: int) -> TrainingInterrupted:
-        """The error that ends a run after a signal, once its checkpoint is written."""
-        if self._writer:
-            self._writer.wait()
+        """The error that ends a run after a signal; ``at_work`` waits for its checkpoint."""
         message = f"stopped after step {self.state.step} of {self.num_steps}"
         if self.run is not None:
             message += f"; the same command with {param('resume')} continues there in {self.run}"

@@ -1,5 +1,8 @@
 """``top_k`` is a sort of all products, whatever the blocks, the threads and the other queries."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +22,9 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nearest_vectors, "_QUERIES", 3)
 
 
-def sorted_products(queries, vectors, k, scales=None, own=None):
+def sorted_products(
+    queries: Any, vectors: Any, k: int, scales: Any = None, own: Any = None
+) -> tuple[Any, Any]:
     """The plain body: a stable sort keeps equal products in the order of their positions."""
     products = queries.astype(np.float64) @ vectors.astype(np.float64).T
     if scales is not None:
@@ -71,8 +76,9 @@ def test_equal_products_come_by_position(seed: int, n: int, k: int, m: int) -> N
     found = top_k(queries, vectors.astype(np.int8), k)
     apart = top_k(queries, vectors.astype(np.float32), k, groups=own, vector_groups=others)
 
-    for one, two in zip(found, sorted_products(queries, vectors, k), strict=True):
-        assert (one == two).all()
+    expected, products = sorted_products(queries, vectors, k)
+    assert (found[0] == expected).all()
+    assert (found[1] == products).all()
     expected, products = sorted_products(queries, vectors, k, own=own[:, None] == others)
     assert (apart[0] == np.where(products == -np.inf, -1, expected)).all()
     assert (apart[1] == products).all()
@@ -109,15 +115,16 @@ def test_other_queries_and_threads_change_no_bit() -> None:
             assert (each[1][number] == alone[1][0]).all()
 
 
-def test_a_mapped_file_is_searched_as_it_is(tmp_path) -> None:
+def test_a_mapped_file_is_searched_as_it_is(tmp_path: Path) -> None:
     vectors = np.random.default_rng(2).normal(size=(300, 8)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
 
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
 
     assert (top_k(vectors[:4], mapped, 1)[0].ravel() != -1).all()
-    for one, two in zip(top_k(vectors[:4], mapped, 3), top_k(vectors[:4], vectors, 3), strict=True):
-        assert (one == two).all()
+    found, expected = top_k(vectors[:4], mapped, 3), top_k(vectors[:4], vectors, 3)
+    assert (found[0] == expected[0]).all()
+    assert (found[1] == expected[1]).all()
 
 
 def test_nothing_to_find_is_an_empty_answer() -> None:
@@ -148,8 +155,12 @@ def test_what_is_not_finite_is_named() -> None:
         ({"groups": np.ones(2)}, "belong together"),
     ],
 )
-def test_what_does_not_fit_is_said(change, message: str) -> None:
-    given = {"queries": np.ones((2, 3)), "vectors": np.ones((5, 3), dtype=np.float32), "k": 1}
+def test_what_does_not_fit_is_said(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "queries": np.ones((2, 3)),
+        "vectors": np.ones((5, 3), dtype=np.float32),
+        "k": 1,
+    }
 
     with pytest.raises(UsageError, match=message):
         top_k(**{**given, **change})

@@ -13,7 +13,7 @@ from tidybert.cli.output import note, print_json, print_line
 from tidybert.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from tidybert.search.hits import Hit
+    from tidybert.search.hit import Hit
     from tidybert.search.index import Index
 
 MOST_USED: Final = ("top_k", "json", "rerank", "candidates", "model", "device")

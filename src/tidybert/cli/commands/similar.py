@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class SimilarFlags(flags.PickleFlag, flags.ThreadsFlag, flags.JsonFlag):
     layer: str | None = None
-    """``--layer N``: Compare the mean of the states of a layer, such as -1; words for only
-    the word embeddings. If not set: the vectors of tidybert embed."""
+    """``--layer N``: Compare means of a layer's states, such as -1; words for only the word
+    embeddings. If not set: the vectors of tidybert embed."""
     top_k: int | None = None
     """Tokens to show beside a single word. If not set: 10."""
     picture: Path | None = None

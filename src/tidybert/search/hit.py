@@ -1,4 +1,4 @@
-"""Hit: a text that a search found."""
+"""What a search finds."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
