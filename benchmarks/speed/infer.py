@@ -163,7 +163,9 @@ def texts_of(
 ) -> dict[int, TextExample]:
     """A text of each number of LONE_TEXTS tokens that fits, from the words of the examples."""
     words = " ".join(one.text for one in examples).split()
-    found, taken, tokens = {}, [], 2  # [CLS] and [SEP]
+    found: dict[int, TextExample] = {}
+    taken: list[str] = []
+    tokens = 2  # [CLS] and [SEP]
     for size in LONE_TEXTS:
         while words and tokens < size:
             word = words.pop(0)

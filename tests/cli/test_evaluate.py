@@ -10,6 +10,8 @@ import pytest
 from tidybert.cli.commands.evaluate import EvaluateFlags
 from tidybert.cli.main import run as shell
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
+from tidybert.modeling.kernels import answer_layers
+from tidybert.modeling.kernels.int8_linear import largest_weight
 
 LONG = "red near the old and the new cow was the " * 4
 FILES: dict[str, tuple[str, str]] = {
@@ -301,3 +303,39 @@ def test_columns_of_one_name_are_named(tiny_run: Path, tmp_path: Path, capsys: A
 
     told = "cannot tell which column holds the label; several are named 'label'. Columns seen:"
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("largest", [None, 0])
+def test_int8_is_said_and_what_lacks_it_answers_in_float32_with_a_note(
+    largest: int | None,
+    served: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if largest is not None:
+        monkeypatch.setattr(answer_layers, "largest_weight", lambda: largest)
+    elif not largest_weight():
+        pytest.skip("no exact 8-bit products here")
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na red cow,animal\nold and new,colour\n")
+    command = ["evaluate", served["colours"], str(file), "--device", "cpu"]
+
+    assert shell([*command, "--precision", "int8", "--json"]) == 0
+
+    found = capsys.readouterr()
+    computed_in = json.loads(found.out)["computed_in"]
+    assert computed_in == ("int8" if largest is None else "float32")
+    assert ("precision: float32 in place of int8" in found.err) == (largest == 0)
+
+
+def test_training_in_int8_is_refused(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na red cow,animal\nold and new,colour\n" * 9)
+    flags = ["--train", str(file), "--out", str(tmp_path / "run"), "--precision", "int8"]
+
+    assert shell(["finetune", "classify", str(tiny_model), *flags]) == 2
+
+    assert "--precision" in capsys.readouterr().err

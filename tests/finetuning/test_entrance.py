@@ -31,6 +31,7 @@ from tidybert.tasks.metric_types import (
     ScoreMetrics,
     SpanMetrics,
     TagMetrics,
+    VectorMetrics,
 )
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.registry import task_class
@@ -113,6 +114,8 @@ TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+TASKS["embed"] = [(text, f"we saw {text}") for text in texts(40)], {}
+
 METRICS: dict[str, Any] = {
     "classify": ClassMetrics,
     "multi-label": LabelSetMetrics,
@@ -120,6 +123,7 @@ METRICS: dict[str, Any] = {
     "choose": ChoiceMetrics,
     "answer": SpanMetrics,
     "tag": TagMetrics,
+    "embed": VectorMetrics,
 }
 
 

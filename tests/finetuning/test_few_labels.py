@@ -13,7 +13,7 @@ from tidybert.cli import main as shell
 from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import contrastive, few_labels
-from tidybert.finetuning.few_labels import choose_way, ways
+from tidybert.finetuning.few_labels import choose_way, recommend_few, ways
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -132,3 +132,27 @@ def test_a_training_on_few_labels_recommends_it(
     assert shell.run([*command, "--max-seq-length", "16", "--out", str(tmp_path / "run")]) == 0
 
     assert "few labels: 9 examples a class on average; --few compares" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "recommends"), [(31, True), (32, False)])
+def test_it_is_recommended_below_sixteen_a_class(count: int, recommends: bool) -> None:
+    said: list[str] = []
+
+    recommend_few(Classification(["animal", "colour"]), count, said.append)
+
+    assert bool(said) == recommends
+
+
+def test_a_pooling_that_is_given_stays(toy_examples: Examples) -> None:
+    given = TrainingArguments(pooling="cls")
+    poolings = []
+
+    def train(_examples: Sequence[Any], arguments: TrainingArguments) -> Any:
+        poolings.append(arguments.pooling)
+        raise KeyboardInterrupt
+
+    task = Classification(["animal", "colour"])
+    with pytest.raises(KeyboardInterrupt):
+        choose_way(task, toy_examples(8), given, train, print)
+
+    assert poolings == ["cls"]

@@ -74,8 +74,8 @@ class VectorOptions(TaskOptions):
     """For vectors of texts; None is the default of SentenceVectors."""
 
     loss: str | None = None
-    """``embed``: infonce (pairs, with the batch's other texts as negatives), cosent (pairs with
-    scores) or supcon (texts with labels). If not set: by the columns."""
+    """``embed``: infonce (pairs, with in-batch negatives), cosent (pairs with scores) or supcon
+    (texts with labels). If not set: by the columns."""
     scale: float | None = None
     """``embed``: factor of the cosines in the loss, one over the temperature. If not set: 20."""
     both_directions: bool | None = None

@@ -70,7 +70,7 @@ class AnswerLayer(nn.Module):
         """(R, H) from attention's context and the layer's input; works row by row."""
         if len(context) <= MOST_ROWS:
             return self._of_few(context, hidden)
-        parts = zip(context.split(MOST_ROWS), hidden.split(MOST_ROWS), strict=True)
+        parts = zip(torch.split(context, MOST_ROWS), torch.split(hidden, MOST_ROWS), strict=True)
         return torch.cat([self._of_few(*each) for each in parts])
 
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class Int8Linear:
         """(T, I) to (T, O), float32."""
         if len(hidden) <= MOST_ROWS:
             return self._of_few(hidden)
-        return torch.cat([self._of_few(part) for part in hidden.split(MOST_ROWS)])
+        return torch.cat([self._of_few(part) for part in torch.split(hidden, MOST_ROWS)])
 
     def _of_few(self, hidden: Tensor) -> Tensor:
         count = len(hidden)
