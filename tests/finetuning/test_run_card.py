@@ -53,5 +53,6 @@ def test_a_readme_of_the_user_stays(toy: Callable[..., FinetunedModel], tmp_path
     first = (run / "README.md").read_text()
     assert "Nobody measured it" in first
     assert "model-index" not in first
+    assert "a sequence had at most 16 tokens" in first
     toy(run=run, max_steps=2, dev=None, force=True)
     assert (run / "README.md").read_text() != first

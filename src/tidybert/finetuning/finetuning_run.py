@@ -181,7 +181,8 @@ def _finish(
     """Write what a RUN tells of itself, and then the model, which makes it finished."""
     write_arguments(run, arguments)
     write_training_texts(run, text_hashes(map(finished.task.identity, texts)))
-    write_run_card(run, finished.task, arguments, answers, finished.inputs, finished.made_from.name)
+    length, name = finished.max_seq_length, finished.made_from.name
+    write_run_card(run, finished.task, arguments, answers, finished.inputs, length, name)
     save(finished, run)
 
 

@@ -19,6 +19,7 @@ PIPELINE_TAGS: Final = {
     "BertForTokenClassification": "token-classification",
     "BertForQuestionAnswering": "question-answering",
     "BertForMultipleChoice": "multiple-choice",
+    "BertModel": "sentence-similarity",
 }
 """What model hubs call the work of each of transformers' classes."""
 
@@ -34,6 +35,7 @@ def write_run_card(
     arguments: Mapping[str, Any],
     answers: Answers[Any, Any] | None,
     inputs: str | None,
+    max_seq_length: int,
     name: str | None = None,
 ) -> bool:
     """Write README.md, unless the RUN has one of the user's; returns whether it did.
@@ -42,6 +44,7 @@ def write_run_card(
         arguments: the content of arguments.json.
         answers: those to dev, None without it.
         inputs: see ``Task.inputs_of``.
+        max_seq_length: most tokens of a sequence.
         name: the RUN's, where it is not its directory's.
     """
     name = name or run.name
@@ -56,7 +59,7 @@ def write_run_card(
         "## Use",
         _use(name, task, inputs),
         "## Limits",
-        _limits(task, arguments, answers is not None),
+        _limits(task, max_seq_length, answers is not None),
         "## Settings",
         table(("setting", "value"), _settings(arguments)),
         _machine(record),
@@ -149,6 +152,14 @@ def _measured(answers: Answers[Any, Any], metrics: Mapping[str, float]) -> str:
 
 
 def _use(name: str, task: AnyTask, inputs: str | None) -> str:
+    if task.architecture == "BertModel":
+        return "\n".join(
+            [
+                "```sh", f"tidybert embed {name} FILE --out vectors.npy", "```",
+                "", "```python", "from sentence_transformers import SentenceTransformer", "",
+                f'vectors = SentenceTransformer("{name}").encode(["a text"])', "```",
+            ]
+        )  # fmt: skip
     lines = ["```sh", f"tidybert predict {name} FILE", "```"]
     given = {"text": '["a text"]', "pair": '["a text"], ["its second text"]'}.get(inputs or "")
     if given is not None:
@@ -166,8 +177,7 @@ def _use(name: str, task: AnyTask, inputs: str | None) -> str:
     return "\n".join(lines)
 
 
-def _limits(task: AnyTask, arguments: Mapping[str, Any], is_measured: bool) -> str:
-    longest = arguments["max_seq_length"]
+def _limits(task: AnyTask, longest: int, is_measured: bool) -> str:
     cut = in_shell(task.truncation)
     limits = [f"In training, a sequence had at most {longest} tokens. Longer examples {cut}."]
     if task.names:
