@@ -133,8 +133,8 @@ class AnswerFlags(ExamplesFlags):
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {"Device": ("precision",)}
 
     precision: str = "auto"
-    """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if
-    training was in it, and float32 elsewhere."""
+    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
+    training in it, else float32."""
 
     def prepare(self) -> None:
         super().prepare()

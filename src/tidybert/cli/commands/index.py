@@ -28,8 +28,8 @@ class IndexFlags(flags.AnswerFlags):
     dtype: str = "float32"
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
     pooling: str | None = None
-    """Make one vector of a text: mean or max of its tokens' vectors with [CLS] and [SEP], or cls
-    for that of [CLS]. If not set: as MODEL's modules.json says, else mean."""
+    """Pool the token vectors of a text: mean, max or cls, which is [CLS]. If not set: as MODEL's
+    modules.json says, else mean."""
     max_seq_length: int | None = None
     """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
     says, else as many as the model allows."""

@@ -39,8 +39,8 @@ class MineFlags(flags.AnswerFlags):
     last_rank: int = field(default=100, metadata={"min": 1})
     """``--last-rank N``: Pass over texts after this rank."""
     margin: float = 0.05
-    """Pass over a text unless its cosine is below the positive's by this share of it: a nearer one
-    may belong to the query too."""
+    """Skip a text unless its cosine is below the positive's by this fraction; a nearer one may
+    answer the query too."""
     max_seq_length: int | None = None
     """Most tokens of a text; a longer one is cut. If not set: as MODEL says."""
     resume: bool = False

@@ -52,8 +52,8 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     queue_inputs: int = field(default=4096, metadata={"min": 1})
     """Refuse requests with status 429 while this many inputs wait."""
     precision: str = "auto"
-    """Compute in float32, bfloat16, float16 on CUDA, or int8 on a CPU; auto is bfloat16 on CUDA if
-    training was in it, and float32 elsewhere."""
+    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
+    training in it, else float32."""
     batch_tokens: int | None = field(default=None, metadata={"min": 1})
     """Most tokens that a thread computes at once. If not set: what suits the device."""
 
