@@ -37,12 +37,13 @@ def test_the_page_has_what_is_there_and_opens_a_browser(
     for name in ("tidybert-quickstart", "unfinished"):
         Path(name).mkdir()
     Path("tidybert-quickstart/tidybert.json").write_text("{}")
-    words = ["page", "runs/a", "mine=tidybert-mini", "--port", "0"]
+    words = ["page", "runs/a", "mine=tidybert-mini", "--port", "0", "--index", "faq-index"]
 
     assert run(words if has_browser else [*words, "--no-browser"]) == 0
 
     ((settings, log_requests),) = given
     assert (settings.host, settings.port, log_requests) == ("127.0.0.1", 0, False)
+    assert settings.index == Path("faq-index")
     found = dict(settings.models)
     assert list(found)[:2] == ["a", "mine"]
     assert found["tidybert-mini"] == "tidybert-mini"

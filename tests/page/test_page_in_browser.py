@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from tests.conftest import server_on_a_thread
 
+from tidybert import Embedder, Index
+from tidybert.files.text_examples import TextExample
+from tidybert.search import write_index
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-core")
 
@@ -24,12 +28,14 @@ TABS = {
     "entities": "The tag of each word",
     "classify": "What each word adds",
     "choose": "The choices",
+    "search": "The nearest texts",
     "words": "Words on a map",
     "training": "The loss of the words",
     "left": "The next token",
 }
 MINI = "tidybert-mini"
 EVIL = "evil.example"
+FAQ = ["Where is my bill?", "The parcel is late.", "It has <b>no</b> key.", "איפה החשבון"]
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +49,23 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def host(served: dict[str, str]) -> Iterator[str]:
-    """A server with tidybert-mini and a tiny model of each task."""
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of FAQ that tidybert-mini made."""
+    directory = tmp_path_factory.mktemp("search") / "faq-index"
+    examples = [
+        TextExample(text, None, None, row, columns={"answer": f"See {row}"})
+        for row, text in enumerate(FAQ, 2)
+    ]
+    write_index(Embedder(MINI, normalize=True), examples, directory, model=MINI)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def host(served: dict[str, str], index: Path) -> Iterator[str]:
+    """A server with tidybert-mini, an index, and a tiny model of each task."""
     names = ("questions", "tags", "colours", "choices", "poem")
     models = {MINI: MINI, **{name: served[name] for name in names}}
-    with server_on_a_thread(models=models, device="cpu") as (address, _):
+    with server_on_a_thread(models=models, device="cpu", index=index) as (address, _):
         yield f"http://{address}/"
 
 
@@ -253,6 +271,33 @@ def test_names_on_the_map_cover_no_other_name(visit: Any) -> None:
     assert covered == []
 
 
+def test_a_search_shows_what_the_index_finds(
+    visit: Any, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = visit("tab=search")
+    page.get_by_label("Query").fill('a "parcel" that has no key')
+    changed(page, to="parcel")
+
+    expected = Index.open(index).search('a "parcel" that has no key')
+    found = page.locator(".hits > li")
+    assert found.locator("p").all_inner_texts() == [hit.text for hit in expected]
+    for shown, hit in zip(found.all(), expected, strict=True):
+        cosine = shown.locator(".cosine span").inner_text().replace("−", "-").split()[1]
+        assert float(cosine) == pytest.approx(hit.score, abs=0.001)
+        bar = shown.locator(".cosine i").evaluate("each => parseFloat(each.style.width)")
+        assert bar == pytest.approx(100 * abs(hit.score), abs=0.1)
+        assert shown.locator("dd").all_inner_texts() == [str(hit.row), hit.columns["answer"]]
+    assert "The index has 4 texts." in page.locator("#results").inner_text()
+    exec(page.locator("pre").inner_text(), {})
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
+        str(hit.row) for hit in expected
+    ]
+
+    page.get_by_label("Query").fill(" ")
+    page.get_by_role("alert").wait_for()
+    assert "the query is empty: give a text" in page.get_by_role("alert").inner_text()
+
+
 def test_what_cannot_be_shown_gets_a_sentence(visit: Any) -> None:
     page = visit("tab=words&word=absent")
     assert "absent" in page.get_by_role("alert").inner_text()
@@ -342,4 +387,7 @@ def test_a_tab_without_a_model_says_what_makes_one(browser: Any) -> None:
         page.goto(f"http://{address}/?tab=classify")
         page.wait_for_selector("section.card")
         assert page.locator("pre").inner_text() == "tidybert quickstart"
+        page.get_by_role("tab", name="Search").click()
+        assert page.locator("pre").inner_text() == "tidybert index minilm FILE --out DIR"
+        assert "tidybert page --index DIR" in page.locator("section.card").inner_text()
         page.close()

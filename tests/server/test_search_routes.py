@@ -74,6 +74,21 @@ def test_what_cannot_be_searched_gets_422(
     assert str(index) not in refused.text
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_the_page_learns_what_the_index_has(
+    make_engine: Make, make_client: Any, index: Path, served: dict[str, str], host: str
+) -> None:
+    engine = make_engine("colours", "base", index=index, host=host, keys=("a-long-key",))
+    key = {"authorization": "Bearer a-long-key"}
+    async with make_client(engine, headers=key) as client:
+        models = (await client.get("/page/about")).json()["models"]
+
+    shown = (str(index), served["base"]) if host == "127.0.0.1" else ("index", "base")
+    opened = "Index.open({!r}, {!r})".format(*shown)
+    assert [each["index"] for each in models] == [None, {"texts": 4, "opened": opened}]
+
+
 def test_without_an_index_there_is_none(make_engine: Make, make_client: Any) -> None:
     refused = post(make_client(make_engine("base")), {"inputs": "a"})
 

@@ -26,6 +26,8 @@ class PageFlags(flags.ThreadsFlag, flags.PickleFlag):
 
     port: int = field(default=PORT, metadata={"min": 0, "max": 65_535})
     """Port to listen on; 0 takes a free one."""
+    index: Path | None = None
+    """``--index DIR``: Also search in this index, which one of the models made."""
     no_browser: bool = False
     """``--no-browser``: Do not open a browser."""
 
@@ -49,6 +51,7 @@ def page(
 
     settings = ServerSettings(
         models=named([*(runs or []), *_found_here(runs or [])]),
+        index=given.index,
         port=given.port,
         device="cpu",
         allow_pickle=given.allow_pickle,

@@ -3,6 +3,7 @@
 //   id, name, lead    what it is called, and two sentences that say what is seen
 //   can(model)        whether it works with a model
 //   command, missing  what makes such a model, and what the model can do
+//   then              what to do with it, where that is not tidybert page RUN
 //   fields            its inputs: {key, label, example, rows}
 //   results(view)     a promise of {nodes, python, data} for the state; see View below
 import { el, card, roving, directionOf } from "./dom.js";
@@ -136,7 +137,7 @@ function missing(tab) {
   return card("No open model can do this",
     el("p", {}, tab.missing),
     withCopy(tab.command),
-    el("p", { class: "quiet" }, "Then open the page with that model: tidybert page RUN."));
+    el("p", { class: "quiet" }, tab.then ?? "Then open the page with that model: tidybert page RUN."));
 }
 
 /** A block of code with a button that copies it. */

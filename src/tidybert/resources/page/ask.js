@@ -36,11 +36,16 @@ export const isBert = (model) => !model.heads.includes("generate");
 export const about = async () => (await sent("/page/about", {})).json();
 
 /** The answer of a view; the same question gets the same promise. */
-export function ask(view, question, { binary = false } = {}) {
+export const ask = (view, question, { binary = false } = {}) => asked(`/page/${view}`, question, binary);
+
+/** The texts of the server's index that are nearest to a query. */
+export const searched = (query) => asked("/search", { inputs: query }, false);
+
+function asked(path, question, binary) {
   const body = JSON.stringify(question);
-  const name = `${view} ${body}`;
+  const name = `${path} ${body}`;
   if (!answers.has(name)) {
-    const answer = sent(`/page/${view}`, { method: "POST", body })
+    const answer = sent(path, { method: "POST", body })
       .then((response) => (binary ? response.arrayBuffer() : response.json()));
     // A failure may pass.
     answer.catch(() => answers.delete(name));

@@ -68,15 +68,13 @@ class PageDesk:
 
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
-            settings = self._engine.settings
             # An int8 encoder has given its float32 weights back.
             has_weights = served.device.type == "cpu" and served.precision != "int8"
-            # Others need not learn where the models of a server are.
             self._models[served] = PageModel(
                 served.path,
-                served.path if settings.is_local else served.name,
+                _shown_path(self._engine, served.path, served.name),
                 encoder=served.encoder if has_weights else None,
-                allow_pickle=settings.allow_pickle,
+                allow_pickle=self._engine.settings.allow_pickle,
             )
         return self._models[served]
 
@@ -91,7 +89,10 @@ async def index() -> Response:
 async def about(request: Request) -> JsonAnswer:
     """The models, and whether all of them are open."""
     engine = engine_of(request)
-    models = [{**described(each), "name": each.name} for each in engine.models.values()]
+    models = [
+        {**described(each), "name": each.name, "index": _index_facts(engine, each)}
+        for each in engine.models.values()
+    ]
     return JsonAnswer({"ready": engine.is_ready, "models": models})
 
 
@@ -115,6 +116,21 @@ async def view(view: str, body: dict[str, Any], request: Request) -> Response:
     if isinstance(found, bytes):
         return Response(found, media_type="application/octet-stream")
     return JsonAnswer(found)
+
+
+def _index_facts(engine: Engine, served: ServedModel) -> dict[str, Any] | None:
+    """How many texts a model's index has, and the Python code that opens it."""
+    if served.index is None:
+        return None
+    directory = served.index.directory
+    shown = _shown_path(engine, str(directory), directory.name)
+    model = _shown_path(engine, served.path, served.name)
+    return {"texts": len(served.index), "opened": f"Index.open({shown!r}, {model!r})"}
+
+
+def _shown_path(engine: Engine, path: str, name: str) -> str:
+    # Others need not learn where the files of a server are.
+    return path if engine.settings.is_local else name
 
 
 @cache
