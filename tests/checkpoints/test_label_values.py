@@ -62,7 +62,7 @@ def test_an_enum_that_nobody_imported_gives_its_names() -> None:
     ("values", "message"),
     [
         ({"1": 1, "true": True}, "takes two of them for equal"),
-        ({"1": 1, "true": Colour.RED}, "one enum alone"),
+        ({"1": 1, "true": Colour.RED}, "only one enum"),
         ({"1": 1, "true": b"x"}, "of type bytes, which cannot be saved"),
     ],
 )

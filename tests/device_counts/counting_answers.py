@@ -48,7 +48,9 @@ def count_answers(name: str) -> dict[str, Any]:
         if name in ("mean", "cls", "max"):
             embedder = object.__new__(embedding.Embedder)
             embedder.encoder, embedder.layers, embedder.combine = model, (2, 3), "mean"
-            embedder.normalize, embedder.precision, embedder.device = True, "bfloat16", device
+            embedder.precision, embedder.device = "bfloat16", device
+            embedder.dense = torch.nn.Sequential()
+            embedder._scaled_before, embedder._scaled_after = True, False
             embedder.dimension = config.hidden_size
         counting = CountingMode()
         with counting:

@@ -181,7 +181,7 @@ def test_one_label_a_text_has_no_use_for_them(write: Any) -> None:
     options = ReadOptions(text="comment_text", label="toxic,insult")
     with pytest.raises(UsageError, match=r"label toxic,insult names several.*multi_label"):
         list(read_examples(path, options, need_label=True))
-    with pytest.raises(UsageError, match="label_separator has a meaning with multi_label"):
+    with pytest.raises(UsageError, match="label_separator has a meaning only with multi_label"):
         list(read_examples(path, ReadOptions(label_separator=";"), need_label=True))
     with pytest.raises(UsageError, match="label_separator ''"):
         ReadOptions(label_separator="")

@@ -77,7 +77,7 @@ def test_where_labels_follow_from_nothing_the_head_is_drawn(
     trained, note = told_by(toy, head_start="probe", **given)
     drawn = toy(head_start="random", **given)
 
-    assert note.startswith("the new head begins at random, because a probe of the encoder is no")
+    assert note.startswith("the new head begins at random: a probe of the encoder does not help")
     for name, value in drawn.model.state_dict().items():
         torch.testing.assert_close(trained.model.state_dict()[name], value)
 

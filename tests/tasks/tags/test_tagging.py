@@ -385,7 +385,7 @@ def test_judgements_of_other_tags_are_shares_of_words() -> None:
     assert (judgement.expected, judgement.predicted) == ("DT NN", "DT DT")
     assert judgement.correct == 0.5
     # The metric accuracy counts the words of all sentences together.
-    assert task.correctness == "share right per sentence"
+    assert task.correctness == "fraction right per sentence"
     assert judgement.confidence == pytest.approx(np.e / (1 + np.e))
     assert judgement.expected_probability == pytest.approx(1 / (1 + np.e**2))
     assert task.answers(outputs, features, examples).metrics()["macro_f1"] == pytest.approx(1 / 3)
