@@ -52,6 +52,8 @@ def main() -> int:
             "extraPaths": [str(ROOT / "src")],
             "typeCheckingMode": "standard",
             "reportUnnecessaryTypeIgnoreComment": True,
+            # Some guides use packages that no extra installs.
+            "reportMissingImports": False,
         }
         project = Path(folder) / "pyrightconfig.json"
         project.write_text(json.dumps(settings), encoding="utf-8")
