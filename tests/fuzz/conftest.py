@@ -249,7 +249,8 @@ def refused() -> Callable[[Callable[[], object]], TidyBertError]:
             pytest.raises(TidyBertError) as caught,
         ):
             read()
-        assert time.process_time() - begin < MOST_SECONDS_TO_REFUSE
+        # A slow machine gets three times as many; a read that is not refused takes far more.
+        assert time.process_time() - begin < 3 * MOST_SECONDS_TO_REFUSE
         assert len(str(caught.value)) < 1500
         return caught.value
 
