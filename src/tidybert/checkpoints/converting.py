@@ -104,7 +104,7 @@ def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None)
     if model.form is not None and model.form.max_seq_length is not None:
         lost.append(f"the longest text of {model.form.max_seq_length} tokens")
     if isinstance(model.config, MeanBertConfig):
-        lost.append("the mean, but for tidybert: the original code's head reads [CLS]")
+        lost.append("the mean, which only tidybert reads: the original code's head reads [CLS]")
     if model.metadata is not None:
         model.metadata.write(directory)
     return lost
