@@ -234,7 +234,7 @@ def test_the_light_rooms_name_no_heavy_library(room: str) -> None:
         ("tidybert.files.text_files", HEAVY),
         ("tidybert.data.splits", HEAVY),
         ("tidybert.data.features", HEAVY),
-        ("tidybert.pretraining.instances", HEAVY),
+        ("tidybert.pretraining.batches.instances", HEAVY),
         ("tidybert.corpus.building", HEAVY),
         ("tidybert.finetuning.entrance", ("sklearn", "pyarrow", "transformers")),
     ],

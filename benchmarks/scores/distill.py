@@ -30,7 +30,7 @@ from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.tasks.registry import task_class
-from tidybert.training.run_directory import is_finished
+from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"

@@ -23,12 +23,12 @@ from tidybert.checkpoints.model_directory import ModelDirectory, save_model_dire
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.modeling.rows import pooled
+from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
-from tidybert.pretraining.stream import StepBatches
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
-from tidybert.training.run_identity import RunIdentity, weights_sha256
+from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 
 _NUM_SENTENCES: Final = (1, 1, 1, 2, 3)
 """A text is so many sentences of a document, each number as likely as the others."""

@@ -20,9 +20,9 @@ from typing import Any
 from benchmarks.harness.rounds import at_least, script_parser
 from benchmarks.small.teaching import TaughtObjective, Teaching
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.cli.commands.pretrain import shown_training
+from tidybert.cli.commands.pretraining.pretrain import shown_training
 from tidybert.cli.output import note
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining

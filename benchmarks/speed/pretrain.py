@@ -30,13 +30,13 @@ from benchmarks.speed.training import (
 from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.places import Position
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
-from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli import progress
-from tidybert.cli.commands import build_corpus as command
+from tidybert.cli.commands.pretraining import build_corpus as command
 from tidybert.cli.main import run
 from tidybert.corpus import building
 from tidybert.corpus.building import Built

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidybert.cli.commands.generate import _parts
+from tidybert.cli.commands.pretraining.generate import _parts
 from tidybert.inference.generation import NextToken
 from tidybert.tokenization.wordpiece import join_pieces
 

@@ -17,7 +17,7 @@ from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.trials_file import Trial, Trials
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.run_directory import is_finished
+from tidybert.training.runs.run_directory import is_finished
 
 QUICK = ["--learning-rate", "0.01", "--train-batch-size", "16", "--max-seq-length", "16"]
 

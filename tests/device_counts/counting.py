@@ -201,9 +201,9 @@ def count_pretraining(dropout: float, *, mixed: bool = True, half: bool = False)
     ``mixed``: in bfloat16.  ``half``: with a residual stream in bfloat16, as --recipe fast has it.
     """
     from tidybert.modeling.kernels.layer_norm import keep_half_residual
-    from tidybert.pretraining.masked_rows import masked_rows
+    from tidybert.pretraining.batches.masked_rows import masked_rows
+    from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
     from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
-    from tidybert.pretraining.pretraining_batch import PretrainingBatch
 
     lengths = lengths_of_a_batch(NUM_TOKENS, 128)
     total = int(lengths.sum())
@@ -314,11 +314,11 @@ def trained_on_the_stub() -> Iterator[torch.device]:
 
 def count_pretraining_steps(optimizer: str) -> dict[str, Any]:
     """Two steps of two micro-batches of pre-training two layers of base, with their updates."""
-    from tidybert.pretraining.masked_rows import longest_batch
+    from tidybert.pretraining.batches.masked_rows import longest_batch
+    from tidybert.pretraining.batches.stream import StepBatches
     from tidybert.pretraining.objectives import build_pretraining_model
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
     from tidybert.pretraining.pretraining_objective import PretrainingObjective
-    from tidybert.pretraining.stream import StepBatches
     from tidybert.training.loop import TrainingLoop
 
     tokens = NUM_TOKENS // 4

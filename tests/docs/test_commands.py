@@ -21,7 +21,8 @@ import pytest
 from benchmarks.__main__ import SCRIPTS
 from benchmarks.__main__ import main as benchmarks
 from tidybert.cli import main as shell
-from tidybert.cli.commands import poem, quickstart
+from tidybert.cli.commands import quickstart
+from tidybert.cli.commands.pretraining import poem
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"

@@ -24,7 +24,7 @@ from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.run_directory import is_finished
+from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]

@@ -22,7 +22,7 @@ from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.reports import StepReport
-from tidybert.training.run_directory import is_finished
+from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]
@@ -157,7 +157,7 @@ from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
-from tidybert.training import run_checkpoints as state
+from tidybert.training.runs import run_checkpoints as state
 from tidybert.training.training_arguments import TrainingArguments
 
 write = state.write_tensors

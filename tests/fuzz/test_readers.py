@@ -31,7 +31,7 @@ from tidybert.tasks.choices.choice_files import read_choices
 from tidybert.tasks.questions.question_files import read_questions
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tokenization import BertTokenizer, Vocabulary
-from tidybert.training.run_checkpoints import (
+from tidybert.training.runs.run_checkpoints import (
     Checkpoint,
     TrainingState,
     check_fits,
@@ -39,8 +39,8 @@ from tidybert.training.run_checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from tidybert.training.run_identity import RunIdentity
-from tidybert.training.run_record import MetricsLog
+from tidybert.training.runs.run_identity import RunIdentity
+from tidybert.training.runs.run_record import MetricsLog
 
 Fuzz = Callable[..., None]
 TEXTS = ["the red cat [MASK]", "", "中国 crème\u2028 \x00"]

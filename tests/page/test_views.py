@@ -11,7 +11,7 @@ from tidybert import Explainer, Predictor
 from tidybert.errors import TidyBertError
 from tidybert.page.page_model import MOST_CHARACTERS, MOST_PIECES, PageModel
 from tidybert.page.views import VIEWS
-from tidybert.pretraining.masked_rows import MaskedRows
+from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.objectives import loss_parts
 
 MINI = "tidybert-mini"

@@ -55,7 +55,7 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             **{name: given.pop(name) for name in list(given) if name in names},
         }
         callbacks = given.pop("callbacks", None) or TrainingCallbacks()
-        from tidybert.pretraining.instance_options import InstanceOptions
+        from tidybert.pretraining.batches.instance_options import InstanceOptions
 
         options = given.pop("instances", InstanceOptions(max_seq_length=32))
         processes = given.pop("processes", None)

@@ -19,11 +19,11 @@ from scipy import stats
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
-from tidybert.pretraining import segments as groups
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.places import Places, Position
-from tidybert.pretraining.pretraining_batch import PretrainingBatch
+from tidybert.pretraining.batches import segments as groups
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.places import Places, Position
+from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
 
 CLS, SEP, MASK = 2, 3, 4
 VOCAB_SIZE = 40_000
@@ -494,7 +494,7 @@ def test_more_instances_than_are_masked_at_once(
     places, _ = instances.take(Position(), 20)
     expected = instances.build(places)
 
-    monkeypatch.setattr("tidybert.pretraining.instances.MOST_PLACES", 6)
+    monkeypatch.setattr("tidybert.pretraining.batches.instances.MOST_PLACES", 6)
 
     assert_equal(instances.build(places), expected)
 
@@ -504,9 +504,9 @@ def test_another_process_makes_the_same_instances(
 ) -> None:
     program = f"""
 import hashlib, pickle
-from tidybert.pretraining.instances import *
-from tidybert.pretraining.instance_options import InstanceOptions
-from tidybert.pretraining.places import Position
+from tidybert.pretraining.batches.instances import *
+from tidybert.pretraining.batches.instance_options import InstanceOptions
+from tidybert.pretraining.batches.places import Position
 from tidybert.corpus.token_shards import TokenCorpus
 instances = PretrainingInstances(
     TokenCorpus({str(directory)!r}), InstanceOptions(max_seq_length=32), seed=1

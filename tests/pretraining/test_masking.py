@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tidybert.errors import UsageError
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.masking import Masked, Masking
-from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.masking import Masked, Masking
+from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 from tidybert.tokenization import BertTokenizer
 
 # Ids 5 to 104 begin words, 105 to 304 go on with them.

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError, in_python
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.micro_batch import largest_micro_batch, micro_batch_tokens
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.micro_batch import largest_micro_batch, micro_batch_tokens
 from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -167,7 +167,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
             raise torch.cuda.OutOfMemoryError("out of memory")
         return loss_parts(given, batch)
 
-    monkeypatch.setattr("tidybert.pretraining.micro_batch.loss_parts", loss_of)
+    monkeypatch.setattr("tidybert.pretraining.batches.micro_batch.loss_parts", loss_of)
     notes: list[str] = []
     # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
     found = micro_batch_tokens(

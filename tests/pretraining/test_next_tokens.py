@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import NextTokenOptions
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.places import Position
+from tidybert.pretraining.batches.instance_options import NextTokenOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.places import Position
 
 
 def test_every_row_predicts_the_token_after_it(corpus: Path) -> None:

@@ -19,17 +19,17 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.modeling import BertForPreTraining
-from tidybert.pretraining.instance_options import InstanceOptions
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.masked_rows import masked_rows
+from tidybert.pretraining.batches.instance_options import InstanceOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.masked_rows import masked_rows
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.places import Position
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     rate_at,
     why_not_so_many_steps,
 )
-from tidybert.pretraining.stream import InstanceStream
 from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer
 from tidybert.training import precision as precision_module
@@ -666,7 +666,7 @@ def test_an_error_of_the_background_writer_is_not_lost(
     def full(*_: Any) -> None:
         raise TrainingError("the disk is full")
 
-    monkeypatch.setattr("tidybert.training.run_record.write_checkpoint", full)
+    monkeypatch.setattr("tidybert.training.runs.run_record.write_checkpoint", full)
 
     with pytest.raises(TrainingError, match="the disk is full"):
         small(tmp_path / "run")

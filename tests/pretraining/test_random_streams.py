@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tidybert.pretraining.random_streams import (
+from tidybert.pretraining.batches.random_streams import (
     Purpose,
     below,
     heads,

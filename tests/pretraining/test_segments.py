@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.pretraining.random_streams import below, random_bits
-from tidybert.pretraining.segments import FOLLOWS, RANDOM_NEXT, SWAPPED, Documents, cut_documents
+from tidybert.pretraining.batches.random_streams import below, random_bits
+from tidybert.pretraining.batches.segments import (
+    FOLLOWS,
+    RANDOM_NEXT,
+    SWAPPED,
+    Documents,
+    cut_documents,
+)
 
 ROOM = 30
 # Sentence lengths of some documents, and the tokens that each document's chunks aim at.

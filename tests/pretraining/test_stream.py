@@ -15,11 +15,11 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
 from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining import pretraining_run
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import PretrainingInstances
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.places import Position
-from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.instances import PretrainingInstances
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.places import Position
-from tidybert.pretraining.stream import InstanceStream
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 
 

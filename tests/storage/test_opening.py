@@ -124,7 +124,7 @@ OWN_FILES = {
     "cli/standard_streams.py": "opens the process's own streams",
     "cli/commands/quickstart.py": "reads a resource of the package",
     "reporting/report_page.py": "reads resources of the package",
-    "cli/commands/poem.py": "reads a resource of the package",
+    "cli/commands/pretraining/poem.py": "reads a resource of the package",
     "page/page_files.py": "reads resources of the package",
     "reporting/drawing.py": "reads a resource of the package",
     "training/frozen_states.py": "maps a temporary file of its own",

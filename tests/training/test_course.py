@@ -3,7 +3,7 @@
 import pytest
 
 from tidybert.errors import TrainingError, in_shell
-from tidybert.training.run_identity import RunIdentity
+from tidybert.training.runs.run_identity import RunIdentity
 
 BEFORE = RunIdentity(
     {"learning_rate": 0.001, "label_names": ("a", "b"), "save_steps": 10, "seed": 1, "freeze": 2},

@@ -11,7 +11,7 @@ from torch import nn
 from tidybert.training.interruption import TrainingInterrupted, stop_requests
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
-from tidybert.training.run_checkpoints import step_directories
+from tidybert.training.runs.run_checkpoints import step_directories
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 

@@ -19,7 +19,7 @@ from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.reports import Measured, StepReport, TrainingCallbacks
-from tidybert.training.run_checkpoints import Checkpoint
+from tidybert.training.runs.run_checkpoints import Checkpoint
 
 SETTINGS = {"num_steps": 40, "eval_steps": 10, "save_steps": 10, "logging_steps": 1}
 
@@ -253,7 +253,7 @@ def test_a_checkpoint_that_is_written_beside_has_the_state_of_its_step(
         time.sleep(0.1)  # Later steps go on meanwhile.
         written.append((checkpoint.state.step, checkpoint.state.progress["position"]))
 
-    monkeypatch.setattr("tidybert.training.run_record.write_checkpoint", write)
+    monkeypatch.setattr("tidybert.training.runs.run_record.write_checkpoint", write)
 
     TrainingLoop(LineFit(writes_beside=True), run=tmp_path).train()
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tidybert.modeling.architectures import encoder_of
 from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
 from tidybert.training.optimization import build_optimizer, update
-from tidybert.training.run_checkpoints import load_optimizer, optimizer_tensors
+from tidybert.training.runs.run_checkpoints import load_optimizer, optimizer_tensors
 
 SETTINGS = {"learning_rate": 0.01, "betas": (0.9, 0.98), "epsilon": 1e-6, "weight_decay": 0.1}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.training.run_directory import check_run, is_resumed_in_vain
+from tidybert.training.runs.run_directory import check_run, is_resumed_in_vain
 
 
 def test_a_new_directory_may_be_written_and_is_not_made(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from tidybert.errors import DiskError
-from tidybert.training.run_directory import require_room_for_run, trained_bytes
+from tidybert.training.runs.run_directory import require_room_for_run, trained_bytes
 
 Usage = namedtuple("Usage", "total used free")
 MODEL = nn.Linear(999, 1)  # 4,000 bytes of weights and bias, 12,000 a checkpoint

@@ -52,7 +52,7 @@ def test_a_run_notes_and_logs_a_slow_step_with_its_place(
     monkeypatch.setattr(watchdog, "LEAST_SECONDS", 0.02)
     monkeypatch.setattr(watchdog, "TIMES", 0)
     monkeypatch.setattr(
-        "tidybert.training.run_record.Watchdog", lambda say: Watchdog(say, every=0.005)
+        "tidybert.training.runs.run_record.Watchdog", lambda say: Watchdog(say, every=0.005)
     )
     said: list[str] = []
 

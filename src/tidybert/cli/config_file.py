@@ -11,7 +11,7 @@ from tidybert.errors import UsageError, suggestion
 from tidybert.pretraining.pretraining_arguments import is_what_it_was
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import RECORD
-from tidybert.training.run_origin import recorded_files
+from tidybert.training.runs.run_origin import recorded_files
 
 NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
 """Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""

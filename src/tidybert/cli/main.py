@@ -16,7 +16,6 @@ import typer
 
 from tidybert.cli.commands import (
     attention,
-    build_corpus,
     check,
     convert,
     duplicates,
@@ -24,22 +23,25 @@ from tidybert.cli.commands import (
     evaluate,
     fill_mask,
     finetune,
-    generate,
     index,
     info,
-    inspect_instances,
     mine,
     models,
     next_sentence,
     page,
     predict,
-    pretrain,
     quickstart,
     score,
     search,
     serve,
     similar,
     tokenize,
+)
+from tidybert.cli.commands.pretraining import (
+    build_corpus,
+    generate,
+    inspect_instances,
+    pretrain,
     train_lm,
     vocabularies,
 )

@@ -14,7 +14,7 @@ from tidybert.cli.output import choose_notes, note
 from tidybert.errors import UsageError
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import use_threads
-from tidybert.training.run_options import DeviceOption, PickleOption, RowsOption, RunOptions
+from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption, RunOptions
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
@@ -95,7 +95,7 @@ class RunFlags(RunOptions):
     @property
     def is_done(self) -> bool:
         """Whether the run to resume is finished, which a note says."""
-        from tidybert.training.run_directory import is_resumed_in_vain
+        from tidybert.training.runs.run_directory import is_resumed_in_vain
 
         if not (self.resume and is_resumed_in_vain(self.out, self.keep_checkpoints)):
             return False

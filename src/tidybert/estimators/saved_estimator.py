@@ -20,8 +20,8 @@ from tidybert.storage.output_lock import contents
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
-from tidybert.training.run_directory import check_run, clear_run
-from tidybert.training.run_origin import RunOrigin
+from tidybert.training.runs.run_directory import check_run, clear_run
+from tidybert.training.runs.run_origin import RunOrigin
 
 _ESTIMATORS = {
     "classify": "BertClassifier",

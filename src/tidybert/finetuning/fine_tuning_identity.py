@@ -10,7 +10,7 @@ from tidybert.data.checks import TrainingData
 from tidybert.finetuning.distillation import Lessons
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.tasks.task import AnyTask
-from tidybert.training.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
+from tidybert.training.runs.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
 from tidybert.training.training_arguments import TrainingArguments
 
 

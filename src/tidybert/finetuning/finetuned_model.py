@@ -28,8 +28,8 @@ from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
-from tidybert.training.run_directory import clear_run, owned_run
-from tidybert.training.run_origin import RunOrigin
+from tidybert.training.runs.run_directory import clear_run, owned_run
+from tidybert.training.runs.run_origin import RunOrigin
 
 if TYPE_CHECKING:
     from tidybert.finetuning.trials_file import Trials

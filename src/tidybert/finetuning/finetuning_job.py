@@ -16,7 +16,7 @@ from tidybert.files.read_options import ReadOptions
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.argument_checks import bad_value, check_seed, check_type
-from tidybert.training.run_options import PickleOption, RowsOption, RunOptions
+from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:

@@ -40,14 +40,14 @@ from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
-from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
-from tidybert.training.run_directory import (
+from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.training.runs.run_directory import (
     clear_run,
     require_room_for_run,
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.run_origin import RunOrigin, environment
+from tidybert.training.runs.run_origin import RunOrigin, environment
 from tidybert.training.training_arguments import TrainingArguments
 
 

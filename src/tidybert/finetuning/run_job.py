@@ -14,7 +14,7 @@ from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
 from tidybert.training.determinism import repeating
-from tidybert.training.run_directory import clear_run, owned_run
+from tidybert.training.runs.run_directory import clear_run, owned_run
 from tidybert.training.training_arguments import TrainingArguments
 
 

@@ -15,7 +15,7 @@ from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.inference.python_inputs import examples_of as inputs_of
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
-from tidybert.training.run_origin import RunOrigin, file_identity
+from tidybert.training.runs.run_origin import RunOrigin, file_identity
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from tidybert.finetuning.trials_file import Trial, Trials, finished, read_trials
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.storage.own_files import move_files, remove_tree
-from tidybert.training.run_checkpoints import checkpoints_directory
-from tidybert.training.run_directory import is_finished
+from tidybert.training.runs.run_checkpoints import checkpoints_directory
+from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 _BATCH_SIZES: Final = (32, 16)

@@ -12,7 +12,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
-from tidybert.training.run_origin import file_identity, recorded_files
+from tidybert.training.runs.run_origin import file_identity, recorded_files
 
 Tell = Callable[[str], None]
 

@@ -33,7 +33,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.python_spelling import as_in_python
-from tidybert.training.run_origin import trained_on
+from tidybert.training.runs.run_origin import trained_on
 
 
 class Predictor(ShowsFacts, Generic[Answer]):

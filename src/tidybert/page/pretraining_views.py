@@ -12,9 +12,9 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError
 from tidybert.inference.generation import Sampling
 from tidybert.page.page_model import PageModel, checked_place, checked_text, shown_tokens
-from tidybert.pretraining.instance_options import MaskingOptions
-from tidybert.pretraining.masking import Masking
-from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.pretraining.batches.instance_options import MaskingOptions
+from tidybert.pretraining.batches.masking import Masking
+from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 _MOST_SEEDS: Final = 2**31 - 1
@@ -113,9 +113,9 @@ from torch.nn import functional
 from tidybert import BertForPreTraining, BertTokenizer
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.modeling.rows import Rows
-from tidybert.pretraining.instance_options import MaskingOptions
-from tidybert.pretraining.masking import Masking
-from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.pretraining.batches.instance_options import MaskingOptions
+from tidybert.pretraining.batches.masking import Masking
+from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 
 tokenizer = BertTokenizer.from_pretrained({written!r})
 encoding = tokenizer.encode({text!r}{add_pair}, special_tokens_in_text=True)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.places import Places
-from tidybert.pretraining.pretraining_batch import PretrainingBatch
+from tidybert.pretraining.batches.places import Places
+from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
 
 
 def next_token_batch(

@@ -15,11 +15,11 @@ from torch.nn import functional
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining, CausalLM
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.masked_rows import MaskedRows
-from tidybert.pretraining.places import Position
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.masked_rows import MaskedRows
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.stream import InstanceStream
 from tidybert.training.precision import autocast, is_mixed
 
 _HELD_OUT_SEED: Final = 0

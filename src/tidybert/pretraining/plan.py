@@ -7,7 +7,11 @@ from typing import Any, Final
 from torch import nn
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import NEXT_TOKEN, InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instance_options import (
+    NEXT_TOKEN,
+    InstanceOptions,
+    MaskingOptions,
+)
 from tidybert.pretraining.pretraining_arguments import (
     MASKED_LM_PROB,
     PretrainingArguments,
@@ -17,7 +21,7 @@ from tidybert.pretraining.pretraining_arguments import (
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
 from tidybert.training.distributed import Processes
-from tidybert.training.run_identity import INTERVALS, RunIdentity, weights_sha256
+from tidybert.training.runs.run_identity import INTERVALS, RunIdentity, weights_sha256
 
 # With other values the steps so far would have been the same, but for rounding and dropout.
 _MAY_CHANGE: Final = (

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, get_args
 
 from tidybert.errors import UsageError, param
-from tidybert.pretraining.instance_options import PAPER_SHARE
+from tidybert.pretraining.batches.instance_options import PAPER_SHARE
 from tidybert.training.argument_checks import bad_value, check_arguments, one_of
 from tidybert.training.training_arguments import Precision
 

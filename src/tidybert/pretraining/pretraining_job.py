@@ -8,9 +8,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions, NextTokenOptions
+from tidybert.pretraining.batches.instance_options import (
+    InstanceOptions,
+    MaskingOptions,
+    NextTokenOptions,
+)
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.training.run_options import RunOptions
+from tidybert.training.runs.run_options import RunOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,21 +15,21 @@ from torch import Tensor, nn
 
 from tidybert.errors import param
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.masked_rows import MaskedRows
+from tidybert.pretraining.batches.masked_rows import MaskedRows
+from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     least_micro_batch,
     rate_at,
 )
-from tidybert.pretraining.stream import StepBatches
 from tidybert.training.distributed import Processes
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.reports import Measured
-from tidybert.training.run_checkpoints import TrainingState
-from tidybert.training.run_identity import RunIdentity
+from tidybert.training.runs.run_checkpoints import TrainingState
+from tidybert.training.runs.run_identity import RunIdentity
 
 # Of the arguments, for the loop.
 _SETTINGS: Final = (

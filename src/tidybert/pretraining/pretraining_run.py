@@ -22,9 +22,10 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import param
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.layer_norm import keep_half_residual
-from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.batches.instance_options import NextTokenOptions
+from tidybert.pretraining.batches.micro_batch import micro_batch_tokens
+from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.language_model_run import text_corpus
-from tidybert.pretraining.micro_batch import micro_batch_tokens
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
@@ -32,25 +33,24 @@ from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.start import build_model, start_from_corpus
-from tidybert.pretraining.stream import PhasedStream
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.storage.model_files import RECORD
-from tidybert.training.background_writer import snapshot
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
-from tidybert.training.run_checkpoints import remove_best, remove_checkpoints
-from tidybert.training.run_directory import (
+from tidybert.training.runs.background_writer import snapshot
+from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.training.runs.run_directory import (
     clear_run,
     owned_run,
     require_room_for_run,
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.run_origin import environment
+from tidybert.training.runs.run_origin import environment
 from tidybert.training.sharding import load_weights
 
 _NOTE_SECONDS: Final = 3.0

@@ -11,8 +11,8 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig, CausalConfig
 from tidybert.errors import UsageError, param, suggestion
 from tidybert.modeling.heads import CausalLM
+from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.cooccurrence import token_vectors
-from tidybert.pretraining.instance_options import NextTokenOptions
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan

@@ -35,7 +35,7 @@ from tidybert.reporting.training_history import (
     thinned,
 )
 from tidybert.storage.model_files import CURVES_FILE
-from tidybert.training.run_origin import measured_text
+from tidybert.training.runs.run_origin import measured_text
 
 # The part of the objective that each loss measures.
 _PARTS: Final = {

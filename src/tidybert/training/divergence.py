@@ -9,7 +9,7 @@ from tidybert.errors import DivergedError, TrainingError
 from tidybert.storage.model_files import BAD_STEPS_FILE
 from tidybert.training.objective import Objective
 from tidybert.training.reports import StepReport
-from tidybert.training.run_record import RunRecord
+from tidybert.training.runs.run_record import RunRecord
 
 
 class BadSteps:

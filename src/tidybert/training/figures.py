@@ -15,7 +15,7 @@ from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.training.divergence import BadSteps
 from tidybert.training.objective import Objective, Work
 from tidybert.training.reports import StepReport
-from tidybert.training.run_record import RunRecord
+from tidybert.training.runs.run_record import RunRecord
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.random_numbers import DefaultDraws
-from tidybert.training.run_checkpoints import TrainingState
+from tidybert.training.runs.run_checkpoints import TrainingState
 from tidybert.training.training_arguments import TrainingArguments
 from tidybert.training.used_vocabulary import used_vocabulary
 

@@ -29,15 +29,15 @@ from tidybert.training.objective import Objective, Work
 from tidybert.training.optimization import begin_step, update
 from tidybert.training.random_numbers import seeds_allowed
 from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
-from tidybert.training.run_checkpoints import (
+from tidybert.training.runs.run_checkpoints import (
     Checkpoint,
     TrainingState,
     check_fits,
     load_optimizer,
     optimizer_tensors,
 )
-from tidybert.training.run_identity import RunIdentity
-from tidybert.training.run_record import RunRecord
+from tidybert.training.runs.run_identity import RunIdentity
+from tidybert.training.runs.run_record import RunRecord
 from tidybert.training.sharding import give_up_gathered, load_weights, whole
 from tidybert.training.watchdog import Watchdog
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from tidybert.training.distributed import Processes
 from tidybert.training.reports import Measured
-from tidybert.training.run_checkpoints import TrainingState
+from tidybert.training.runs.run_checkpoints import TrainingState
 
 
 @dataclass(frozen=True)

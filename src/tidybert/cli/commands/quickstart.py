@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidybert.catalog import find_model
 from tidybert.cli import shared_flags as flags
-from tidybert.cli.commands.poem import recite
+from tidybert.cli.commands.pretraining.poem import recite
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table, say
 from tidybert.errors import UsageError

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.instance_options import InstanceOptions, Objective
-from tidybert.pretraining.random_streams import (
+from tidybert.pretraining.batches.instance_options import InstanceOptions, Objective
+from tidybert.pretraining.batches.random_streams import (
     Array,
     Bits,
     Purpose,

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.pretraining.instance_options import MOST_PLACES, MaskingOptions
-from tidybert.pretraining.random_streams import (
+from tidybert.pretraining.batches.instance_options import MOST_PLACES, MaskingOptions
+from tidybert.pretraining.batches.random_streams import (
     Array,
     Bits,
     Purpose,

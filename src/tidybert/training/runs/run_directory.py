@@ -33,7 +33,7 @@ from tidybert.storage.model_files import (
 )
 from tidybert.storage.output_lock import contents, output_lock
 from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.training.run_checkpoints import (
+from tidybert.training.runs.run_checkpoints import (
     checkpoints_directory,
     remove_best,
     remove_checkpoints,

@@ -28,7 +28,7 @@ from tidybert.storage.model_files import (
     checkpoints_by_step,
 )
 from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.training.run_identity import RunIdentity, change_line
+from tidybert.training.runs.run_identity import RunIdentity, change_line
 from tidybert.training.sharding import placed_like
 
 _MOST: Final = 10**15

@@ -10,7 +10,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.instance_table import print_instance
 from tidybert.cli.output import print_json
 from tidybert.errors import UsageError
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.training.argument_checks import check_seed
 
 PARTS: Final = ("train", "held-out")
@@ -54,7 +54,7 @@ def inspect(
     if (corpus is None) == (given.input is None):
         raise UsageError("give a CORPUS, or a text with --input, and not both")
     if corpus is None:
-        from tidybert.pretraining.described_instance import describe_texts
+        from tidybert.pretraining.batches.described_instance import describe_texts
         from tidybert.tokenization import BertTokenizer
 
         shown = describe_texts(
@@ -80,8 +80,8 @@ def _of_corpus(
     corpus: str, given: InspectFlags, options: InstanceOptions, masking: MaskingOptions
 ) -> dict[str, Any]:
     from tidybert.corpus.token_shards import TokenCorpus
-    from tidybert.pretraining.described_instance import describe
-    from tidybert.pretraining.instances import PretrainingInstances
+    from tidybert.pretraining.batches.described_instance import describe
+    from tidybert.pretraining.batches.instances import PretrainingInstances
 
     instances = PretrainingInstances(
         TokenCorpus(corpus, "train" if given.part == "train" else "held-out"),

@@ -15,11 +15,11 @@ from torch import Tensor
 from tidybert.errors import param
 from tidybert.storage.model_files import METRICS_FILE
 from tidybert.system.signals import signal_name
-from tidybert.training.background_writer import BackgroundWriter, snapshot
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.metrics_log import MetricsLog
-from tidybert.training.run_checkpoints import (
+from tidybert.training.runs.background_writer import BackgroundWriter, snapshot
+from tidybert.training.runs.run_checkpoints import (
     Checkpoint,
     TrainingState,
     read_best,
@@ -27,7 +27,7 @@ from tidybert.training.run_checkpoints import (
     write_best,
     write_checkpoint,
 )
-from tidybert.training.run_identity import RunIdentity
+from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.watchdog import SlowStep, Watchdog
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Final
 import typer
 
 from tidybert.cli import shared_flags as flags
-from tidybert.cli.commands.pretrain import train_and_show
+from tidybert.cli.commands.pretraining.pretrain import train_and_show
 from tidybert.cli.flags import takes
-from tidybert.pretraining.instance_options import NextTokenOptions
+from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob, TextCorpusOptions
-from tidybert.training.run_options import RunOptions
+from tidybert.training.runs.run_options import RunOptions
 
 MOST_USED: Final = (
     "out", "model", "max_steps", "tokens_per_step", "max_seq_length", "learning_rate", "vocab",

@@ -13,7 +13,7 @@ from torch import nn
 
 from tidybert.errors import TrainingError, UsageError, is_out_of_memory, param
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.masked_rows import longest_batch
+from tidybert.pretraining.batches.masked_rows import longest_batch
 from tidybert.pretraining.objectives import PretrainingModel, loss_parts
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import least_micro_batch

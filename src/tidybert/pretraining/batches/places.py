@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidybert.pretraining.random_streams import Array, Bits
+from tidybert.pretraining.batches.random_streams import Array, Bits
 
 
 @dataclass(frozen=True)

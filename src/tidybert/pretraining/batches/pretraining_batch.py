@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.pretraining.random_streams import Array
+from tidybert.pretraining.batches.random_streams import Array
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from tidybert.data.batching import cut_by_tokens
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.masked_rows import MaskedRows, masked_rows, padding
+from tidybert.pretraining.batches.places import Places, Position
 from tidybert.pretraining.constant_shape import Array, BatchShape, shape_for
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.masked_rows import MaskedRows, masked_rows, padding
-from tidybert.pretraining.places import Places, Position
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import first_long_step
 

@@ -21,18 +21,18 @@ import numpy as np
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
-from tidybert.pretraining.instance_options import (
+from tidybert.pretraining.batches.instance_options import (
     MOST_PLACES,
     NEXT_TOKEN,
     InstanceOptions,
     MaskingOptions,
 )
-from tidybert.pretraining.masking import Masking
+from tidybert.pretraining.batches.masking import Masking
+from tidybert.pretraining.batches.places import Places, Position
+from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
+from tidybert.pretraining.batches.random_streams import Array, Purpose, below, heads, random_bits
+from tidybert.pretraining.batches.segments import RANDOM_NEXT, SWAPPED, Groups, Segments
 from tidybert.pretraining.next_tokens import next_token_batch
-from tidybert.pretraining.places import Places, Position
-from tidybert.pretraining.pretraining_batch import PretrainingBatch
-from tidybert.pretraining.random_streams import Array, Purpose, below, heads, random_bits
-from tidybert.pretraining.segments import RANDOM_NEXT, SWAPPED, Groups, Segments
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
 
 

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.cli.commands.pretrain import shown_training
+from tidybert.cli.commands.pretraining.pretrain import shown_training
 from tidybert.cli.output import MAX_WIDTH, note, print_json, print_line, print_table, say
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
 from tidybert.storage.atomic_files import atomic_write_bytes
@@ -32,7 +32,7 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
     ``program`` is the word to type for tidybert.
     """
     from tidybert.inference.generation import TextGenerator
-    from tidybert.pretraining.instance_options import NextTokenOptions
+    from tidybert.pretraining.batches.instance_options import NextTokenOptions
     from tidybert.pretraining.pretraining_job import PretrainingJob
     from tidybert.pretraining.pretraining_run import run_pretraining
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
+from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
 from tidybert.pretraining.constant_shape import BatchShape
-from tidybert.pretraining.pretraining_batch import PretrainingBatch
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.cli.progress import AddFigure, tensorboard_figures
 from tidybert.errors import TidyBertError, in_shell
-from tidybert.pretraining.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob, PretrainingOptions
 from tidybert.storage.model_files import CURVES_FILE
@@ -117,7 +117,7 @@ def train_and_show(job: PretrainingJob, given: "ShownFlags", then: str) -> None:
 def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool) -> None:
     """Draw the curves, print the metrics, and say how the training went; ``then`` is a command."""
     from tidybert.cli.results import note_trained, trained_figures
-    from tidybert.training.run_origin import measured_text
+    from tidybert.training.runs.run_origin import measured_text
 
     is_drawn = _draw_curves(out)
 
@@ -145,7 +145,7 @@ def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool
 def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[TrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.training.reports import TrainingCallbacks
-    from tidybert.training.run_origin import measured_text
+    from tidybert.training.runs.run_origin import measured_text
 
     if busy := load_note():
         note(busy)

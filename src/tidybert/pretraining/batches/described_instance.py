@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from tidybert.errors import UsageError, param
-from tidybert.pretraining.instance_options import MaskingOptions
-from tidybert.pretraining.instances import PretrainingInstances
-from tidybert.pretraining.masking import Masking
-from tidybert.pretraining.places import Position
-from tidybert.pretraining.random_streams import Purpose, random_bits
+from tidybert.pretraining.batches.instance_options import MaskingOptions
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.masking import Masking
+from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 from tidybert.tokenization import BertTokenizer
 
 

@@ -1,0 +1,1 @@
+"""From token shards to micro-batches: pairs, masked words and their random numbers."""
