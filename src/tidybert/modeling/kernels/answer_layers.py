@@ -7,6 +7,7 @@ In int8, products are ``Int8Linear``; attention, softmax, LayerNorm and activati
 T tokens, P rows of which the first T are tokens, H width, R rows asked for.
 """
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,15 +21,13 @@ from tidybert.modeling.kernels.grouped_attention import (
     grouped_attention,
     grouped_first_row_attention,
 )
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, Int8Linear, largest_weight
+from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, Int8Linear, largest_weight
 from tidybert.modeling.kernels.linear import Linear, PackedLinear, linear
 from tidybert.modeling.kernels.threads import on_one_thread, return_freed_memory, threads_sleep
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.
 _LARGEST_WEIGHT: Final = 1e6
-_SIZES: Final = (*range(8, 64, 8), 64, 80, 96, 112, MOST_ROWS)
-_SIZE_OF: Final = tuple(next(size for size in _SIZES if size >= n) for n in range(MOST_ROWS + 1))
 # The first chunks of a file are so small, and are no reason to hold the weights twice.
 _PASSES_WITHOUT_A_PLAN: Final = 8
 # Rows times the weights of a layer, in float32 and in int8.  For less, waking a thread that sleeps
@@ -92,9 +91,9 @@ class AnswerLayer(nn.Module):
 
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
         after_attention, after_output = self._norms
-        hidden = torch.layer_norm(self.context_output(context).add_(hidden), *after_attention)
+        hidden = torch.layer_norm(self.context_output(context, hidden), *after_attention)
         expanded = self.activation(self.intermediate(hidden))
-        return torch.layer_norm(self.output(expanded).add_(hidden), *after_output)
+        return torch.layer_norm(self.output(expanded, hidden), *after_output)
 
     def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (B, H) of the rows that ``first`` (B,) names, keys and values (P, 2H) of all."""
@@ -148,7 +147,9 @@ class AnswerEncoder(BertEncoder):
         self.layers = plain.layers
         width, inner = config.hidden_size, config.intermediate_size
         self._layer_weights = 4 * width**2 + 2 * width * inner
-        self._plan: list[Any] = []
+        #: Whether the layers are ``AnswerLayer``s.
+        self.is_int8 = False
+        self._plan: list[AnswerLayer] = []
         # The parameters as they were when the plan was made, and the sum of their versions.
         self._planned: tuple[list[nn.Parameter], int] = ([], 0)
         self._num_passes = 0
@@ -171,12 +172,12 @@ class AnswerEncoder(BertEncoder):
         if count > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return super().forward(lower, rows, **asked)
         # A single row has a kernel of its own.
-        size = _SIZE_OF[count] if count > 1 else 1
-        least = _WORK_FOR_THREADS[isinstance(self.layers[0], AnswerLayer)]
+        size = SIZE_OF[count] if count > 1 else 1
+        least = _WORK_FOR_THREADS[self.is_int8]
         with on_one_thread(threads_sleep() and size * self._layer_weights < least):
             is_whole = not lower.num_layers and hidden_states is None is attentions
             is_planned = is_whole and not causal
-            layers = self._layers_for_few() if is_planned else ()
+            layers = self._layers_for_few() if is_planned else []
             if not layers:
                 return super().forward(lower, rows, **asked)
             hidden = _filled(hidden, size)
@@ -185,25 +186,29 @@ class AnswerEncoder(BertEncoder):
             found: Tensor = layers[-1].forward(hidden, rows, output_rows=output_rows)
         return found[:count] if output_rows is None else found
 
-    def plan(self) -> Any:
+    def plan(self) -> list[AnswerLayer]:
         """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
-        if isinstance(self.layers[0], AnswerLayer):
-            return self.layers
         parameters, version = self._planned
-        if not parameters or sum(each._version for each in parameters) != version:
+        if not self._plan or _version(parameters) != version:
+            layers: Any = self.layers
+            self._plan = list(layers) if self.is_int8 else [_PackedLayer(each) for each in layers]
             parameters = list(self.layers.parameters())
-            self._plan = [_PackedLayer(each) for each in self.layers]  # type: ignore[arg-type]
-            self._planned = parameters, sum(each._version for each in parameters)
+            self._planned = parameters, _version(parameters)
         return self._plan
 
-    def _layers_for_few(self) -> Any:
+    def _layers_for_few(self) -> list[AnswerLayer]:
         self._num_passes += 1
         is_early = self._num_passes <= _PASSES_WITHOUT_A_PLAN and not self._plan
-        return () if is_early and not isinstance(self.layers[0], AnswerLayer) else self.plan()
+        return [] if is_early else self.plan()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the plan, which neither a copy nor another process can take over."""
         return {**self.__dict__, "_plan": [], "_planned": ([], 0)}
+
+
+def _version(parameters: Iterable[Tensor]) -> int:
+    """A number that changes with every change in place, except of tensors of inference mode."""
+    return sum(0 if each.is_inference() else each._version for each in parameters)
 
 
 def _filled(hidden: Tensor, size: int) -> Tensor:
@@ -225,7 +230,8 @@ def use_int8(network: nn.Module) -> str | None:
 
     Its layers become ``AnswerLayer``s.  What stays in float32 becomes steady.
     """
-    layers = encoder_of(network).layers
+    stack = plan_answers(network)
+    layers = stack.layers
     if not largest_weight():
         return "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
     weights = [each for layer in layers for each in layer.parameters()]
@@ -241,6 +247,7 @@ def use_int8(network: nn.Module) -> str | None:
         layers[number] = AnswerLayer(layer)
         del layer
         return_freed_memory()
+    stack.is_int8 = True
     for module in network.modules():
         if isinstance(module, Linear):
             module.is_steady = True

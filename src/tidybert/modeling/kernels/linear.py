@@ -125,13 +125,14 @@ class PackedLinear:
         self._weight, self._bias = weight.detach(), bias.detach()
         self._packed = None if _PRODUCT is None else _PACK(self._weight, None)
 
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """(T, I) to (T, O)."""
+    def __call__(self, hidden: Tensor, added: Tensor | None = None) -> Tensor:
+        """(T, I) to (T, O); plus ``added`` (T, O)."""
         if self._packed is None:
-            return functional.linear(hidden, self._weight, self._bias)
-        weight = self._packed if hidden.shape[0] > 1 else self._weight
-        found: Tensor = _PRODUCT(hidden, weight, self._bias, "none", [], "")
-        return found
+            found = functional.linear(hidden, self._weight, self._bias)
+        else:
+            weight = self._packed if hidden.shape[0] > 1 else self._weight
+            found = _PRODUCT(hidden, weight, self._bias, "none", [], "")
+        return found if added is None else found.add_(added)
 
 
 def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
