@@ -13,6 +13,7 @@ SCRIPTS: Final = {
     "Speed, beside transformers": {
         "tokenize": "speed.tokenize",
         "infer": "speed.infer",
+        "engines": "speed.engines",
         "serve": "speed.serve",
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
@@ -33,6 +34,7 @@ SCRIPTS: Final = {
         "own_model": "scores.own_model",
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
+        "int8": "scores.int8",
     },
     "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
