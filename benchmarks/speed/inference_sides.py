@@ -10,6 +10,7 @@ sentence-transformers makes vectors of [CLS], which go through the classifier's 
 
 import copy
 import importlib.util
+import json
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -160,10 +161,9 @@ def _open_sentences(directory: Path, max_seq_length: int) -> Run:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    parts = sentence_transformers.models
-    read = parts.Transformer(str(directory), max_seq_length=max_seq_length)
-    pooling = parts.Pooling(read.get_word_embedding_dimension(), pooling_mode="cls")
-    encoder = sentence_transformers.SentenceTransformer(modules=[read, pooling], device="cpu")
+    encoder = sentence_transformers.SentenceTransformer(
+        str(_sentence_form(directory, max_seq_length)), device="cpu"
+    )
     whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
     pooler, classifier = whole.bert.pooler, whole.classifier
     del whole
@@ -177,6 +177,33 @@ def _open_sentences(directory: Path, max_seq_length: int) -> Run:
         return logits
 
     return run
+
+
+def _sentence_form(directory: Path, max_seq_length: int) -> Path:
+    """The same model in a directory that says how its vectors are made: those of [CLS]."""
+    made = directory / "sentences"
+    if not made.exists():
+        (made / "1_Pooling").mkdir(parents=True)
+        for path in directory.iterdir():
+            if path.is_file():
+                (made / path.name).symlink_to(path.absolute())
+        width = BertConfig.from_file(directory / CONFIG_FILE).hidden_size
+        kind = "sentence_transformers.models."
+        files = {
+            "modules.json": [
+                {"idx": 0, "name": "0", "path": "", "type": f"{kind}Transformer"},
+                {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}Pooling"},
+            ],
+            "sentence_bert_config.json": {"max_seq_length": max_seq_length},
+            "1_Pooling/config.json": {
+                "word_embedding_dimension": width,
+                "pooling_mode_cls_token": True,
+                "pooling_mode_mean_tokens": False,
+            },
+        }
+        for name, content in files.items():
+            (made / name).write_text(json.dumps(content))
+    return made
 
 
 def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
