@@ -32,7 +32,8 @@ Item = tuple[InputFile, FileDone | None]
 def ray_cluster(address: str) -> "Iterator[RayCluster]":
     """Join the cluster at an address, or with "local" start one on this machine, and leave it.
 
-    A program that has joined one by itself stays in it.  Raises UsageError where Ray is not installed or nothing answers at the address.
+    A program that has joined one by itself stays in it.  Raises UsageError where Ray is not
+    installed or nothing answers at the address.
     """
     if address == LOCAL:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
