@@ -21,6 +21,7 @@ SCRIPTS: Final = {
         "padding": "speed.padding",
         "vectors": "speed.vectors",
         "search": "speed.search",
+        "cluster": "speed.cluster",
     },
     "Scores": {
         "compare": "scores.compare",

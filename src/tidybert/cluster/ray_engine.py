@@ -46,6 +46,9 @@ def ray_cluster(address: str) -> "Iterator[RayCluster]":
         raise UsageError(
             f"{param('cluster')} needs Ray: pip install 'tidybert[ray]' ({error})"
         ) from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
     if ray.is_initialized():
         yield RayCluster(ray)
         return
@@ -58,10 +61,6 @@ def ray_cluster(address: str) -> "Iterator[RayCluster]":
             f"{param('cluster', address)}: no Ray cluster answers there ({reason}); give its "
             f"address, auto on one of its machines, or {LOCAL}"
         ) from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    context.execution_options.verbose_progress = False
     try:
         yield RayCluster(ray)
     finally:
