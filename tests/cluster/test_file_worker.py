@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidybert import Predictor, __version__
+from tidybert import Predictor
 from tidybert.cluster.file_work import EmbedWork, PredictWork
 from tidybert.cluster.file_worker import FileWorker, Outcome
 from tidybert.cluster.input_files import InputFile, input_files
-from tidybert.cluster.manifest import FileDone
+from tidybert.cluster.manifest import FileDone, this_version
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import write_answers
@@ -32,7 +32,7 @@ def the_file(folder: Path) -> InputFile:
 
 
 def worker(work: Any, out: Path, **expected: str) -> FileWorker:
-    known = {"tidybert": __version__, "model": work.fingerprint(), **expected}
+    known = {"tidybert": this_version(), "model": work.fingerprint(), **expected}
     out.mkdir(exist_ok=True)
     return FileWorker(work, known, out)
 
@@ -96,7 +96,7 @@ def test_a_worker_that_differs_stops_the_job(
 
 def test_a_worker_without_the_weights_stops_the_job(folder: Path, tmp_path: Path) -> None:
     work = PredictWork(model=str(tmp_path / "nowhere"))
-    without = FileWorker(work, {"tidybert": __version__, "model": "x"}, tmp_path)
+    without = FileWorker(work, {"tidybert": this_version(), "model": "x"}, tmp_path)
 
     outcome = without(the_file(folder))
 

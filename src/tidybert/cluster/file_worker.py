@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert import __version__
 from tidybert.cluster.file_work import FileWork
 from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.manifest import FileDone
+from tidybert.cluster.manifest import FileDone, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, param
 from tidybert.files.read_report import ReadReport
 from tidybert.storage.atomic_files import file_sha256
@@ -85,9 +84,9 @@ class FileWorker:
         """Load the model, and compare it with the job's; raises TidyBertError."""
         if self._opened is not None:
             return
-        if __version__ != self._expected["tidybert"]:
+        if (version := this_version()) != self._expected["tidybert"]:
             raise DataError(
-                f"it has tidybert {__version__}, and the job was begun by "
+                f"it has tidybert {version}, and the job was begun by "
                 f"{self._expected['tidybert']}; install the same version on each machine"
             )
         opened = self._work.open()

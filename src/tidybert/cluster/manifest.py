@@ -4,13 +4,14 @@ A line is added when a file has its final name, so a killed job goes on with the
 that a kill has cut is no line.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert import __version__
+import tidybert
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.atomic_files import append_text, atomic_write_text
 from tidybert.storage.json_objects import plain_json, read_json_lines
@@ -46,8 +47,17 @@ class FileDone:
 
 def job_line(name: str, fingerprint: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The first line: all that the outputs depend on beside their inputs."""
-    line = {"job": name, "tidybert": __version__, "model": fingerprint, **settings}
+    line = {"job": name, "tidybert": this_version(), "model": fingerprint, **settings}
     return dict(json.loads(json.dumps(plain_json(line))))
+
+
+def this_version() -> str:
+    """tidybert's version and the first digits of a hash of its code: "0.1.0 3f2a…"."""
+    package, digest = Path(tidybert.__file__).parent, hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    return f"{tidybert.__version__} {digest.hexdigest()[:12]}"
 
 
 def begin_manifest(directory: Path, job: Mapping[str, Any]) -> dict[str, FileDone]:

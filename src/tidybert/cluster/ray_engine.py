@@ -79,14 +79,8 @@ class RayCluster:
         unit = "GPU" if on_gpu else "CPU"
         most = int(self._ray.cluster_resources().get(unit, 0))
         if most < (wanted or 1):
-            raise UsageError(
-                f"the cluster has {most} {unit}s: "
-                + (
-                    f"{param('cluster_workers', wanted)} is more"
-                    if wanted
-                    else "a worker needs one"
-                )
-            )
+            flag = param("cluster_workers", wanted or 1)
+            raise UsageError(f"the cluster has {most} {unit}s, and {flag} needs one for each")
         return wanted or most
 
     def rows_done(self) -> int:
