@@ -38,7 +38,7 @@ def run_on_cluster(
             cluster=given.cluster,
             num_workers=given.cluster_workers,
             on_error=given.on_error,
-            begun=_note_begin,
+            begun=note_begin,
             advance=advance,
         )
     seconds = time.monotonic() - begun
@@ -64,7 +64,8 @@ def refuse_cluster_flags(given: ClusterFlags) -> None:
             raise UsageError(f"{flag} is for --cluster, which is not given")
 
 
-def _note_begin(num_done: int, num_files: int) -> None:
+def note_begin(num_done: int, num_files: int) -> None:
+    """Note how many files there are, before the cluster starts."""
     if num_done < num_files:
         done = f", {num_done:,} of them done before" if num_done else ""
         note(f"{count_of(num_files, 'file')}{done}; the cluster starts")

@@ -59,10 +59,11 @@ def input_files(given: str, suffixes: Collection[str]) -> list[InputFile]:
         root, found = path.parent, [path]
     if not found:
         raise DataError(f"{given}: no file {'matches' if has_magic(given) else 'is in the folder'}")
-    return sorted(_described(each, root) for each in found)
+    return sorted(described(each, root) for each in found)
 
 
-def _described(path: Path, root: Path) -> InputFile:
+def described(path: Path, root: Path) -> InputFile:
+    """A file that has its name below ``root``."""
     status = path.stat()
     name = path.relative_to(root).as_posix()
     return InputFile(name, os.path.abspath(path), status.st_size, status.st_mtime_ns)  # noqa: PTH100

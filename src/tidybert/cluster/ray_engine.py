@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -86,6 +86,14 @@ class RayCluster:
     def rows_done(self) -> int:
         """The rows that workers have done of all files so far."""
         return int(self._ray.get(self._count.total.remote()))
+
+    def results(
+        self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """What a function gives for each of the arguments, computed on the cluster, in order."""
+        task = self._ray.remote(function)
+        for each in [task.remote(*given) for given in arguments]:
+            yield self._ray.get(each)
 
     def outcomes(
         self,
