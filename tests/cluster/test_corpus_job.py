@@ -14,7 +14,7 @@ from tidybert.cluster.corpus_parts import CorpusWork, duplicates, read_part
 from tidybert.cluster.file_job import JobReport
 from tidybert.cluster.file_worker import FileWorker
 from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.manifest import this_version
+from tidybert.cluster.job_record import this_version
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.new_documents import Reading

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tidybert import Embedder, Index, Predictor
+from tidybert.cli.main import run as shell
+from tidybert.cluster import BatchModel
 from tidybert.cluster.file_job import run_job
 from tidybert.cluster.file_work import PredictWork
 from tidybert.cluster.indexing import IndexWork, index_files
@@ -170,3 +172,40 @@ def test_an_index_of_files_finds_what_each_file_has(
     vectors = Embedder(tiny_model, normalize=True).embed(["the sea"])
     assert abs(index.vectors[2] - vectors[0]).max() < 1e-6
     assert not (tmp_path / "index.parts").exists()
+
+
+def test_the_commands_of_the_guide(
+    cluster: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("the red fox\na blue bird\nthe sea\n")
+    model, texts, job = str(tiny_model), str(tmp_path / "texts"), ["--cluster", cluster]
+    job += ["--cluster-workers", "1"]
+
+    assert shell(["embed", model, texts, *job, "--out", str(tmp_path / "vectors")]) == 0
+    assert shell(["index", model, texts, *job, "--out", str(tmp_path / "index")]) == 0
+    shards = ["build-corpus", texts, "--vocab", model, "--out", str(tmp_path / "shards")]
+    assert shell([*shards, *job]) == 0
+
+    assert (tmp_path / "vectors" / "a.txt.parquet").is_file()
+    assert Index(tmp_path / "index").vectors.shape[0] == 3
+    assert (tmp_path / "shards" / "corpus.json").is_file()
+    assert "3 rows of 1 file" in capsys.readouterr().err
+
+
+def test_ray_data_takes_the_model_as_the_guide_says(cluster: str, tiny_run: Path) -> None:
+    import ray.data
+    from ray.data import ActorPoolStrategy
+
+    texts = ["the red fox", "a blue bird"]
+    dataset = ray.data.from_items([{"number": n, "text": text} for n, text in enumerate(texts)])
+
+    rows = dataset.map_batches(
+        BatchModel,
+        fn_constructor_args=(str(tiny_run),),
+        batch_format="pyarrow",
+        compute=ActorPoolStrategy(size=1),
+    ).take_all()
+
+    found = {row["text"]: row["label"] for row in rows}
+    assert found == {text: Predictor(tiny_run).predict(text)["label"] for text in texts}

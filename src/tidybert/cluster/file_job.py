@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from tidybert.cluster.file_work import FileWork
 from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.manifest import FileDone, add_done, begin_manifest, job_line
+from tidybert.cluster.job_record import FileDone, add_done, begin_manifest, job_line
 from tidybert.cluster.ray_engine import RayCluster, ray_cluster
 from tidybert.errors import DataError, TidyBertError, UsageError, param
 from tidybert.files.wording import count_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidybert.cluster.file_work import FileWork
 from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.manifest import FileDone, this_version
+from tidybert.cluster.job_record import FileDone, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, param
 from tidybert.files.read_report import ReadReport
 from tidybert.storage.atomic_files import file_sha256

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tidybert.cluster.file_work import FileWork
 from tidybert.cluster.file_worker import FileWorker, Outcome
 from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.manifest import FileDone
+from tidybert.cluster.job_record import FileDone
 from tidybert.errors import DataError, UsageError, param
 
 LOCAL: Final = "local"

@@ -1,7 +1,7 @@
 """``tidybert build-corpus``: files of text in, token shards for pre-training out."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -87,7 +87,15 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
     if given.workers is not None:
         raise UsageError("--workers is for one machine: give --cluster-workers")
     report = CorpusReport()
-    with shown_texts("tokenising") as advance, _shown() as progress:
+    with ExitStack() as stack, shown_texts("tokenising") as advance:
+        shown: list[Callable[[Built], None]] = []
+
+        def progress(built: "Built") -> None:
+            # The parts are there, and the shards begin.
+            if not shown:
+                shown.append(stack.enter_context(_shown()))
+            shown[0](built)
+
         manifest = build_corpus_on_cluster(
             corpus,
             CorpusWork(model=given.vocab, corpus=read),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import tidybert
+from tidybert import __version__
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.atomic_files import append_text, atomic_write_text
 from tidybert.storage.json_objects import plain_json, read_json_lines
@@ -53,11 +53,11 @@ def job_line(name: str, fingerprint: str, settings: Mapping[str, Any]) -> dict[s
 
 def this_version() -> str:
     """tidybert's version and the first digits of a hash of its code: "0.1.0 3f2a…"."""
-    package, digest = Path(tidybert.__file__).parent, hashlib.sha256()
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode())
         digest.update(path.read_bytes())
-    return f"{tidybert.__version__} {digest.hexdigest()[:12]}"
+    return f"{__version__} {digest.hexdigest()[:12]}"
 
 
 def begin_manifest(directory: Path, job: Mapping[str, Any]) -> dict[str, FileDone]:
