@@ -1,15 +1,20 @@
 """--cluster on the command line: what is refused, and a job that is killed and begun again."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from tidybert.cli.main import run as shell
+
+# make test-cluster tries more of them, at random moments.
+KILLS = int(os.environ.get("TIDYBERT_KILLS", "1"))
 
 
 @pytest.fixture
@@ -38,8 +43,9 @@ def test_flags_that_do_not_fit_are_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("trial", range(KILLS))
 def test_a_killed_job_goes_on_by_the_same_command_with_the_same_bytes(
-    folder: Path, tiny_run: Path, tmp_path: Path, begin: Callable[..., Any]
+    folder: Path, tiny_run: Path, tmp_path: Path, begin: Callable[..., Any], trial: int
 ) -> None:
     pytest.importorskip("ray")
     out = tmp_path / "out"
@@ -49,6 +55,7 @@ def test_a_killed_job_goes_on_by_the_same_command_with_the_same_bytes(
     while not (out / "manifest.jsonl").is_file() or len(list(out.iterdir())) < 2:
         assert time.monotonic() < until
         time.sleep(0.01)
+    time.sleep(Random(trial).uniform(0, 3) if trial else 0)
     first.send_signal(signal.SIGKILL)
     first.wait()
 

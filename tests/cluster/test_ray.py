@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from tidybert.inference.answer_files import write_answers
 
 pytest.importorskip("ray")
 
+# make test-cluster tries more of them, at random moments.
+KILLS = int(os.environ.get("TIDYBERT_KILLS", "1"))
 NUM_FILES = 5
 NUM_ROWS = 3000
 
@@ -76,15 +79,18 @@ def workers() -> list[int]:
     return found
 
 
+@pytest.mark.parametrize("trial", range(KILLS))
 def test_a_killed_worker_changes_no_byte(
-    cluster: str, folder: Path, alone: Path, tiny_run: Path, tmp_path: Path
+    cluster: str, folder: Path, alone: Path, tiny_run: Path, tmp_path: Path, trial: int
 ) -> None:
     out, killed = tmp_path / "out", []
+    delay = Random(trial).uniform(0, 0.5) if trial else 0
 
     def kill_one() -> None:
         while not killed:
             # In the middle: the first part or file is there.
             if out.is_dir() and any(".jsonl" in path.name for path in out.iterdir()):
+                time.sleep(delay)
                 killed.extend(workers()[:1])
                 for process in killed:
                     os.kill(process, signal.SIGKILL)
