@@ -1,6 +1,7 @@
 """Commands that write, run with faults by the program fork_server.py."""
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -196,7 +197,7 @@ def inputs(
         rows = csv.writer(file)
         rows.writerow(["anchor", "positive"])
         texts = [one.text for one in toy_examples(300, seed=2)]
-        rows.writerows(zip(texts, texts[1:], strict=False))
+        rows.writerows(itertools.pairwise(texts))
     documents = [
         f"the red cat {'saw a cow ' * (1 + n % 3)}\nthe old dog {n} is near" for n in range(40)
     ]
