@@ -20,6 +20,7 @@ SCRIPTS: Final = {
         "cuda": "speed.cuda",
         "padding": "speed.padding",
         "vectors": "speed.vectors",
+        "encode": "speed.encode",
         "search": "speed.search",
         "cluster": "speed.cluster",
     },

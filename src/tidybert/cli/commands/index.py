@@ -50,13 +50,14 @@ def index(
     The other columns of FILE are kept beside the texts. The same command continues a stopped
     one, and with more texts at the end of FILE it adds those; nothing is computed twice.
     """
+    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_form import POOLINGS
+    from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.modeling.kernels.nearest_vectors import DTYPES
     from tidybert.search.index_writer import write_index
-    from tidybert.search.prompts import document_prompt
     from tidybert.storage.output_lock import output_lock
 
     for flag, value, known in (
@@ -65,11 +66,12 @@ def index(
     ):
         if value is not None and value not in known:
             raise UsageError(f"--{flag} {value!r}: expected one of {', '.join(known)}")
+    form = read_sentence_form(ModelDirectory.open(model), allow_pickle=given.allow_pickle)
     options: dict[str, Any] = {
         "pooling": given.pooling,
         "normalize": True,
         "max_seq_length": given.max_seq_length,
-        "prompt_name": document_prompt(model, allow_pickle=given.allow_pickle),
+        "prompt_name": form.document_prompt_name,
         "device": given.device,
         "precision": given.precision,
         "allow_pickle": given.allow_pickle,
