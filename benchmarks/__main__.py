@@ -17,6 +17,7 @@ SCRIPTS: Final = {
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
         "serving_soak": "speed.serving_soak",
+        "answer_times": "speed.answer_times",
         "cuda": "speed.cuda",
         "padding": "speed.padding",
         "vectors": "speed.vectors",
