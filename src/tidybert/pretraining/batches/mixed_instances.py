@@ -47,6 +47,19 @@ class MixedPosition:
         )
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """The instances last taken: from where, the corpus of each (n,), and each corpus's lengths."""
+
+    position: MixedPosition
+    of_part: Array
+    lengths: list[Array]
+
+    @property
+    def count(self) -> int:
+        return len(self.of_part)
+
+
 class MixedInstances:
     """The instances of all the corpora that ``corpus`` joins, in ``shares`` (K,) of the tokens."""
 
@@ -64,6 +77,7 @@ class MixedInstances:
         ]
         self.shares = np.array(shares)
         self.options = options
+        self._last: _Taken | None = None
 
     @property
     def beginning(self) -> MixedPosition:
@@ -78,21 +92,20 @@ class MixedInstances:
         ]
         lengths = [part.lengths(places) for part, places in zip(self.parts, found, strict=True)]
         order = self._order(position, lengths)[:count]
-        of_part = np.repeat(np.arange(len(found)), count)[order]
-        counts = np.bincount(of_part, minlength=len(found)).tolist()
-        given = [int(each[:number].sum()) for each, number in zip(lengths, counts, strict=True)]
-        after = MixedPosition(
-            tuple(
-                part.after(place, number) if number else place
-                for part, place, number in zip(self.parts, position.positions, counts, strict=True)
-            ),
-            tuple(before + more for before, more in zip(position.tokens, given, strict=True)),
-        )
-        return Places.join(found)[order], after
+        self._last = _Taken(position, np.repeat(np.arange(len(found)), count)[order], lengths)
+        return Places.join(found)[order], self.after(position, count)
 
     def after(self, position: MixedPosition, count: int) -> MixedPosition:
         """The position ``count`` instances after another."""
-        return self.take(position, count)[1]
+        if self._last is None or self._last.position != position or count > self._last.count:
+            return self.take(position, count)[1]
+        numbers = np.bincount(self._last.of_part[:count], minlength=len(self.parts)).tolist()
+        parts = zip(self.parts, position.positions, numbers, strict=True)
+        given = zip(position.tokens, self._last.lengths, numbers, strict=True)
+        return MixedPosition(
+            tuple(part.after(place, number) if number else place for part, place, number in parts),
+            tuple(before + int(each[:number].sum()) for before, each, number in given),
+        )
 
     def lengths(self, places: Places) -> Array:
         """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""

@@ -46,7 +46,7 @@ class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags
     PANEL: ClassVar = "Checkpoints"
 
     data: list[str]
-    """``--data DIR[:WEIGHT]``: Corpus that build-corpus wrote. Give it again for more corpora, whose
+    """``--data DIR[:WEIGHT]``: Corpus that build-corpus wrote. Give it again for more, whose
     weights divide the tokens: --data wiki:3 --data books:1."""
 
 
