@@ -27,7 +27,7 @@ from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK_T
 NUM_PLACES: Final = 99
 #: In a smaller vocabulary the first tokens and the characters leave no room for words.
 MIN_SIZE: Final = 1000
-DEFAULT_COVERAGE: Final = 0.99998
+DEFAULT_COVERAGE: Final = 0.999975
 #: The trainer takes 0.8 KB of memory for each English word.
 MAX_TRAINED_WORDS: Final = 2**19
 #: The trainer gets a word as often as it occurs, and takes a second for 2 to 7 million.

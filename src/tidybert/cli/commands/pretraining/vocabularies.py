@@ -35,7 +35,7 @@ class TrainVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.JsonFlag)
     strip_accents: bool | None = None
     """``--strip-accents/--keep-accents``: Turn é into e, or keep it. If not set: as --cased or
     --uncased implies."""
-    character_coverage: float = 0.99998
+    character_coverage: float = 0.999975
     """Fraction of the text whose characters get a token; the rarest get none."""
     compare: str | None = None
     """``--compare MODEL``: Also measure this model's vocabulary."""
