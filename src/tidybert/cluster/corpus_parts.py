@@ -51,7 +51,7 @@ class CorpusWork(FileWork):
     name: ClassVar = "build-corpus"
     suffix: ClassVar = ".part"
 
-    def open(self) -> Any:
+    def load(self) -> Any:
         return _Vocabulary(BertTokenizer.from_pretrained(self.model))
 
     def settings(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class FileWorker:
                 f"it has tidybert {version}, and the job was begun by "
                 f"{self._expected['tidybert']}; install the same version on each machine"
             )
-        opened = self._work.open()
+        opened = self._work.load()
         if opened.fingerprint != self._expected["model"]:
             raise DataError(
                 f"its {self._work.model} has other weights, another vocabulary or other settings "

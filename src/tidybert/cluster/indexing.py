@@ -74,7 +74,7 @@ def index_files(
         cut = {each.input: each.num_truncated for each in (*report.before, *report.done)}
         texts = _Texts(files, work.read, work.skip_bad_rows, cut)
         write_index(
-            work.open(),
+            work.load(),
             texts.examples(),
             directory,
             dtype=dtype,
