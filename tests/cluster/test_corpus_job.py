@@ -135,7 +135,7 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
     report, reading = CorpusReport(), Reading()
 
     work.write(work.load(), file, tmp_path / "part", ReadReport(), lambda num: None)
-    list(read_part(tmp_path / "part", file, reading, report))
+    list(read_part(tmp_path / "part", str(file), reading, report))
 
     assert report.num_problems == 1
     assert f"{file}:2" in "\n".join(report.lines())
@@ -148,4 +148,4 @@ def test_a_damaged_part_is_an_error(corpus: Path, tiny_model: Path, tmp_path: Pa
     part.write_bytes(part.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="damaged"):
-        list(read_part(part, corpus / "a.txt", Reading(), CorpusReport()))
+        list(read_part(part, "a.txt", Reading(), CorpusReport()))
