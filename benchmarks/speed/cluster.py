@@ -50,7 +50,7 @@ class SleepWork(FileWork):
     name: ClassVar = "sleep"
     suffix: ClassVar = ".done"
 
-    def open(self) -> Any:
+    def load(self) -> Any:
         return SimpleNamespace(fingerprint="none")
 
     def write(
@@ -80,7 +80,7 @@ class Rate:
 
 def one_process(work: EmbedWork, files: Sequence[InputFile], out: Path) -> float:
     """Rows a second of the same work here, one file after the other."""
-    opened, done, rate = work.open(), 0, Rate()
+    opened, done, rate = work.load(), 0, Rate()
     for file in files:
         target = out / f"{file.name}{work.suffix}"
         done += work.write(opened, Path(file.path), target, ReadReport(), rate).num_texts

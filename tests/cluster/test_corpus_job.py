@@ -118,7 +118,7 @@ def test_each_share_finds_its_own_duplicates(
     parts = []
     for file in sorted(corpus.rglob("*.txt")):
         parts.append(tmp_path / f"{file.name}.part")
-        work.write(work.open(), file, parts[-1], ReadReport(), lambda num: None)
+        work.write(work.load(), file, parts[-1], ReadReport(), lambda num: None)
 
     whole = duplicates(parts, 0, 1).tolist()
     shared = [place for each in range(5) for place in duplicates(parts, each, 5).tolist()]
@@ -134,8 +134,8 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
     work = CorpusWork(model=str(tiny_model), corpus=CorpusOptions(skip_bad_rows=True))
     report, reading = CorpusReport(), Reading()
 
-    work.write(work.open(), file, tmp_path / "part", ReadReport(), lambda num: None)
-    list(read_part(tmp_path / "part", file, reading, report))
+    work.write(work.load(), file, tmp_path / "part", ReadReport(), lambda num: None)
+    list(read_part(tmp_path / "part", str(file), reading, report))
 
     assert report.num_problems == 1
     assert f"{file}:2" in "\n".join(report.lines())
@@ -144,8 +144,8 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
 def test_a_damaged_part_is_an_error(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     work = CorpusWork(model=str(tiny_model))
     part = tmp_path / "part"
-    work.write(work.open(), corpus / "a.txt", part, ReadReport(), lambda num: None)
+    work.write(work.load(), corpus / "a.txt", part, ReadReport(), lambda num: None)
     part.write_bytes(part.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="damaged"):
-        list(read_part(part, corpus / "a.txt", Reading(), CorpusReport()))
+        list(read_part(part, "a.txt", Reading(), CorpusReport()))

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,24 @@ def test_nothing_to_read_is_an_error(tmp_path: Path, given: str) -> None:
 
     with pytest.raises(DataError, match="no"):
         input_files(str(tmp_path / given), SUFFIXES)
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    """A folder of a store, with a file whose name is hidden among its files."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for name in ("b.txt", "2026/c.txt", ".d.txt"):
+        memory.pipe(f"/texts/{name}", f"of {name}\n".encode())
+    yield "memory://texts"
+    memory.rm("/texts", recursive=True)
+
+
+def test_a_url_is_read_like_a_folder_a_pattern_or_a_file(store: str) -> None:
+    assert names(store) == ["2026/c.txt", "b.txt"]
+    assert names(f"{store}/*/*.txt") == ["2026/c.txt"]
+    (found,) = input_files(f"{store}/b.txt", SUFFIXES)
+    assert found.name == "b.txt"
+    with found.here() as source:
+        assert source.read_text() == "of b.txt\n"
+    assert not source.exists()

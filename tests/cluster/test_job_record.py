@@ -7,7 +7,7 @@ from tidybert.cluster.job_record import FileDone, add_done, begin_manifest, job_
 from tidybert.errors import DataError, UsageError
 
 JOB = job_line("predict", "abc", {"options": {"device": "auto"}, "read": ["--text", "message"]})
-DONE = FileDone("a.csv", 10, 5, "00", "a.csv.jsonl", 20, "11", 3, 1, 0)
+DONE = FileDone("a.csv", 10, "5", "00", "a.csv.jsonl", 20, "11", 3, 1, 0)
 
 
 def test_what_is_noted_comes_back(tmp_path: Path) -> None:

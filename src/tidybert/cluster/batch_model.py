@@ -97,7 +97,7 @@ class BatchModel:
         if self._opened is None:
             if self.num_threads is not None:
                 use_threads(self.num_threads)
-            self._opened = self.work.open()
+            self._opened = self.work.load()
         return self._opened
 
     def _answers(self, table: pa.Table) -> pa.Table:

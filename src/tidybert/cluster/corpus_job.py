@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
-from os.path import commonpath
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from tidybert.cluster.corpus_parts import CorpusWork, duplicates, read_part
 from tidybert.cluster.file_job import JobReport, run_job
-from tidybert.cluster.input_files import InputFile, described
+from tidybert.cluster.input_files import InputFile
 from tidybert.cluster.ray_engine import ray_cluster
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.document_hashes import check_held_out
@@ -26,8 +25,11 @@ from tidybert.corpus.manifest import Manifest, is_corpus
 from tidybert.corpus.new_documents import Origin, Reading
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import Block
+from tidybert.corpus.sources import STANDARD_INPUT, Source
+from tidybert.errors import UsageError, param
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import remove_tree
+from tidybert.storage.remote_files import is_remote
 from tidybert.tokenization import BertTokenizer
 
 # A worker sorts so many hashes at once, in about a gibibyte.
@@ -70,7 +72,8 @@ def build_corpus_on_cluster(
     with output_lock(directory):
         if is_corpus(directory):
             return build()
-        files = _named(corpus_files(paths))
+        sources = corpus_files(paths)
+        files = _named(sources)
         with ray_cluster(cluster) as engine:
             done = run_job(
                 work,
@@ -85,16 +88,24 @@ def build_corpus_on_cluster(
             shares = -(-_num_documents(done) // HASHES_AT_ONCE) or 1
             found = engine.results(duplicates, [(made, each, shares) for each in range(shares)])
             repeated = _by_part(np.concatenate(list(found)), len(made))
-        manifest = build(tokenised=partial(_blocks, files, made, repeated))
+        manifest = build(tokenised=partial(_blocks, sources, made, repeated))
         remove_tree(parts)
     return manifest
 
 
-def _named(paths: Sequence[Path]) -> list[InputFile]:
-    """The files, each with a name of its own below the folder of all."""
-    whole = [path.absolute() for path in paths]
-    root = Path(commonpath(whole)) if len(whole) > 1 else whole[0].parent
-    return [described(path, root) for path in whole]
+def _named(sources: Sequence[Source]) -> list[InputFile]:
+    """The files, each with a name of its own for its part.  Raises UsageError."""
+    if any(source.name == STANDARD_INPUT for source in sources):
+        raise UsageError(f"{param('cluster')} reads files, and no standard input")
+    return [
+        InputFile(
+            f"{number:06}-{PurePosixPath(source.name).name}",
+            source.name if is_remote(source.name) else str(Path(source.name).absolute()),
+            source.num_bytes,
+            str(source.state),
+        )
+        for number, source in enumerate(sources)
+    ]
 
 
 def _num_documents(done: JobReport) -> int:
@@ -109,7 +120,7 @@ def _by_part(repeated: npt.NDArray[np.int64], num_parts: int) -> list[npt.NDArra
 
 
 def _blocks(
-    files: Sequence[InputFile],
+    sources: Sequence[Source],
     parts: Sequence[Path],
     repeated: Sequence[npt.NDArray[np.int64]],
     reading: Reading,
@@ -117,13 +128,13 @@ def _blocks(
 ) -> Iterator[tuple[Block, Origin]]:
     """The new documents of all parts, from where ``reading`` is."""
     bytes_read = num_bytes = 0
-    for number, (file, path) in enumerate(zip(files, parts, strict=True)):
-        bytes_read += file.num_bytes
+    for number, (source, path) in enumerate(zip(sources, parts, strict=True)):
+        bytes_read += source.num_bytes
         if number < len(reading.finished):
             continue
         # What an earlier run has written of this file.
         written, begin = reading.in_file, 0
-        for one in read_part(path, Path(file.path), reading, report):
+        for one in read_part(path, source.name, reading, report):
             end = begin + len(one.digests)
             num_bytes += one.num_bytes
             is_new = np.ones(len(one.digests), np.bool_)

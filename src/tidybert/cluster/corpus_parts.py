@@ -21,6 +21,7 @@ from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.manifest import described
 from tidybert.corpus.new_documents import Reading, new_blocks
 from tidybert.corpus.shard_writer import Block
+from tidybert.corpus.sources import source_of
 from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError
 from tidybert.files.raw_rows import Problem
@@ -51,7 +52,7 @@ class CorpusWork(FileWork):
     name: ClassVar = "build-corpus"
     suffix: ClassVar = ".part"
 
-    def open(self) -> Any:
+    def load(self) -> Any:
         return _Vocabulary(BertTokenizer.from_pretrained(self.model))
 
     def settings(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class CorpusWork(FileWork):
         self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
     ) -> Written:
         reading, of_file, all_new = Reading(), CorpusReport(), _AllNew()
-        blocks = new_blocks([source], self.corpus, reading, all_new, of_file)
+        blocks = new_blocks([source_of(source)], self.corpus, reading, all_new, of_file)
         num_bytes = num_documents = 0
         schema = _schema(np.dtype(described(opened.tokenizer)["dtype"]))
         with atomic_file(target) as partial, pa.ipc.new_stream(str(partial), schema) as stream:
@@ -85,7 +86,7 @@ class CorpusWork(FileWork):
 
 
 def read_part(
-    path: Path, source: Path, reading: Reading, report: CorpusReport
+    path: Path, source: str, reading: Reading, report: CorpusReport
 ) -> Iterator[PartBlock]:
     """The blocks of a part; at its end ``reading`` and ``report`` know the file ``source``."""
     try:
@@ -189,14 +190,14 @@ def _block(batch: pa.RecordBatch) -> Block:
 
 
 def _note_file(
-    found: Mapping[str, Any], source: Path, reading: Reading, report: CorpusReport
+    found: Mapping[str, Any], source: str, reading: Reading, report: CorpusReport
 ) -> None:
-    problems = [(str(source), Problem(row, message)) for row, message in found["problems"]]
+    problems = [(source, Problem(row, message)) for row, message in found["problems"]]
     of_file = CorpusReport(
         num_files=1,
         num_documents=found["num_documents"],
         problems=problems,
-        empty_files=[str(source)] if found["is_empty"] else [],
+        empty_files=[source] if found["is_empty"] else [],
         **found["counts"],
     )
     reading.end_file(of_file, report)

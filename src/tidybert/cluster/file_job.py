@@ -99,7 +99,7 @@ def run_job(
 
 def _is_unchanged(file: InputFile, done: FileDone, directory: Path) -> bool:
     """Whether a file and its output look as when it was done; else a worker looks closer."""
-    if (file.num_bytes, file.modified) != (done.input_bytes, done.modified):
+    if (file.num_bytes, file.state) != (done.input_bytes, done.input_state):
         return False
     output = directory / done.output
     return output.is_file() and output.stat().st_size == done.output_bytes

@@ -44,7 +44,7 @@ class FileWork(ABC):
     """Of the file that it writes."""
 
     @abstractmethod
-    def open(self) -> Any:
+    def load(self) -> Any:
         """The loaded model, which has a ``fingerprint``; raises as its class does."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class FileWork(ABC):
         options = dict(self.options)
         if str(options.get("device", "auto")).startswith("cuda"):
             options |= {"device": "cpu", "precision": "float32"}
-        fingerprint: str = replace(self, options=options).open().fingerprint
+        fingerprint: str = replace(self, options=options).load().fingerprint
         return fingerprint
 
     def settings(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class PredictWork(FileWork):
     name: ClassVar = "predict"
     suffix: ClassVar = ".jsonl"
 
-    def open(self) -> Predictor:
+    def load(self) -> Predictor:
         return Predictor(self.model, **self.options)
 
     def write(
@@ -111,7 +111,7 @@ class EmbedWork(FileWork):
     name: ClassVar = "embed"
     suffix: ClassVar = ".parquet"
 
-    def open(self) -> Embedder:
+    def load(self) -> Embedder:
         return Embedder(self.model, **self.options)
 
     def write(

@@ -76,7 +76,13 @@ class FileWorker:
             where = f"the worker on {socket.gethostname()}"
             return Outcome(file.name, error=f"{where}: {error.message}", is_general=True)
         try:
-            return Outcome(file.name, self._done(file, before))
+            with file.here() as source:
+                try:
+                    return Outcome(file.name, self._done(file, source, before))
+                except TidyBertError as error:
+                    # A copy has another name.
+                    message = error.message.replace(str(source), file.path)
+                    return Outcome(file.name, error=message)
         except TidyBertError as error:
             return Outcome(file.name, error=error.message)
 
@@ -89,7 +95,7 @@ class FileWorker:
                 f"it has tidybert {version}, and the job was begun by "
                 f"{self._expected['tidybert']}; install the same version on each machine"
             )
-        opened = self._work.open()
+        opened = self._work.load()
         if opened.fingerprint != self._expected["model"]:
             raise DataError(
                 f"its {self._work.model} has other weights, another vocabulary or other settings "
@@ -97,8 +103,8 @@ class FileWorker:
             )
         self._opened = opened
 
-    def _done(self, file: InputFile, before: FileDone | None) -> FileDone:
-        source, output = Path(file.path), f"{file.name}{self._work.suffix}"
+    def _done(self, file: InputFile, source: Path, before: FileDone | None) -> FileDone:
+        output = f"{file.name}{self._work.suffix}"
         target = self._directory / output
         input_sha256 = file_sha256(source)
         if before is not None:
@@ -118,7 +124,7 @@ class FileWorker:
         return FileDone(
             input=file.name,
             input_bytes=file.num_bytes,
-            modified=file.modified,
+            input_state=file.state,
             input_sha256=input_sha256,
             output=output,
             output_bytes=target.stat().st_size,

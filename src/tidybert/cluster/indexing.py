@@ -74,7 +74,7 @@ def index_files(
         cut = {each.input: each.num_truncated for each in (*report.before, *report.done)}
         texts = _Texts(files, work.read, work.skip_bad_rows, cut)
         write_index(
-            work.open(),
+            work.load(),
             texts.examples(),
             directory,
             dtype=dtype,
@@ -115,11 +115,12 @@ class _Texts:
     def examples(self) -> Iterator[TextExample]:
         reader = read_examples.with_details(keep_columns=True)
         for file in self._files:
-            found = reader(file.path, self._read, need_label=False, skip_bad_rows=self._skip)
-            for place, one in enumerate(found):
-                self._places[file.name] = place
-                columns: Mapping[str, Any] = one.columns or {}
-                yield replace(one, columns={FILE_COLUMN: file.name, **columns})
+            with file.here() as source:
+                found = reader(source, self._read, need_label=False, skip_bad_rows=self._skip)
+                for place, one in enumerate(found):
+                    self._places[file.name] = place
+                    columns: Mapping[str, Any] = one.columns or {}
+                    yield replace(one, columns={FILE_COLUMN: file.name, **columns})
 
     def chunks(self, left: Iterator[TextExample], parts: Path, suffix: str) -> Iterator[Chunk]:
         """The texts that are left, with their vectors; the first file may have begun before."""

@@ -28,14 +28,14 @@ class FileDone:
     """A file of a job that is done.
 
     Args:
-        input, input_bytes, modified, input_sha256: the file that was read.
+        input, input_bytes, input_state, input_sha256: the file that was read.
         output, output_bytes, output_sha256: the file that was written, below the folder.
         num_rows, num_skipped, num_truncated: its rows answered, left out as bad, and cut.
     """
 
     input: str
     input_bytes: int
-    modified: int
+    input_state: str
     input_sha256: str
     output: str
     output_bytes: int

@@ -46,6 +46,7 @@ from tidybert.corpus.manifest import (
 from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
+from tidybert.corpus.sources import Source
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.atomic_files import atomic_write_text
@@ -75,7 +76,7 @@ class Built:
 
 
 def build_corpus(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Source],
     tokenizer: BertTokenizer,
     directory: str | Path,
     *,

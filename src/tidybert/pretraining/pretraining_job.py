@@ -14,7 +14,7 @@ from tidybert.pretraining.batches.instance_options import (
     NextTokenOptions,
 )
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.weighted_data import Data
+from tidybert.pretraining.weighted_data import CACHE_GB, Data
 from tidybert.training.runs.run_options import RunOptions
 
 
@@ -24,6 +24,9 @@ class PretrainingOptions(RunOptions):
 
     verify: bool = True
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
+    cache_gb: float = CACHE_GB
+    """Most gigabytes of corpora from other machines to keep on this one; those used longest ago go
+    first."""
 
 
 @dataclass(frozen=True, kw_only=True)

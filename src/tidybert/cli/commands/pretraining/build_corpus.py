@@ -53,15 +53,16 @@ def build_corpus(
         return
     refuse_cluster_flags(given)
     out, workers = given.out, given.workers
+    sources = corpus_files(corpus)
     if workers is None:
-        size = sum(file.stat().st_size for file in corpus_files(corpus))
+        size = sum(source.num_bytes for source in sources)
         workers = available_cores() if size > SMALL_CORPUS_BYTES else 0
     tokenizer = BertTokenizer.from_pretrained(given.vocab)
     was_finished = is_corpus(out)
     report = CorpusReport()
     with _shown() as progress:
         manifest = build(
-            corpus,
+            sources,
             tokenizer,
             out,
             options=read,
