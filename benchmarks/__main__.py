@@ -22,7 +22,9 @@ SCRIPTS: Final = {
         "cuda": "speed.cuda",
         "padding": "speed.padding",
         "vectors": "speed.vectors",
+        "encode": "speed.encode",
         "search": "speed.search",
+        "cluster": "speed.cluster",
     },
     "Scores": {
         "compare": "scores.compare",
@@ -35,6 +37,7 @@ SCRIPTS: Final = {
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
         "int8": "scores.int8",
+        "vocabulary": "scores.vocabulary",
     },
     "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.tables import Results
-from benchmarks.scores import few, int8, label_errors, small_data, suggested_labels
+from benchmarks.scores import few, label_errors, small_data, suggested_labels
 from benchmarks.speed.padding import rows
 from tidybert.checking import out_of_fold
 from tidybert.files.text_examples import TextExample
@@ -183,12 +183,26 @@ def test_padded_cells_are_counted_by_batch(
 
 
 def test_int8_is_scored_beside_float32_by_one_model(
-    tiny_run: Path, toy_data: Path, tmp_path: Path, run_script: Callable[..., int], page: Any
+    pretrained_run: Path,
+    toy_data: Path,
+    tmp_path: Path,
+    run_script: Callable[..., int],
+    page: Callable[[str], Path],
 ) -> None:
     if not largest_weight():
         pytest.skip("no exact 8-bit products here")
     out, written = tmp_path / "int8.jsonl", page("int8-scores")
-    flags = ["--model", tiny_run, "--data", "SST-2", "STS-B", "--num-examples", 6, "--out", out]
+    flags = [
+        "--model",
+        pretrained_run,
+        "--data",
+        "SST-2",
+        "STS-B",
+        "--num-examples",
+        6,
+        "--out",
+        out,
+    ]
 
     assert run_script("int8", *flags, "--write", written) == 0
 
