@@ -1,6 +1,6 @@
 """A pre-training run as one object: its corpus, its options and its processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ _MAY_CHANGE: Final = (
 class PretrainingPlan:
     """The corpus, all options, this process among the others, and a function that shows notes.
 
+    ``shares``: of the tokens, one for each of the corpora that ``corpus`` joins.
     Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
     has no masking.
     """
@@ -44,6 +45,7 @@ class PretrainingPlan:
     masking: MaskingOptions | None
     processes: Processes
     note: Callable[[str], None]
+    shares: Sequence[float] = (1.0,)
 
     def __post_init__(self) -> None:
         if self.is_causal:
@@ -93,10 +95,13 @@ class PretrainingPlan:
 
     def identity(self, model: nn.Module) -> RunIdentity:
         """What a resumed run must share with this one, for a model with its first weights."""
+        settings = self.to_dict()
+        if len(self.shares) > 1:
+            settings["data"] = f"shares of {', '.join(f'{each:.6g}' for each in self.shares)}"
         return RunIdentity(
-            settings=self.to_dict(),
+            settings=settings,
             contents={
-                "corpus": self.corpus.manifest.contents_sha256(),
+                "corpus": self.corpus.contents_sha256(),
                 "weights": weights_sha256(model),
             },
             free=_MAY_CHANGE,
