@@ -13,7 +13,7 @@ from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import RECORD
 from tidybert.training.runs.run_origin import recorded_files
 
-NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
+NOT_RECORDED: Final = ("out", "config", "resume", "change", "force", "json")
 """Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
 
 # Tasks that are commands themselves; finetune has all others.

@@ -99,6 +99,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     device: str
     allow_pickle: bool
     resume: bool
+    change: bool
     force: bool
     keep_checkpoints: bool
 

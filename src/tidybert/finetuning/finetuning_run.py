@@ -137,7 +137,7 @@ def train(
         record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
         if job.resume:
-            loop.resume()
+            loop.resume(change=job.change)
         elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.training.changes import MODEL, STEPS, argument
 
 
 @dataclass(frozen=True)
@@ -13,10 +14,10 @@ class LanguageModelArguments(PretrainingArguments):
 
     PANEL: ClassVar = "Training"
 
-    recipe: str = "fast"
+    recipe: str = argument(STEPS, "fast")
     """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
     without a default."""
-    initial_weights: str | None = "random"
+    initial_weights: str | None = argument(MODEL, "random")
     """Language models begin with random weights: what BERT takes from the corpus lies on both
     sides of a word."""
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, Self, get_args
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import PAPER_SHARE
 from tidybert.training.argument_checks import bad_value, check_arguments, one_of
+from tidybert.training.changes import MEASURE, MODEL, NOTHING, ORDER, STEPS, argument
 from tidybert.training.training_arguments import Precision
 
 # bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
@@ -63,73 +64,73 @@ class PretrainingArguments:
         ),
     }  # fmt: skip
 
-    recipe: str = "bert"
+    recipe: str = argument(STEPS, "bert")
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
-    initial_weights: str | None = None
+    initial_weights: str | None = argument(MODEL, None)
     """Begin a size with random weights, or with weights from the corpus: word embeddings from
     neighbouring words, and heads that look at neighbours."""
-    max_steps: int | None = None
+    max_steps: int | None = argument(STEPS, None)
     """Updates of the weights."""
-    tokens_per_step: int | None = None
+    tokens_per_step: int | None = argument(STEPS, None)
     """Tokens in each update, over all processes. If not set: 32,768 for bert; for fast 4,096 on
     CPU and 131,072, not measured, on CUDA."""
-    optimizer: str | None = None
+    optimizer: str | None = argument(MODEL, None)
     """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
-    micro_batch: str | int | None = None
+    micro_batch: str | int | None = argument(NOTHING, None)
     """Most tokens at once, to bound memory; auto: as many as CUDA holds. If not set: 4,096 on CPU,
     32,768 on CUDA."""
-    learning_rate: float | None = None
+    learning_rate: float | None = argument(STEPS, None)
     """Highest learning rate of the schedule."""
-    warmup_steps: int | None = None
+    warmup_steps: int | None = argument(STEPS, None)
     """Steps over which the learning rate rises from 0; at most a tenth of all."""
-    schedule: str | None = None
+    schedule: str | None = argument(STEPS, None)
     """After the warm-up, linear falls to 0; trapezoid stays level and falls in the last fifth."""
-    adam_beta1: float = 0.9
+    adam_beta1: float = argument(STEPS, 0.9)
     """Adam's decay rate of the mean gradient."""
-    adam_beta2: float | None = None
+    adam_beta2: float | None = argument(STEPS, None)
     """Adam's decay rate of the mean squared gradient."""
-    adam_epsilon: float = 1e-6
+    adam_epsilon: float = argument(STEPS, 1e-6)
     """Adam's guard against division by zero."""
-    weight_decay: float = 0.01
+    weight_decay: float = argument(STEPS, 0.01)
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = argument(STEPS, 1.0)
     """Scale gradients down to at most this norm."""
-    dropout: float | None = None
+    dropout: float | None = argument(STEPS, None)
     """Dropout of hidden states and attention weights in pre-training; config.json keeps the model's
     own."""
-    long_share: float | None = None
+    long_share: float | None = argument(STEPS | MEASURE, None)
     """Fraction of the steps, at the end, that train on sequences of --long-seq-length."""
-    long_seq_length: int = 512
+    long_seq_length: int = argument(ORDER | MEASURE, 512)
     """Most tokens of a sequence in the steps of --long-share."""
-    seed: int = 42
+    seed: int = argument(STEPS | ORDER, 42)
     """Random seed for initial weights, instances, masks and dropout."""
-    eval_steps: int = 1000
+    eval_steps: int = argument(NOTHING, 1000)
     """Measure on held-out documents after every N steps, and at the end."""
-    eval_tokens: int = 65_536
+    eval_tokens: int = argument(MEASURE, 65_536)
     """Tokens to measure on, the same ones each time."""
-    save_steps: int = 1000
+    save_steps: int = argument(NOTHING, 1000)
     """Write a checkpoint after every N steps, and at the end."""
-    save_minutes: float = 30.0
+    save_minutes: float = argument(NOTHING, 30.0)
     """Also write a checkpoint after this many minutes."""
-    save_total_limit: int = 2
+    save_total_limit: int = argument(NOTHING, 2)
     """Checkpoints to keep, besides the best weights."""
-    logging_steps: int = 10
+    logging_steps: int = argument(NOTHING, 10)
     """Write a line of metrics.jsonl after every N steps."""
-    max_bad_steps: int = 10
+    max_bad_steps: int = argument(NOTHING, 10)
     """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""
-    precision: str = "auto"
+    precision: str = argument(STEPS, "auto")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
-    deterministic: bool = False
+    deterministic: bool = argument(NOTHING, False)
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""
-    sharding: str = "none"
+    sharding: str = argument(NOTHING, "none")
     """With several processes: none gives each the whole model (DDP), full divides weights,
     gradients and moments among them (FSDP)."""
-    compile: bool = False
+    compile: bool = argument(NOTHING, False)
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
-    checkpoint_activations: bool = False
+    checkpoint_activations: bool = argument(NOTHING, False)
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""
 
@@ -214,26 +215,6 @@ def is_what_it_was(name: str, value: Any, schedule: str) -> bool:
     if name in ("max_span_length", "span_length_p"):
         return True
     return name in _EARLIER and value == _EARLIER[name]
-
-
-def why_not_so_many_steps(arguments: PretrainingArguments, before: int, step: int) -> str | None:
-    """Why a run of ``before`` steps cannot go on after ``step`` of them to ``max_steps``.
-
-    None where the steps so far would have been the same with ``max_steps``.
-    """
-    earlier = replace(arguments, max_steps=before)
-    if step >= arguments.setting("max_steps"):
-        return f"{step} steps are done"
-    for what, value_at in (
-        (f"learning rates ({param('schedule', arguments.schedule)})", rate_at),
-        (
-            f"lengths of sequences ({param('long_share', arguments.long_share)})",
-            lambda each, given: each >= first_long_step(given),
-        ),
-    ):
-        if any(value_at(each, earlier) != value_at(each, arguments) for each in range(step)):
-            return f"the steps so far would have had other {what}"
-    return None
 
 
 def least_micro_batch(arguments: PretrainingArguments, longest: int) -> int:

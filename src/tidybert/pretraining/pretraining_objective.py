@@ -49,6 +49,7 @@ class PretrainingObjective(Objective):
         take: see Take.
         evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
         first_position: where the data begin.
+        in_new_order: where they go on after a position if they come in a new order from there on.
         mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
             None where the peak is not known.
         note: called with lines of text.
@@ -67,6 +68,7 @@ class PretrainingObjective(Objective):
         *,
         evaluate: Callable[[nn.Module], dict[str, Any]],
         first_position: Sequence[int],
+        in_new_order: Callable[[Sequence[int]], list[int]] = list,
         processes: Processes | None = None,
         mfu: Callable[[int, float], float] | None = None,
         note: Callable[[str], None] = lambda _line: None,
@@ -103,6 +105,7 @@ class PretrainingObjective(Objective):
             progress={"position": list(first_position), "num_tokens": 0},
         )
         self._evaluate = evaluate
+        self._in_new_order = in_new_order
         self._ahead: ThreadPoolExecutor | None = None
         self._following: Future[StepBatches] | None = None
 
@@ -204,6 +207,10 @@ class PretrainingObjective(Objective):
     def evaluate(self) -> dict[str, Any]:
         """The metrics of held-out text."""
         return self._evaluate(self.model)
+
+    def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The beginning of an order of the documents that the run has not had."""
+        return {"position": self._in_new_order(progress["position"])}
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
         """Where a step's instances begin, in words."""

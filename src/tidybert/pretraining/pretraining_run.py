@@ -121,6 +121,7 @@ def _pretrain(
         arguments,
         evaluate=held_out.measure,
         first_position=stream.first_position,
+        in_new_order=stream.in_new_order,
         processes=processes,
         mfu=used.of_step if used else None,
         note=callbacks.tell,
@@ -128,7 +129,7 @@ def _pretrain(
     identity = objective.identity(identity)
     loop = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
     if job.resume:
-        loop.resume()
+        loop.resume(change=job.change)
     if unchanged is not None and not loop.state.step:
         if processes.is_first:
             start_from_corpus(unchanged, plan)

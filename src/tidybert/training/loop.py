@@ -22,6 +22,7 @@ import torch
 
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory
 from tidybert.modeling.kernels.transfer import Fetched
+from tidybert.training.changes import Changes
 from tidybert.training.divergence import BadSteps
 from tidybert.training.figures import LaunchedStep, StepFigures
 from tidybert.training.interruption import StopRequest, TrainingInterrupted
@@ -87,13 +88,19 @@ class TrainingLoop(Generic[AnyObjective]):
         """Where the run is."""
         return self.record.state
 
-    def resume(self) -> None:
-        """Go on from the last valid checkpoint, and note where that is."""
-        self.record.resume(self._load)
+    def resume(self, *, change: bool = False) -> None:
+        """Go on from the last valid checkpoint, and note where that is.
+
+        ``change``: arguments may change the steps from here on.
+        """
+        changed = self.record.resume(self._load, change=change)
+        if Changes.ORDER in changed:
+            self.state.progress |= self.objective.in_new_order(self.state.progress)
         self.bad_steps.log.rewind(self.state.step)
 
     def _load(self, checkpoint: Checkpoint) -> None:
         model = self.objective.model
+        self.objective.changed_before(checkpoint.state.changes)
         with self.whole_model():
             check_fits(model, checkpoint)
         load_optimizer(model, self.objective.optimizer, checkpoint.moments)

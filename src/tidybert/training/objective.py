@@ -132,6 +132,13 @@ class Objective:
         """Whether metrics are better than the best so far."""
         return bool(metrics["loss"] < best["loss"])
 
+    def changed_before(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of a resumed run's earlier settings: each change's step, and their values."""
+
+    def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of the progress that differ where the next data come in a new order."""
+        return {}
+
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
         """Where the data of step 0, 1, … are, in words; ``progress`` is that before the step."""
         return f"of step {step + 1}"

@@ -69,6 +69,11 @@ class PhasedStream:
                     f"and {shape.num_predictions:,} predictions, filled up with padding"
                 )
 
+    def in_new_order(self, position: Sequence[int]) -> list[int]:
+        """The beginning of the next epoch, whose order of the documents is another one."""
+        phase, epoch, *_ = position
+        return [phase, epoch + 1, 0, 0]
+
     def take(self, step: int, position: Sequence[int]) -> StepBatches:
         """The batches of a step."""
         phase = int(step >= self.switch)

@@ -9,6 +9,8 @@ synced and renamed.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +30,7 @@ from tidybert.storage.model_files import (
     checkpoints_by_step,
 )
 from tidybert.storage.own_files import make_directory, remove_tree
+from tidybert.training.changes import NOTHING, Changes
 from tidybert.training.runs.run_identity import RunIdentity, change_line
 from tidybert.training.sharding import placed_like
 
@@ -100,13 +103,13 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def read_checkpoint(
-    run: Path, course: RunIdentity, progress: Mapping[str, Any]
-) -> tuple[Checkpoint | None, list[str]]:
-    """The last valid checkpoint, or None; and lines for the reader.
+    run: Path, course: RunIdentity, progress: Mapping[str, Any], *, allowed: bool = False
+) -> tuple[Checkpoint | None, list[str], Changes]:
+    """The last valid checkpoint, or None; lines for the reader; and what changes on the way.
 
     The lines name each checkpoint that cannot be read, and each setting that changes on the way.
-    The checkpoint's state has the new course.  ``progress`` is that of a run that begins; the
-    checkpoint's must have the same form.
+    The checkpoint's state has the new course, and ``allowed`` lets it change the steps from here
+    on.  ``progress`` is that of a run that begins; the checkpoint's must have the same form.
 
     Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
@@ -122,8 +125,13 @@ def read_checkpoint(
                 f"{directory} was written by an earlier version of tidybert; end the run with that "
                 f"version, or give a new {param('out')}"
             )
-        return found, lines + _went_over(found.state, course, directory)
-    return None, lines
+        changed = course.changes(found.state.course, directory, allowed=allowed)
+        if changed:
+            found.state.changes.append({"step": step, **changed})
+        found.state.course = course.to_dict()
+        lines += [change_line(name, *values) for name, values in changed.items()]
+        return found, lines, reduce(or_, map(course.kind, changed), NOTHING)
+    return None, lines, NOTHING
 
 
 def _read(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint | None:
@@ -166,20 +174,11 @@ def _is_like(value: Any, example: Any) -> bool:
         alike = isinstance(value, dict) and value.keys() == example.keys()
         return alike and all(_is_like(value[key], example[key]) for key in example)
     if isinstance(example, list | tuple):
-        alike = isinstance(value, list) and len(value) == len(example)
-        return alike and all(map(_is_like, value, example))
+        # A position in other data may have more or fewer numbers.
+        return isinstance(value, list) and all(_is_like(each, example[0]) for each in value)
     if isinstance(example, float):
         return type(value) in (int, float) and 0 <= value < _MOST
     return type(value) is type(example) and (not isinstance(value, int) or 0 <= value < _MOST)
-
-
-def _went_over(state: TrainingState, course: RunIdentity, directory: Path) -> list[str]:
-    """Give the state a new course; a line for each setting that changes.  Raises TrainingError."""
-    changed = course.changes(state.course, state.step, directory)
-    if changed:
-        state.changes.append({"step": state.step, **changed})
-    state.course = course.to_dict()
-    return [change_line(name, *values) for name, values in changed.items()]
 
 
 def _hashes(directory: Path) -> dict[str, str]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tidybert.errors import UsageError, param
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOption:
@@ -39,7 +41,15 @@ class RunOptions(DeviceOption):
     """``--out RUN``: New directory for the trained model."""
     resume: bool = False
     """``--resume``: Continue from the last checkpoint in RUN."""
+    change: bool = False
+    """``--change``: With --resume, let arguments change the steps from here on; RUN records it."""
     force: bool = False
     """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
     keep_checkpoints: bool = False
     """``--keep-checkpoints``: Keep RUN/checkpoints when the run is finished."""
+
+    def __post_init__(self) -> None:
+        if self.change and not self.resume:
+            raise UsageError(
+                f"{param('change')} goes with {param('resume')}, in a RUN that has begun"
+            )

@@ -12,9 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from tidybert.errors import param
+from tidybert.errors import TrainingError, param
 from tidybert.storage.model_files import METRICS_FILE
 from tidybert.system.signals import signal_name
+from tidybert.training.changes import Changes
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.metrics_log import MetricsLog
@@ -86,13 +87,21 @@ class RunRecord:
         step = self.state.step if step is None else step
         return step >= self.num_steps or step % every == 0
 
-    def resume(self, load: Callable[[Checkpoint], None]) -> None:
+    def resume(self, load: Callable[[Checkpoint], None], *, change: bool = False) -> Changes:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
-        Raises TrainingError for a checkpoint of another run.
+        ``change``: arguments may change the steps from here on.  Returns what changes.  Raises
+        TrainingError for a checkpoint of another run, or after the last step.
         """
         assert self.run is not None
-        found, lines = read_checkpoint(self.run, self.identity, self.state.progress)
+        found, lines, changed = read_checkpoint(
+            self.run, self.identity, self.state.progress, allowed=change
+        )
+        if found is not None and found.state.step > self.num_steps:
+            raise TrainingError(
+                f"{found.state.step} steps are done in {self.run}, and the run would have "
+                f"{self.num_steps}; more steps continue it"
+            )
         if found is not None:
             load(found)
             self.state = found.state
@@ -105,6 +114,10 @@ class RunRecord:
             if self.state.step
             else f"no checkpoint to resume from in {self.run}: starting at step 1"
         )
+        if Changes.MEASURE in changed:
+            self.state.best_step, self.state.best_metrics = 0, None
+            self.state.evaluations_since_best = 0
+        return changed
 
     def save(self, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
         """Write a checkpoint; every process calls this.  Raises TrainingError."""
