@@ -10,8 +10,8 @@ import pytest
 from torch import nn
 
 from tidybert.errors import TrainingError, in_python
-from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.changes import NOTHING, STEPS
+from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
 from tidybert.training.runs import run_checkpoints as module

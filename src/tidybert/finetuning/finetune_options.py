@@ -102,6 +102,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     change: bool
     force: bool
     keep_checkpoints: bool
+    keep_every: int | None
 
 
 class NamedFinetuneOptions(FinetuneOptions, total=False):

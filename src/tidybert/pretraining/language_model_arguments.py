@@ -12,6 +12,7 @@ from tidybert.training.changes import MODEL, STEPS, argument
 class LanguageModelArguments(PretrainingArguments):
     """The arguments of pre-training, with the recipe for a small budget."""
 
+    COMMAND: ClassVar = "train-lm"
     PANEL: ClassVar = "Training"
 
     recipe: str = argument(STEPS, "fast")

@@ -1,6 +1,9 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
+import math
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Final, Self, get_args
 
 from tidybert.errors import UsageError, param
@@ -41,6 +44,8 @@ _EARLIER: Final = {
 _FAST_TOKENS: Final = {"cpu": 4_096, "cuda": 131_072}
 DECAY_SHARE: Final = 0.2
 """The share of the steps, at the end, over which a trapezoid's learning rate falls."""
+COSINE_FLOOR: Final = 0.1
+"""The share of the highest learning rate at which a cosine ends."""
 MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 """The share of the tokens that a recipe predicts where MaskingOptions give none."""
 
@@ -52,6 +57,7 @@ class PretrainingArguments:
     The recipe sets every argument that is None; ``for_device`` the tokens of fast's steps.
     """
 
+    COMMAND: ClassVar = "pretrain"
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
         "Checkpoints": (
@@ -59,8 +65,8 @@ class PretrainingArguments:
             "logging_steps",
         ),
         "Device": (
-            "micro_batch", "precision", "deterministic", "sharding", "compile",
-            "checkpoint_activations",
+            "micro_batch", "precision", "deterministic", "sharding", "compile", "peak_tflops",
+            "checkpoint_activations", "preempt_seconds",
         ),
     }  # fmt: skip
 
@@ -85,7 +91,13 @@ class PretrainingArguments:
     warmup_steps: int | None = argument(STEPS, None)
     """Steps over which the learning rate rises from 0; at most a tenth of all."""
     schedule: str | None = argument(STEPS, None)
-    """After the warm-up, linear falls to 0; trapezoid stays level and falls in the last fifth."""
+    """After the warm-up, linear falls at once, trapezoid after a level part, cosine along half a
+    wave; all end at --min-learning-rate."""
+    decay_steps: int | None = argument(STEPS, None)
+    """Last steps, over which a trapezoid falls. If not set: a fifth of all."""
+    min_learning_rate: float | None = argument(STEPS, None)
+    """Learning rate at which the schedule ends. If not set: 0, for cosine a tenth of
+    --learning-rate."""
     adam_beta1: float = argument(STEPS, 0.9)
     """Adam's decay rate of the mean gradient."""
     adam_beta2: float | None = argument(STEPS, None)
@@ -120,6 +132,12 @@ class PretrainingArguments:
     max_bad_steps: int = argument(NOTHING, 10)
     """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""
+    skip_steps: str | None = argument(STEPS, None)
+    """``--skip-steps A:B``: Pass over the data of steps A to B without an update, as after a
+    divergence; several ranges as A:B,C:D."""
+    preempt_seconds: float | None = argument(NOTHING, None)
+    """Seconds between SIGTERM and the kill, of which tidybert uses all that a checkpoint does not
+    need. If not set: it ends after the step at hand."""
     precision: str = argument(STEPS, "auto")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
     deterministic: bool = argument(NOTHING, False)
@@ -130,6 +148,9 @@ class PretrainingArguments:
     gradients and moments among them (FSDP)."""
     compile: bool = argument(NOTHING, False)
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
+    peak_tflops: float | None = argument(NOTHING, None)
+    """Operations a second, in 1e12, that each device can do: the run shows its share of them. If
+    not set: known for A100, H100 and H200."""
     checkpoint_activations: bool = argument(NOTHING, False)
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""
@@ -147,19 +168,25 @@ class PretrainingArguments:
             above_0=(
                 "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
                 "long_seq_length", "eval_steps", "eval_tokens", "save_steps", "save_minutes",
-                "save_total_limit", "logging_steps", "max_bad_steps",
+                "save_total_limit", "logging_steps", "max_bad_steps", "preempt_seconds",
+                "peak_tflops", "decay_steps",
             ),
-            at_least_0=("warmup_steps", "weight_decay"),
+            at_least_0=("warmup_steps", "weight_decay", "min_learning_rate"),
             below_1=("adam_beta1", "adam_beta2", "dropout"),
             shares=("long_share",),
             choices={
                 "initial_weights": ("random", "corpus"),
-                "schedule": ("linear", "trapezoid"),
+                "schedule": ("linear", "trapezoid", "cosine"),
                 "optimizer": ("adamw", "muon"),
                 "precision": get_args(Precision),
                 "sharding": ("none", "full"),
             },
         )  # fmt: skip
+        skipped_ranges(self.skip_steps)
+        lowest = self.min_learning_rate
+        if lowest is not None and lowest > self.setting("learning_rate"):
+            expected = f"at most {param('learning_rate', self.learning_rate)}"
+            raise bad_value("min_learning_rate", lowest, expected)
 
     def _read_micro_batch(self) -> None:
         """A number may come from the shell as text."""
@@ -194,12 +221,39 @@ def rate_at(step: int, arguments: PretrainingArguments) -> float:
     warmup = min(arguments.setting("warmup_steps"), num_steps // 10)
     if step < warmup:
         return float(peak * (step + 1) / (warmup + 1))
-    start = warmup
+    start, lowest = warmup, arguments.min_learning_rate
     if arguments.schedule == "trapezoid":
-        start = max(warmup, num_steps - int(num_steps * DECAY_SHARE))
+        decay = arguments.decay_steps
+        start = max(warmup, num_steps - (int(num_steps * DECAY_SHARE) if decay is None else decay))
     if step < start:
         return float(peak)
-    return float(peak * (num_steps - step) / max(1, num_steps - start))
+    left = (num_steps - step) / max(1, num_steps - start)
+    if arguments.schedule == "cosine":
+        lowest = peak * COSINE_FLOOR if lowest is None else lowest
+        return float(lowest + (peak - lowest) * (1 - math.cos(math.pi * left)) / 2)
+    if not lowest:
+        return float(peak * (num_steps - step) / max(1, num_steps - start))
+    return float(lowest + (peak - lowest) * left)
+
+
+@cache
+def skipped_ranges(text: str | None) -> tuple[range, ...]:
+    """The steps that ``skip_steps`` names, counted from 1.  Raises UsageError."""
+    found = []
+    for each in text.split(",") if text else ():
+        parts = re.fullmatch(r"([1-9][0-9]{0,14}):([1-9][0-9]{0,14})", each.strip())
+        first, last = (int(parts[1]), int(parts[2])) if parts else (1, 0)
+        if first > last:
+            raise bad_value(
+                "skip_steps", text, "the first and the last step as A:B, counted from 1"
+            )
+        found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def is_skipped(step: int, arguments: PretrainingArguments) -> bool:
+    """Whether the data of step 0, 1, … are passed over."""
+    return any(step + 1 in each for each in skipped_ranges(arguments.skip_steps))
 
 
 def first_long_step(arguments: PretrainingArguments) -> int:

@@ -18,7 +18,16 @@ from tidybert.training.runs.run_options import RunOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(RunOptions):
+class BranchOption:
+    PANEL: ClassVar = "Checkpoints"
+
+    branch: str | None = None
+    """``--branch RUN@STEP``: Begin with a checkpoint of another RUN; its arguments hold for every
+    flag that is not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(RunOptions, BranchOption):
     """The options of a pre-training beside its groups, each a flag."""
 
     verify: bool = True

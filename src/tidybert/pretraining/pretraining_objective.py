@@ -20,6 +20,8 @@ from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
+    first_long_step,
+    is_skipped,
     least_micro_batch,
     rate_at,
 )
@@ -34,7 +36,7 @@ from tidybert.training.runs.run_identity import RunIdentity
 # Of the arguments, for the loop.
 _SETTINGS: Final = (
     "eval_steps", "save_steps", "logging_steps", "save_minutes", "save_total_limit", "seed",
-    "max_grad_norm", "max_bad_steps",
+    "max_grad_norm", "max_bad_steps", "preempt_seconds",
 )  # fmt: skip
 
 Take = Callable[[int, Any], StepBatches]
@@ -96,6 +98,7 @@ class PretrainingObjective(Objective):
             optimizer,
             LoopSettings(
                 num_steps=arguments.setting("max_steps"),
+                command=arguments.COMMAND,
                 writes_beside=True,
                 times_steps=True,
                 **{name: getattr(arguments, name) for name in _SETTINGS},
@@ -145,6 +148,8 @@ class PretrainingObjective(Objective):
             self._following = None
             if step + 1 < self.settings.num_steps:
                 self._following = self._ahead.submit(self._pinned, step + 1, taken.position)
+        if is_skipped(step, self.arguments):
+            return Work(None, 0, 0, {"position": taken.position})
         # The parts of a step on all processes add up to the mean over all predictions.
         taken = replace(taken, counts=self.processes.totals(taken.counts))
         so_far = progress["num_tokens"] + taken.num_tokens
@@ -207,6 +212,10 @@ class PretrainingObjective(Objective):
     def evaluate(self) -> dict[str, Any]:
         """The metrics of held-out text."""
         return self._evaluate(self.model)
+
+    def is_other(self, step: int) -> bool:
+        """Whether longer sequences begin with a step."""
+        return step == first_long_step(self.arguments)
 
     def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         """The beginning of an order of the documents that the run has not had."""

@@ -54,6 +54,8 @@ CHECKPOINTS_FOLDER: Final = "checkpoints"
 BEST_FOLDER: Final = "best"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 STATE_FILE: Final = "training_state.json"
+KEPT_FILE: Final = "kept"
+"""In a checkpoint that stays when the run is finished."""
 
 
 def checkpoints_by_step(run: Path) -> dict[int, Path]:

@@ -1,4 +1,4 @@
-"""What another value of an argument changes in a run that is under way, declared beside its default.
+"""What another value of an argument changes in a run under way, declared beside its default.
 
     learning_rate: float | None = argument(STEPS, None)
 

@@ -152,6 +152,7 @@ def require_room_for_run(
     save_total_limit: int,
     num_saves: int,
     keeps_best: bool,
+    keep_every: int | None = None,
 ) -> None:
     """Raise DiskError unless the disk has room for what a run writes at least.
 
@@ -161,7 +162,8 @@ def require_room_for_run(
     """
     weights = sum(each.nbytes for each in model.state_dict().values())
     checkpoint, best = weights + moments, weights * keeps_best
-    kept = min(max(1, save_total_limit), num_saves)
+    for_good = 0 if keep_every is None else num_saves // keep_every
+    kept = min(max(1, save_total_limit) + for_good, num_saves)
     writing_last = min(kept + 1, num_saves) * checkpoint + best
     writing_model = kept * checkpoint + best + weights
     there = sum(

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
 
 import typer
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.config_file import take_branch
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.cli.progress import AddFigure, tensorboard_figures
@@ -47,6 +48,8 @@ class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags
 
     data: Path
     """``--data DIR``: Corpus that build-corpus wrote."""
+    # Its help is that of BranchOption.
+    branch: str | None = field(default=None, metadata={"callback": take_branch})
 
 
 @takes(
