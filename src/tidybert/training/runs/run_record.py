@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tidybert.errors import TrainingError, param
 from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
+from tidybert.storage.own_files import make_directory
 from tidybert.system.signals import signal_name
 from tidybert.training.changes import Changes
 from tidybert.training.distributed import Processes
@@ -143,6 +144,9 @@ class RunRecord:
         if self.processes.is_first and not step_directories(self.run):
             step = int(name.rpartition("@")[2])
             found = checkpoint_at(directory, step, self.state.progress)
+            # Refused before anything is written.
+            self.identity.changes(found.state.course, name, allowed=True)
+            make_directory(self.run)
             found.state.forget_best()
             found.state.changes.append({"step": step, "branch": [None, name]})
             for log in (self.log, self.log_file(BAD_STEPS_FILE)):
