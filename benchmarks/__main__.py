@@ -32,6 +32,7 @@ SCRIPTS: Final = {
         "own_model": "scores.own_model",
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
+        "vocabulary": "scores.vocabulary",
     },
     "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},

@@ -171,3 +171,32 @@ def test_config_repeats_a_run_to_the_same_bits(
     assert (again / weights).read_bytes() == (first / weights).read_bytes()
     assert not (again / "checkpoints").exists()
     assert 'pipeline_tag: "fill-mask"' in (again / "README.md").read_text()
+
+
+def test_several_corpora_with_weights(
+    tiny_model: Path, shards: Path, tmp_path: Path, capsys: Any
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"a blue hen {n}\nthe dog was near" for n in range(40)) + "\n")
+    books = tmp_path / "books"
+    build_corpus([text], BertTokenizer.from_pretrained(tiny_model), books, held_out=0.2)
+    run = tmp_path / "run"
+    mixed = ["--data", f"{books}:0.5"]
+
+    assert shell(command(tiny_model, shards, run, *mixed)) == 0
+
+    out, err = capsys.readouterr()
+    assert "the same, in books" in " ".join(out.split())
+    assert "mlm_loss/shards" in err
+    again = ["pretrain", str(tiny_model), "--config", str(run / "arguments.json")]
+    assert shell([*again, "--out", str(tmp_path / "again")]) == 0
+    weights = [(each / "model.safetensors").read_bytes() for each in (run, tmp_path / "again")]
+    assert weights[0] == weights[1]
+    # arguments.json has one corpus as text.
+    alone = tmp_path / "alone"
+    assert shell(command(tiny_model, shards, alone)) == 0
+    again = ["pretrain", str(tiny_model), "--config", str(alone / "arguments.json")]
+    assert shell([*again, "--out", str(tmp_path / "alone-again")]) == 0
+    capsys.readouterr()
+    assert shell(command(tiny_model, shards, tmp_path / "no", "--data", f"{books}:0")) == 2
+    assert "the weight '0' is not a number above 0" in capsys.readouterr().err

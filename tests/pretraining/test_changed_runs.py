@@ -229,3 +229,22 @@ def test_the_best_is_chosen_again_where_something_else_is_measured(
     )
 
     assert result.best_step == 6
+
+
+def test_a_corpus_is_added_and_shares_change_on_the_way(
+    corpus: Path, other_corpus: Path, small: Small, tmp_path: Path
+) -> None:
+    stopped(small, tmp_path / "run", **WHOLE)
+    for step, shares in ((7, [f"{corpus}:3", f"{other_corpus}:1"]), (9, [corpus, other_corpus])):
+        given = {**WHOLE, "data": shares, "resume": True}
+        with pytest.raises(TrainingError, match="change changes them"):
+            small(tmp_path / "run", **given)
+        with pytest.raises(TrainingInterrupted):
+            small(tmp_path / "run", change=True, callbacks=stop_after(step), **given)
+    small(tmp_path / "run", **given)
+
+    changes = changes_of(tmp_path / "run")
+    assert [each["step"] for each in changes] == [AT, 7]
+    assert changes[1]["data"] == ["shares of 0.75, 0.25", "shares of 0.5, 0.5"]
+    state = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
+    assert "eval_mlm_loss/shards" not in state

@@ -47,7 +47,12 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
             raise UsageError(
                 f"--config {path}: {command} has no argument {name!r}{suggestion(name, known)}"
             )
-    context.default_map = {name: each for name, each in values.items() if each is not None}
+    repeated = {each.name for each in context.command.params if getattr(each, "multiple", False)}
+    context.default_map = {
+        name: [each] if name in repeated and isinstance(each, str) else each
+        for name, each in values.items()
+        if each is not None
+    }
     return path
 
 

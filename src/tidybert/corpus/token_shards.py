@@ -54,6 +54,11 @@ class TokenCorpus:
         for shard in self.shards:
             for suffix, size in shard.sizes(self.dtype.itemsize).items():
                 _check_size(self._path(shard, suffix), size)
+        self._mapped: dict[tuple[int, str], npt.NDArray[Any]] = {}
+        self._number()
+
+    def _number(self) -> None:
+        """Number the documents, sentences and tokens across the shards."""
         self.first_document = _running([shard.num_documents for shard in self.shards])
         self.first_sentence = _running([shard.num_sentences for shard in self.shards])
         self.first_token = _running([shard.num_tokens for shard in self.shards])
@@ -64,7 +69,11 @@ class TokenCorpus:
             "sentences": [shard.num_tokens for shard in self.shards],
             "documents": [shard.num_sentences for shard in self.shards],
         }
-        self._mapped: dict[tuple[int, str], npt.NDArray[Any]] = {}
+
+    @property
+    def corpora(self) -> "list[TokenCorpus]":
+        """The corpora that this one joins: itself alone."""
+        return [self]
 
     def tokens(self, starts: Array, ends: Array) -> list[npt.NDArray[Any]]:
         """The ids of the tokens from each start to its end, which lie in one document: views."""
@@ -128,6 +137,10 @@ class TokenCorpus:
                 f"{self.directory}: a token has the id {most:,}, and the vocabulary has {size:,} "
                 "tokens: a file is damaged; copy the corpus again"
             )
+
+    def contents_sha256(self) -> str:
+        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
+        return self.manifest.contents_sha256()
 
     def hashed_files(self) -> list[HashedFile]:
         """Every file of the part."""

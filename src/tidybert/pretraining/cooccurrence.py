@@ -7,6 +7,7 @@ learned from word embeddings": contexts' distribution smoothed by 0.75, singular
 vocabulary, C context tokens, W width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,15 +44,22 @@ class TokenVectors:
         return int(self.counts.sum())
 
 
-def token_vectors(corpus: TokenCorpus, width: int, *, seed: int = 0) -> TokenVectors:
+def token_vectors(
+    corpus: TokenCorpus, width: int, *, shares: Sequence[float] = (1.0,), seed: int = 0
+) -> TokenVectors:
     """Count the tokens near each token, and decompose the counts.
 
-    Reads at most 34 million tokens, evenly spread over the corpus.  The contexts are the most
+    Reads at most 34 million tokens, by their ``shares`` from the corpora that ``corpus`` joins, and
+    evenly spread over each.  The contexts are the most
     frequent tokens, as many as the bound on memory allows: half of a vocabulary of 8,192.  With
     fewer than W contexts, the last columns are 0.
     """
     size = int(corpus.manifest.vocabulary["vocab_size"])
-    pieces = _selected(corpus)
+    pieces = [
+        piece
+        for each, share in zip(corpus.corpora, shares, strict=True)
+        for piece in _selected(each, int(share * _MOST_TOKENS))
+    ]
     counts = np.zeros(size, np.int64)
     for piece in pieces:
         counts += np.bincount(piece, minlength=size)
@@ -68,12 +76,12 @@ def token_vectors(corpus: TokenCorpus, width: int, *, seed: int = 0) -> TokenVec
     return TokenVectors(vectors / spread if spread else vectors, counts)
 
 
-def _selected(corpus: TokenCorpus) -> list[Ids]:
+def _selected(corpus: TokenCorpus, most_tokens: int) -> list[Ids]:
     """The ids of windows of the corpus: all of it, or evenly spread over it.
 
     A window may cross the ends of documents, which affects one pair in hundreds.
     """
-    number, size = -(-_MOST_TOKENS // _WINDOW), corpus.num_tokens
+    number, size = -(-most_tokens // _WINDOW), corpus.num_tokens
     starts = np.arange(0, size, _WINDOW)
     if len(starts) > number:
         starts = np.arange(number) * size // number

@@ -33,6 +33,8 @@ def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[P
     where ``job.data`` is a corpus, and for text with too many words; DataError as reading does.
     """
     data, vocab, held_out = job.data, job.vocab, job.held_out
+    if not isinstance(data, str | Path):
+        raise UsageError(f"{param('data')}: a language model learns from one corpus; give its path")
     if is_corpus(Path(data)):
         for name, value in (("vocab", vocab), ("held_out", held_out)):
             if value is not None:

@@ -18,8 +18,9 @@ from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
 from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.places import Position
-from tidybert.pretraining.batches.stream import InstanceStream
+from tidybert.pretraining.batches.stream import InstanceStream, StepBatches
 from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.weighted_data import corpus_names
 from tidybert.training.precision import autocast, is_mixed
 
 _HELD_OUT_SEED: Final = 0
@@ -55,44 +56,70 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
 class HeldOut:
     """Measures on held-out documents, on the same instances and masks each time.
 
-    A language model may have a text whole, without any document held out: ``part`` is then train.
+    Several corpora are measured apart, each on ``eval_tokens``; the metrics of all are means by the
+    corpora's shares.  A language model may have a text whole, without any document held out:
+    ``part`` is then train.
     """
 
     def __init__(
         self, plan: PretrainingPlan, training: InstanceStream, device: torch.device
     ) -> None:
-        corpus = TokenCorpus(plan.corpus.directory, "held-out")
-        if plan.is_causal and not corpus.num_documents:
-            corpus = plan.corpus
-            plan.note("no document is held out: measured on the text that it learns from")
-        self.part = corpus.part
-        instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
-        tokens = plan.arguments.eval_tokens
-        if plan.is_causal:
-            # Nothing is drawn, so a text has the same loss each time that it is read.
-            tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
-        stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
-        # The graphs that training compiled serve here too.
-        stream.shape = training.shape
-        self.taken = stream.take(Position())
+        self.part = "held-out"
+        self._taken: list[StepBatches] = []
+        for each in plan.corpus.corpora:
+            corpus = TokenCorpus(each.directory, "held-out")
+            if plan.is_causal and not corpus.num_documents:
+                corpus = each
+                plan.note("no document is held out: measured on the text that it learns from")
+                self.part = "train"
+            instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
+            tokens = plan.arguments.eval_tokens
+            if plan.is_causal:
+                # Nothing is drawn, so a text has the same loss each time that it is read.
+                tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
+            stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
+            # The graphs that training compiled serve here too.
+            stream.shape = training.shape
+            self._taken.append(stream.take(Position()))
+        self._shares = plan.shares
+        self._names = corpus_names(plan.corpus)
         self.device = device
         self.is_mixed = is_mixed(plan.arguments.precision, device)
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
-        """The loss, each part's loss and accuracy, and the perplexity of the words."""
-        sums = dict.fromkeys(self.taken.counts, 0.0)
-        correct = dict.fromkeys(self.taken.counts, 0.0)
+        """The loss, each part's loss and accuracy, and the perplexity of the words.
+
+        Of several corpora each one's losses and accuracies too, as ``mlm_loss/NAME``.
+        """
+        apart = [self._measured(model, taken) for taken in self._taken]
+        found = {
+            name: sum(share * each[name] for share, each in zip(self._shares, apart, strict=True))
+            for name in apart[0]
+        }
+        losses = [each for name, each in found.items() if name.endswith("_loss")]
+        return {
+            "loss": sum(losses),
+            "perplexity": math.exp(min(losses[0], 700.0)),
+            **found,
+            **{
+                f"{name}/{corpus}": each[name]
+                for corpus, each in zip(self._names, apart, strict=True)
+                for name in each
+                if len(apart) > 1
+            },
+        }
+
+    def _measured(self, model: nn.Module, taken: StepBatches) -> dict[str, float]:
+        """Each part's loss and accuracy on one corpus."""
+        sums = dict.fromkeys(taken.counts, 0.0)
+        correct = dict.fromkeys(taken.counts, 0.0)
         # Not inference mode: what a sharded model gathers in it could not serve a backward.
         with torch.no_grad(), autocast(self.device, self.is_mixed):
-            for batch in self.taken.batches:
+            for batch in taken.batches:
                 for name, part in loss_parts(model, batch.to(self.device)).items():
                     sums[name] += part.total.item()
                     correct[name] += part.correct.item()
-        counts = self.taken.counts
-        losses = {name: each / counts[name] for name, each in sums.items()}
         return {
-            "loss": sum(losses.values()),
-            "perplexity": math.exp(min(next(iter(losses.values())), 700.0)),
-            **{f"{name}_loss": each for name, each in losses.items()},
-            **{f"{name}_accuracy": each / counts[name] for name, each in correct.items()},
+            **{f"{name}_loss": each / taken.counts[name] for name, each in sums.items()},
+            **{f"{name}_accuracy": each / taken.counts[name] for name, each in correct.items()},
         }

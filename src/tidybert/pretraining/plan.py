@@ -1,6 +1,6 @@
 """A pre-training run as one object: its corpus, its options and its processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 class PretrainingPlan:
     """The corpus, all options, this process among the others, and a function that shows notes.
 
+    ``shares``: of the tokens, one for each of the corpora that ``corpus`` joins.
     Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
     has no masking.
     """
@@ -38,6 +39,7 @@ class PretrainingPlan:
     masking: MaskingOptions | None
     processes: Processes
     note: Callable[[str], None]
+    shares: Sequence[float] = (1.0,)
 
     def __post_init__(self) -> None:
         if self.is_causal:
@@ -87,15 +89,19 @@ class PretrainingPlan:
 
     def identity(self, model: nn.Module) -> RunIdentity:
         """What a resumed run must share with this one, for a model with its first weights."""
+        settings = self.to_dict()
+        if len(self.shares) > 1:
+            settings["data"] = f"shares of {', '.join(f'{each:.6g}' for each in self.shares)}"
         return RunIdentity(
-            settings=self.to_dict(),
+            settings=settings,
             contents={
-                "corpus": self.corpus.manifest.contents_sha256(),
+                "corpus": self.corpus.contents_sha256(),
                 "weights": weights_sha256(model),
             },
             kinds={
                 **changes_of(self.instances, MaskingOptions, self.arguments),
                 "corpus": ORDER | MEASURE,
+                "data": ORDER | MEASURE,
             },
             was_so=lambda name, value: is_what_it_was(
                 name, value, self.arguments.setting("schedule")

@@ -34,10 +34,12 @@ def write_pretraining_card(
     record = arguments[RECORD]
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     card = _language_model(run) if arguments["task"] == "train-lm" else _bert(run)
+    data = arguments["data"]
+    corpora = " and ".join(f"`{each}`" for each in ([data] if isinstance(data, str) else data))
     summary = (
         f"A {card.kind} of {config.num_hidden_layers} layers and width {config.hidden_size} "
         f"({config.num_parameters:,} parameters) that tidybert {card.trained}, from {start}, on "
-        f"the corpus `{arguments['data']}`: {result.num_tokens:,} tokens, {result.num_steps:,} "
+        f"the corpus {corpora}: {result.num_tokens:,} tokens, {result.num_steps:,} "
         "steps."
     )
     measured = "Training" if record["measured_on"] == "train" else "Held-out"

@@ -14,6 +14,7 @@ from tidybert.pretraining.batches.instance_options import (
     NextTokenOptions,
 )
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.weighted_data import Data
 from tidybert.training.runs.run_options import RunOptions
 
 
@@ -53,15 +54,15 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
 
     Args:
         model: a size (``mini``), whose vocabulary is the corpus's, or a MODEL with that vocabulary.
-        data: a directory that ``tidybert build-corpus`` wrote; for a language model also text, as
-            that command reads it.
+        data: a directory that ``tidybert build-corpus`` wrote, or several with their weights:
+            ``["wiki:3", "books:1"]``; for a language model one, or text as that command reads it.
         arguments: of the training.
         instances: NextTokenOptions for a language model.
         masking: of an encoder.
     """
 
     model: str | Path
-    data: str | Path
+    data: Data
     arguments: PretrainingArguments = field(default_factory=PretrainingArguments)
     _: KW_ONLY
     instances: InstanceOptions = field(default_factory=InstanceOptions)
@@ -71,7 +72,13 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
     @property
     def recorded_too(self) -> dict[str, Any]:
         """What arguments.json has beside the arguments of the training and of its instances."""
-        found = {"model": str(self.model), "data": str(self.data), "device": self.device}
+        given = [self.data] if isinstance(self.data, str | Path) else self.data
+        data = [str(each) for each in given]
+        found = {
+            "model": str(self.model),
+            "data": data if len(data) > 1 else data[0],
+            "device": self.device,
+        }
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
         return found

@@ -224,7 +224,9 @@ class PretrainingObjective(Objective):
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
         """Where a step's instances begin, in words."""
         position = progress["position"]
-        return f"position {position} of the corpus (phase, epoch, group, instance)"
+        if len(position) == 4:
+            return f"position {position} of the corpus (phase, epoch, group, instance)"
+        return f"position {position} (phase; epoch, group, instance and tokens of each corpus)"
 
     def too_little_memory(self, step: int, work: Work) -> str:
         """What to try where the step's batches need too much memory."""

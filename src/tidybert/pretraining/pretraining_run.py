@@ -34,6 +34,7 @@ from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
+from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.storage.model_files import RECORD
 from tidybert.training.determinism import repeating
@@ -84,12 +85,13 @@ def run_pretraining(
         data = job.data
         if isinstance(job.instances, NextTokenOptions):
             data = stack.enter_context(text_corpus(job, callbacks))
-        return _pretrain(job, TokenCorpus(data), callbacks, processes, build_objective)
+        corpora = weighted_corpora(data, callbacks.tell)
+        return _pretrain(job, corpora, callbacks, processes, build_objective)
 
 
 def _pretrain(
     job: PretrainingJob,
-    corpus: TokenCorpus,
+    corpora: tuple[TokenCorpus, Sequence[float]],
     callbacks: TrainingCallbacks,
     processes: Processes,
     build_objective: Callable[..., PretrainingObjective],
@@ -97,7 +99,10 @@ def _pretrain(
     model, run = job.model, job.out
     chosen = choose_device(processes.own_device(job.device))
     arguments = job.arguments.for_device(chosen.type)
-    plan = PretrainingPlan(corpus, arguments, job.instances, job.masking, processes, callbacks.tell)
+    corpus, shares = corpora
+    plan = PretrainingPlan(
+        corpus, arguments, job.instances, job.masking, processes, callbacks.tell, shares
+    )
     if job.verify:
         _verify(plan)
     with weights_drawn_with(arguments.seed):
@@ -180,8 +185,9 @@ def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArgu
 def _verify(plan: PretrainingPlan) -> None:
     """Compare the files of the corpus with their sha256; processes of one host share the work."""
     processes = plan.processes
-    held_out = TokenCorpus(plan.corpus.directory, "held-out")
-    files = [*plan.corpus.hashed_files(), *held_out.hashed_files()]
+    files = plan.corpus.hashed_files()
+    for each in plan.corpus.corpora:
+        files += TokenCorpus(each.directory, "held-out").hashed_files()
     last = time.monotonic()
 
     def progress(done: int, total: int) -> None:

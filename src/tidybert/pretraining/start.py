@@ -80,7 +80,9 @@ def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
     """
     assert not isinstance(network, CausalLM)
     embeddings = network.bert.embeddings.word_embeddings.weight
-    found = token_vectors(plan.corpus, embeddings.shape[1], seed=plan.arguments.seed)
+    found = token_vectors(
+        plan.corpus, embeddings.shape[1], shares=plan.shares, seed=plan.arguments.seed
+    )
     scale = _CORPUS_START_STD / network.config.initializer_range
     seen = torch.from_numpy(found.counts > 0)
     with torch.no_grad():

@@ -5,7 +5,7 @@ the lowest also shows the number of tokens.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -79,7 +79,11 @@ def curves_picture(history: TrainingHistory, measured_on: str = "held-out text")
     for key, name in _PARTS.items():
         trained, measured = course_of(steps, key), course_of(evaluations, key)
         if trained or measured:
-            panels.append(_part(name, trained, measured, last, measured_on))
+            apart = {
+                name_of: course_of(evaluations, f"{key}/{name_of}")
+                for name_of in _corpora(evaluations, key)
+            }
+            panels.append(_part(name, trained, measured, last, measured_on, apart))
     if rates := course_of(steps, _RATE):
         panels.append(_learning_rate(rates, last))
     kind = "Training" if any("lm_loss" in each for each in steps) else "Pre-training"
@@ -106,9 +110,24 @@ class _Panel:
     drawn: list[Markup]
 
 
-def _part(name: str, trained: Points, measured: Points, last: float, measured_on: str) -> _Panel:
+def _corpora(evaluations: Sequence[Mapping[str, float]], key: str) -> list[str]:
+    """The corpora that a loss was measured on apart."""
+    named = {name.removeprefix(f"{key}/") for each in evaluations for name in each if "/" in name}
+    return sorted(name for name in named if any(f"{key}/{name}" in each for each in evaluations))
+
+
+def _part(
+    name: str,
+    trained: Points,
+    measured: Points,
+    last: float,
+    measured_on: str,
+    apart: Mapping[str, Points],
+) -> _Panel:
     later = [value for step, value in trained if step > _FIRST_SHARE * last]
-    low, high = around([value for _, value in measured] + (later or [y for _, y in trained]))
+    courses = [measured, *apart.values()]
+    values = [value for course in courses for _, value in course]
+    low, high = around(values + (later or [y for _, y in trained]))
     missing = max(0.0, _NARROWEST - (high - low)) / 2
     frame = Frame((0, last), (low - missing, high + missing), _WIDTH, _PART_HEIGHT, right=_RIGHT)
     figures, lines = [], []
@@ -119,7 +138,10 @@ def _part(name: str, trained: Points, measured: Points, last: float, measured_on
     if measured:
         lines.append(frame.line(measured, "line held-out"))
         figures.append(f"{measured_on} {measured[-1][1]:.3f}")
-    highest = max(value for _, value in (*trained, *measured))
+    for corpus, course in apart.items():
+        lines.append(frame.line(course, "line held-out"))
+        figures.append(f"{corpus} {course[-1][1]:.3f}")
+    highest = max([*values, *(value for _, value in trained)])
     if highest > frame.y[1]:
         figures.append(f"up to {highest:.3f} in the first steps")
     radius = 3.5 if len(measured) <= _MOST_LARGE_DOTS else 2.0
@@ -127,10 +149,19 @@ def _part(name: str, trained: Points, measured: Points, last: float, measured_on
         frame.dot(x, y, f"{measured_on}, step {x:,}: {y:.4f}", radius, "dot measured")
         for x, y in measured
     ]
+    dots += [
+        frame.dot(x, y, f"{corpus}, step {x:,}: {y:.4f}", radius, "dot measured")
+        for corpus, course in apart.items()
+        for x, y in course
+    ]
     if len(trained) == 1:
         # A line needs two points.
         dots.append(frame.dot(*trained[0], f"training, step {last:,}"))
-    drawn = [_within(frame, name, lines), *dots]
+    labels = [
+        text(corpus, frame.at_x(course[-1][0]) - 6, frame.at_y(course[-1][1]) - 6, "tick", "end")
+        for corpus, course in apart.items()
+    ]
+    drawn = [_within(frame, name, lines), *dots, *labels]
     return _Panel(frame, name, ", ".join(figures), "loss", shown, drawn)
 
 

@@ -1,6 +1,7 @@
 """Learning a vocabulary: places, order, characters, the same every time, and what others make."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from tidybert.corpus.documents import read_documents
 from tidybert.errors import DataError, UsageError
 from tidybert.tokenization import BasicTokenizer, BertTokenizer, Vocabulary
 from tidybert.tokenization.learning import vocabulary_training as training
-from tidybert.tokenization.learning.vocabulary_training import FIRST_TOKENS, train_vocabulary
+from tidybert.tokenization.learning.pruning import pruned
+from tidybert.tokenization.learning.vocabulary_training import measure_fit, train_vocabulary
 from tidybert.tokenization.learning.word_counts import WordCounts
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
 
 def counted(texts: list[str], do_lower_case: bool = True, **options: Any) -> WordCounts:
@@ -29,29 +32,61 @@ def some_texts(seed: int = 0) -> list[str]:
     return [" ".join(draw.choices(words, weights, k=30)).capitalize() + "." for _ in range(500)]
 
 
+def pieces_of(vocabulary: Vocabulary) -> tuple[str, ...]:
+    """The tokens but special and unused ones."""
+    return tuple(token for token in vocabulary.tokens if not re.fullmatch(r"\[\w+\]", token))
+
+
 def test_the_special_tokens_have_the_published_places(real_data: Path) -> None:
     published = Vocabulary.from_file(real_data / "vocab/bert-base-uncased/vocab.txt")
+    full = train_vocabulary(counted(some_texts()), 1000).vocabulary
+    short = train_vocabulary(counted(["a b"]), 1000).vocabulary
 
-    assert published.tokens[: len(FIRST_TOKENS)] == FIRST_TOKENS
+    assert full.tokens.index("[PAD]") == 0
+    for token in ("[UNK]", "[CLS]", "[SEP]", "[MASK]"):
+        place = published.tokens.index(token)
+        assert full.tokens[place] == short.tokens[place] == token
+    # A text that fills the places before them leaves none unused.
+    assert not any("unused" in token for token in full.tokens)
+    assert short.tokens[1:4] == ("a", "b", "[unused0]")
+    assert len(short) == 104
 
 
 def test_characters_come_first_and_then_what_is_joined_in_the_order_of_joining() -> None:
     learnt = train_vocabulary(counted(["ab ab ab abc abc c 中国"]), 1000)
 
-    first = len(FIRST_TOKENS)
-    # ab is joined before abc; 中国 are two words, of which nothing is joined.
-    assert learnt.vocabulary.tokens[first:] == (
-        "a",
-        "b",
-        "c",
-        "中",
-        "国",
-        "##b",
-        "##c",
-        "ab",
-        "abc",
-    )
-    assert (learnt.num_characters, learnt.dropped_characters, learnt.num_left_out) == (5, (), 0)
+    # ab is joined before abc; 中国 are two words, of which nothing is joined.  b may begin a word.
+    assert pieces_of(learnt.vocabulary) == ("a", "b", "c", "中", "国", "##b", "##c", "ab", "abc")
+    assert (learnt.num_characters, learnt.dropped_characters, learnt.num_left_out) == (6, (), 0)
+
+
+def test_pieces_that_are_hardly_taken_are_dropped() -> None:
+    words = {"nation": 10, "station": 9, "ation": 1, "tin": 3}
+    single = ["n", "s", "a", "t", *(f"##{each}" for each in "ations")]
+    merged = ["##io", "##ion", "##tion", "##ation", "na", "tin", "nation", "station"]
+
+    # nation, station and tin are whole words; only ation is left to spell, of ##tion and ##ation
+    # with the longer one not even there.
+    assert pruned(merged, single, words, 4) == ["##tion", "tin", "nation", "station"]
+    assert pruned(merged, single, words, 3) == ["tin", "nation", "station"]
+    assert pruned(merged, single, words, 8) == merged
+
+
+@pytest.mark.parametrize("size", [1000, 1040])
+def test_it_takes_fewer_tokens_than_the_trainer_alone(size: int) -> None:
+    from tokenizers import BertWordPieceTokenizer
+
+    texts = some_texts()
+    ours = BertTokenizer(train_vocabulary(counted(texts[::2]), size).vocabulary)
+    alone = BertWordPieceTokenizer()
+    alone.train_from_iterator(texts[::2], vocab_size=size, show_progress=False)
+    ids = alone.get_vocab()
+    theirs = BertTokenizer(Vocabulary(sorted(ids, key=ids.__getitem__)))
+
+    fits = [measure_fit(each, texts[1::2]) for each in (ours, theirs)]
+    assert ours.vocab_size == theirs.vocab_size == size
+    assert fits[0].num_tokens < 0.99 * fits[1].num_tokens
+    assert fits[0].num_unknown <= fits[1].num_unknown
 
 
 def test_the_size_is_kept_and_frequent_words_are_one_piece() -> None:
@@ -93,7 +128,7 @@ def test_the_trainer_alone_does_not_number_the_characters_in_order() -> None:
 def test_case_and_accents_follow_the_tokenizer(cased: bool) -> None:
     learnt = train_vocabulary(counted(["Café Café É"], do_lower_case=not cased), 1000)
 
-    assert learnt.vocabulary.tokens[len(FIRST_TOKENS) :][-1] == ("Café" if cased else "cafe")
+    assert pieces_of(learnt.vocabulary)[-1] == ("Café" if cased else "cafe")
     assert ("É" in learnt.vocabulary) == cased
 
 
@@ -112,7 +147,7 @@ def test_characters_take_at_most_half_of_the_room() -> None:
     # The first ones stand twice.
     learnt = train_vocabulary(counted([*ideographs, *ideographs[:5]]), 1000)
 
-    room = 1000 - len(FIRST_TOKENS)
+    room = 1000 - len(SPECIAL_TOKENS)
     assert learnt.num_characters - len(learnt.dropped_characters) == room // 2
     assert all(character in learnt.vocabulary for character in ideographs[: room // 2])
 
@@ -126,13 +161,13 @@ def test_time_and_memory_are_bounded_by_leaving_out_the_rarest(
     monkeypatch.setattr(training, "MAX_GIVEN", 10)
     # 99 words told as 10: aa 6, bb 3, cc 1 times, which is too rare to be joined.
     learnt = train_vocabulary(counts, 1000)
-    assert learnt.vocabulary.tokens[-2:] == ("aa", "bb")
+    assert pieces_of(learnt.vocabulary)[-2:] == ("aa", "bb")
 
 
 @pytest.mark.parametrize(
     ("size", "coverage", "message"),
     [
-        (999, 1.0, "size=999: expected at least 1,000: the special tokens"),
+        (999, 1.0, "size=999: expected at least 1,000: each character"),
         (1000, 0.0, "character_coverage 0: expected a fraction above 0"),
         (1000, 1.01, "character_coverage 1.01"),
     ],

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tidybert.corpus.joined_corpora import first_documents
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
@@ -43,6 +44,9 @@ class PretrainingInstances:
         places, position = instances.take(position, 256)
         batch = instances.build(places[rank::num_processes])
 
+    Of several joined corpora, it is the sequence of the one with ``number``; ``build`` takes the
+    places of any of them.
+
     Raises DataError for a single document where B must come from another one, and for documents
     of one token each where two segments must be put in order.
     """
@@ -53,6 +57,7 @@ class PretrainingInstances:
         options: InstanceOptions | None = None,
         masking: MaskingOptions | None = None,
         seed: int = 0,
+        number: int = 0,
     ) -> None:
         self.corpus = corpus
         self.options = options or InstanceOptions()
@@ -62,8 +67,11 @@ class PretrainingInstances:
         if self.is_causal:
             self.tokenizer = self.tokenizer.with_tokens(TEXT_TOKENS)
         self._masking = Masking(masking or MaskingOptions(), self.tokenizer)
-        _check_corpus(corpus, self.options.objective)
-        self._groups = Groups(corpus, self.options, seed)
+        own = corpus.corpora[number]
+        _check_corpus(own, self.options.objective)
+        self._first_document = first_documents(corpus)[number]
+        self._num_documents = own.num_documents
+        self._groups = Groups(corpus, self.options, seed, number)
         self.num_groups = self._groups.number
         self._planned: dict[tuple[int, int], Segments] = {}
 
@@ -98,6 +106,11 @@ class PretrainingInstances:
                 is_last = group + 1 == self.num_groups
                 position = Position(epoch + 1) if is_last else Position(epoch, group + 1)
             yield epoch, planned, chosen, position
+
+    @property
+    def beginning(self) -> Position:
+        """The position of the first instance."""
+        return Position()
 
     def lengths(self, places: Places) -> Array:
         """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""
@@ -208,7 +221,7 @@ class PretrainingInstances:
         They begin at a random sentence, and end at ``num_tokens`` or the document's end.
         """
         draws = random_bits(self.seed, epoch, Purpose.OTHER_DOCUMENT, key)
-        others = below(draws, self.corpus.num_documents - 1)
+        others = self._first_document + below(draws, self._num_documents - 1)
         others += others >= documents
         bounds, counts = self.corpus.sentence_bounds(others)
         last = np.cumsum(counts) - 1

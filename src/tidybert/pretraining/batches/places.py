@@ -16,6 +16,14 @@ class Position:
     group: int = 0
     offset: int = 0
 
+    def flat(self) -> list[int]:
+        """As a checkpoint holds it."""
+        return [self.epoch, self.group, self.offset]
+
+    def next_epoch(self) -> "Position":
+        """The beginning of the next epoch."""
+        return Position(self.epoch + 1)
+
 
 @dataclass(frozen=True)
 class Places:

@@ -13,6 +13,7 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.corpus.joined_corpora import first_documents
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.batches.instance_options import InstanceOptions, Objective
 from tidybert.pretraining.batches.random_streams import (
@@ -168,24 +169,30 @@ def _coin(draws: Bits) -> npt.NDArray[np.bool_]:
 class Groups:
     """The groups of documents of each epoch; ``number`` is how many an epoch has.
 
+    ``which``: the number of the corpus among those that ``corpus`` joins.
+
     A group has some 8 million tokens: enough to shuffle its instances well, and few enough to cut
     in a moment.  A formula gives the order of the documents in an epoch, so a group's documents are
     known without the others'.
     """
 
-    def __init__(self, corpus: TokenCorpus, options: InstanceOptions, seed: int) -> None:
+    def __init__(
+        self, corpus: TokenCorpus, options: InstanceOptions, seed: int, which: int = 0
+    ) -> None:
+        own = corpus.corpora[which]
         self._corpus = corpus
+        self._first, self._num_documents = first_documents(corpus)[which], own.num_documents
         self._options = options
         self._seed = seed
-        per_document = corpus.num_tokens / corpus.num_documents
+        per_document = own.num_tokens / own.num_documents
         self._size = int(np.clip(_GROUP_TOKENS / per_document, 1, _MAX_GROUP_DOCUMENTS))
-        self.number = -(-corpus.num_documents // self._size)
+        self.number = -(-own.num_documents // self._size)
 
     def segments(self, epoch: int, group: int) -> Segments:
         """The group's instances, in no particular order, by the tokens' numbers in the corpus."""
-        num_documents = self._corpus.num_documents
-        places = np.arange(group * self._size, min((group + 1) * self._size, num_documents))
-        documents = permuted(places, num_documents, self._seed, epoch, Purpose.DOCUMENT_ORDER)
+        size = self._num_documents
+        places = np.arange(group * self._size, min((group + 1) * self._size, size))
+        documents = permuted(places, size, self._seed, epoch, Purpose.DOCUMENT_ORDER) + self._first
         bounds, counts = self._corpus.sentence_bounds(documents)
         ends = np.cumsum(counts) - 1
         begins = ends - counts + 1

@@ -9,13 +9,20 @@ import numpy as np
 from tidybert.data.batching import cut_by_tokens
 from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.masked_rows import MaskedRows, masked_rows, padding
-from tidybert.pretraining.batches.places import Places, Position
+from tidybert.pretraining.batches.mixed_instances import (
+    MixedInstances,
+    instances_of,
+    position_of,
+)
+from tidybert.pretraining.batches.places import Places
 from tidybert.pretraining.constant_shape import Array, BatchShape, shape_for
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import first_long_step
 
 # The number of instances that decide the shape of batches.
 _SAMPLE: Final = 1024
+# Of each corpus, in a position: the first is the epoch.  A single corpus has one less.
+_NUMBERS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -37,11 +44,10 @@ class StepBatches:
 class PhasedStream:
     """The steps of a run: on sequences of one length, and the last share of them on longer ones.
 
-    A position is [phase, epoch, group, offset].  ``lengths``: the most tokens of a sequence, by
-    phase.  ``switch``: the first step of the second phase.
+    A position is [phase, epoch, group, offset], or with several corpora the phase, and epoch,
+    group, offset and tokens so far of each.  ``lengths``: the most tokens of a sequence, by phase.
+    ``switch``: the first step of the second phase.
     """
-
-    first_position: Final = (0, 0, 0, 0)
 
     def __init__(self, plan: PretrainingPlan, micro_batch_tokens: int) -> None:
         self.arguments = arguments = plan.arguments
@@ -54,7 +60,7 @@ class PhasedStream:
             options = replace(plan.instances, max_seq_length=length)
             self.streams.append(
                 InstanceStream(
-                    PretrainingInstances(plan.corpus, options, plan.masking, arguments.seed),
+                    instances_of(plan.corpus, plan.shares, options, plan.masking, arguments.seed),
                     arguments.setting("tokens_per_step"),
                     micro_batch_tokens,
                     plan.processes.rank,
@@ -69,21 +75,27 @@ class PhasedStream:
                     f"and {shape.num_predictions:,} predictions, filled up with padding"
                 )
 
+    @property
+    def first_position(self) -> list[int]:
+        """Where the first step begins."""
+        return [0, *self.streams[0].instances.beginning.flat()]
+
     def in_new_order(self, position: Sequence[int]) -> list[int]:
-        """The beginning of the next epoch, whose order of the documents is another one."""
-        phase, epoch, *_ = position
-        return [phase, epoch + 1, 0, 0]
+        """The beginning of an epoch after a position, which may be in other corpora."""
+        place = self.streams[0].instances.beginning.flat()
+        epoch = max(position[1::_NUMBERS]) + 1
+        place[::_NUMBERS] = [epoch] * len(place[::_NUMBERS])
+        return [position[0], *place]
 
     def take(self, step: int, position: Sequence[int]) -> StepBatches:
         """The batches of a step."""
         phase = int(step >= self.switch)
-        place = Position(*position[1:])
+        place = position_of(position[1:])
         if phase != position[0]:
             # Longer sequences begin with a new order of the documents.
-            place = Position(epoch=place.epoch + 1)
+            place = place.next_epoch()
         taken = self.streams[phase].take(place)
-        after = taken.position
-        return replace(taken, position=[phase, after.epoch, after.group, after.offset])
+        return replace(taken, position=[phase, *taken.position.flat()])
 
 
 class InstanceStream:
@@ -101,7 +113,7 @@ class InstanceStream:
 
     def __init__(
         self,
-        instances: PretrainingInstances,
+        instances: PretrainingInstances | MixedInstances,
         tokens_per_step: int,
         micro_batch_tokens: int,
         rank: int = 0,
@@ -115,7 +127,7 @@ class InstanceStream:
         self.num_processes = num_processes
         self.shape = self._shape() if constant_shape else None
 
-    def take(self, position: Position) -> StepBatches:
+    def take(self, position: Any) -> StepBatches:
         """The step that begins at a position."""
         places, after = self._places(position, self.tokens_per_step)
         lengths = self.instances.lengths(places)
@@ -147,7 +159,8 @@ class InstanceStream:
 
     def _shape(self) -> BatchShape:
         """The shape for this corpus, by its first instances."""
-        places, _ = self.instances.take(Position(), _SAMPLE)
+        instances: Any = self.instances
+        places, _ = instances.take(instances.beginning, _SAMPLE)
         lengths = self.instances.lengths(places)
         longest = self.instances.options.max_seq_length
         share = -(-self.tokens_per_step // self.num_processes)
@@ -159,20 +172,22 @@ class InstanceStream:
             self.micro_batch_tokens,
         )
 
-    def _places(self, position: Position, tokens_per_step: int) -> tuple[Places, Position]:
-        longest = self.instances.options.max_seq_length
-        count = -(-tokens_per_step // longest)
-        places, after = self.instances.take(position, count)
+    def _places(self, position: Any, tokens_per_step: int) -> tuple[Places, Any]:
+        # Its positions are its own kind.
+        instances: Any = self.instances
+        count = -(-tokens_per_step // instances.options.max_seq_length)
+        places, after = instances.take(position, count)
         while True:
-            tokens = np.cumsum(self.instances.lengths(places))
+            tokens = np.cumsum(instances.lengths(places))
             if tokens[-1] > tokens_per_step:
                 break
             # Most sequences are as long as they may be, so few are missing.
-            more, after = self.instances.take(after, max(1, count // 4))
+            more, after = instances.take(after, max(1, count // 4))
             places = Places.join([places, more])
         fitting = max(1, int(np.searchsorted(tokens, tokens_per_step, "right")))
         # A process without a sequence would have no gradient to share.
         fitting = max(fitting, self.num_processes)
         if fitting > len(places):
-            return self.instances.take(position, fitting)
-        return places[:fitting], self.instances.after(position, fitting)
+            places, after = instances.take(position, fitting)
+            return places, after
+        return places[:fitting], instances.after(position, fitting)

@@ -4,6 +4,7 @@ That trainer begins with single characters and joins the most frequent pair of p
 (Sennrich et al., 2016, section 3.2; Google never published its own).  The numbers of pieces decide
 between two equally frequent pairs, and the trainer numbers the characters inside words in the order
 of a hash table.  This module gives it those in order, so that equal counts give equal vocabularies.
+It has the trainer join more pieces than fit, and keeps those that WordPiece uses (pruning.py).
 
 ``measure_fit`` counts how well a vocabulary fits a text.
 """
@@ -17,25 +18,24 @@ from typing import Final
 import numpy as np
 
 from tidybert.errors import DataError, UsageError, param
+from tidybert.tokenization.learning.pruning import pruned
 from tidybert.tokenization.learning.word_counts import WordCounts
 from tidybert.tokenization.tokenizer import BertTokenizer
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, UNK_TOKEN, Vocabulary
 
-#: The published vocabularies begin with these: [PAD], 99 unused places, then the other four.
-FIRST_TOKENS: Final = (
-    SPECIAL_TOKENS[0],
-    *(f"[unused{number}]" for number in range(99)),
-    *SPECIAL_TOKENS[1:],
-)
+#: The published vocabularies have [PAD] first and the other special tokens after this many places.
+NUM_PLACES: Final = 99
 #: In a smaller vocabulary the first tokens and the characters leave no room for words.
 MIN_SIZE: Final = 1000
-DEFAULT_COVERAGE: Final = 0.99999
+DEFAULT_COVERAGE: Final = 0.999975
 #: The trainer takes 0.8 KB of memory for each English word.
 MAX_TRAINED_WORDS: Final = 2**19
 #: The trainer gets a word as often as it occurs, and takes a second for 2 to 7 million.
 MAX_GIVEN: Final = 2**27
 # A piece seen once says nothing about other texts.
 MIN_FREQUENCY: Final = 2
+# More joined pieces for the pruning to choose from; half again as many would gain 0.1%.
+_SPARE: Final = 1.3
 _REPEATED: Final = 1000
 
 
@@ -43,8 +43,9 @@ _REPEATED: Final = 1000
 class LearntVocabulary:
     """A vocabulary, and the parts of the text that it was not learnt from.
 
-    num_characters: different characters of the text.
-    dropped_characters: those without a piece, the most frequent first; their words are [UNK].
+    num_characters: different characters of the text, apart at the beginning of a word and inside.
+    dropped_characters: those without a piece, the most frequent first, with ## where they are
+        inside a word; their words are [UNK].
     num_dropped: occurrences of those characters.
     num_left_out: occurrences of the words that the trainer did not get: forgotten in counting, too
         long, too rare, or with a dropped character.
@@ -68,23 +69,24 @@ def train_vocabulary(
     """
     check_training(size, character_coverage)
     counts.finish()
-    first, inner = counts.characters()
-    in_all = first + inner
-    if not in_all:
+    found = _characters(counts)
+    if not found:
         raise DataError("the text has no words to learn a vocabulary from")
-    room = size - len(FIRST_TOKENS)
-    ranked = sorted(in_all, key=lambda character: (-in_all[character], character))
-    kept = _kept_characters(ranked, in_all, inner, character_coverage, room // 2)
-    alphabet = sorted(kept)
-    continuations = [CONTINUATION + character for character in alphabet if character in inner]
+    room = size - len(SPECIAL_TOKENS)
+    expected = _expected(found)
+    ranked = sorted(expected, key=lambda piece: (-expected[piece], piece))
+    kept = _kept_characters(ranked, expected, character_coverage, room // 2)
     given = _given_words(counts.words, kept)
-    merged = _merge(given, alphabet, continuations, room)
-    dropped = tuple(character for character in ranked if character not in kept)
+    # Plain characters before those inside words.
+    single = sorted(kept, key=lambda piece: (piece.startswith(CONTINUATION), piece))
+    merged = _merge(given, single, math.ceil(_SPARE * room))
+    pieces = [*single, *pruned(merged, single, given, room - len(single))]
+    dropped = tuple(piece for piece in ranked if piece in found and piece not in kept)
     return LearntVocabulary(
-        Vocabulary([*FIRST_TOKENS, *alphabet, *continuations, *merged]),
-        num_characters=len(in_all),
+        Vocabulary(_placed(pieces)),
+        num_characters=len(found),
         dropped_characters=dropped,
-        num_dropped=sum(in_all[character] for character in dropped),
+        num_dropped=sum(found[piece] for piece in dropped),
         num_left_out=counts.num_words - sum(counts.words[word] for word in given),
     )
 
@@ -93,9 +95,8 @@ def check_training(size: int, character_coverage: float) -> None:
     """Raise UsageError for a size without room for words, or a coverage that is not a share."""
     if size < MIN_SIZE:
         raise UsageError(
-            f"{param('size', size)}: expected at least {MIN_SIZE:,}: the special tokens of the "
-            f"published vocabularies take {len(FIRST_TOKENS)} places, and each character takes one "
-            "or two more"
+            f"{param('size', size)}: expected at least {MIN_SIZE:,}: each character takes one "
+            "place or two, and words need some too"
         )
     if not 0 < character_coverage <= 1:
         raise UsageError(
@@ -104,41 +105,76 @@ def check_training(size: int, character_coverage: float) -> None:
         )
 
 
+def _characters(counts: WordCounts) -> Counter[str]:
+    """How often each character begins a word, and with ## before it how often it is inside one."""
+    first, inner = counts.characters()
+    found = Counter(first)
+    for character, count in inner.items():
+        found[CONTINUATION + character] = count
+    return found
+
+
+def _expected(found: Counter[str]) -> Counter[str]:
+    """The same, where a character inside words is expected to begin one in a hundred times."""
+    expected = found.copy()
+    for piece, count in found.items():
+        if piece.startswith(CONTINUATION):
+            character = piece.removeprefix(CONTINUATION)
+            expected[character] = max(expected[character], math.ceil(count / 100))
+    return expected
+
+
 def _kept_characters(
-    ranked: list[str], in_all: Counter[str], inner: Counter[str], coverage: float, max_pieces: int
+    ranked: list[str], expected: Counter[str], coverage: float, max_pieces: int
 ) -> set[str]:
-    """The most frequent characters up to the coverage, or to ``max_pieces``."""
+    """The pieces of the most frequent characters up to the coverage, or to ``max_pieces``."""
     kept: set[str] = set()
-    uncovered = in_all.total()
+    uncovered = expected.total()
     allowed = (1 - coverage) * uncovered
-    for character in ranked:
-        max_pieces -= 2 if character in inner else 1
-        if max_pieces < 0 or uncovered <= allowed:
+    for piece in ranked[:max_pieces]:
+        if uncovered <= allowed:
             break
-        kept.add(character)
-        uncovered -= in_all[character]
+        kept.add(piece)
+        uncovered -= expected[piece]
     return kept
 
 
 def _given_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
     """The words to learn from and how often to give each, so that time and memory are bounded."""
-    known = [item for item in words.items() if kept.issuperset(item[0])]
+    known = [item for item in words.items() if kept.issuperset(_single_pieces(item[0]))]
     known.sort(key=lambda item: (-item[1], item[0]))
     known = known[:MAX_TRAINED_WORDS]
     divisor = max(1.0, sum(count for _, count in known) / MAX_GIVEN)
     return {word: times for word, count in known if (times := round(count / divisor))}
 
 
-def _merge(
-    given: dict[str, int], alphabet: list[str], continuations: list[str], room: int
-) -> list[str]:
-    """The pieces that the trainer joins, in its order."""
+def _single_pieces(word: str) -> Iterator[str]:
+    yield word[0]
+    for character in word[1:]:
+        yield CONTINUATION + character
+
+
+def _placed(pieces: list[str]) -> list[str]:
+    """The tokens of the vocabulary: pieces also take the places that published ones leave unused.
+
+    So the special tokens have their published ids.
+    """
+    before = pieces[:NUM_PLACES]
+    before += [f"[unused{number}]" for number in range(NUM_PLACES - len(before))]
+    return [SPECIAL_TOKENS[0], *before, *SPECIAL_TOKENS[1:], *pieces[NUM_PLACES:]]
+
+
+def _merge(given: dict[str, int], single: list[str], room: int) -> list[str]:
+    """The pieces that the trainer joins, in its order; ``room`` with those of characters."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNK_TOKEN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # The trainer has every character as it begins a word too, which a piece inside may not need.
+    alphabet = sorted({piece.removeprefix(CONTINUATION) for piece in single})
+    continuations = [piece for piece in single if piece.startswith(CONTINUATION)]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=room,
+        vocab_size=room - len(single) + len(alphabet) + len(continuations),
         min_frequency=MIN_FREQUENCY,
         show_progress=False,
         # The trainer's own limit chooses among equally rare characters at random.
@@ -150,8 +186,8 @@ def _merge(
     )
     tokenizer.train_from_iterator(_repeated(given), trainer)
     ids = tokenizer.get_vocab()
-    single = {*alphabet, *continuations}
-    return [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in single]
+    known = {*alphabet, *continuations}
+    return [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in known]
 
 
 def _repeated(given: dict[str, int]) -> Iterator[str]:

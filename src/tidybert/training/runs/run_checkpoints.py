@@ -39,8 +39,8 @@ from tidybert.storage.model_files import (
     checkpoints_by_step,
 )
 from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.training.changes import NOTHING, Changes
-from tidybert.training.runs.run_identity import RunIdentity, change_line
+from tidybert.training.changes import NOTHING, ORDER, Changes
+from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.sharding import placed_like
 
 _MOST: Final = 10**15
@@ -152,11 +152,15 @@ def read_checkpoint(
             lines.append(f"{directory} cannot be read and is passed over: {error.message}")
             continue
         changed = course.changes(found.state.course, directory, allowed=allowed)
+        what = reduce(or_, map(course.kind, changed), NOTHING)
+        if ORDER not in what and not _is_like(found.state.progress, progress, strict=True):
+            lines.append(f"{directory} is not of these data and is passed over")
+            continue
         if changed:
             found.state.changes.append({"step": step, **changed})
         found.state.course = course.to_dict()
-        lines += [change_line(name, *values) for name, values in changed.items()]
-        return found, lines, reduce(or_, map(course.kind, changed), NOTHING)
+        lines += [course.change_line(name, *values) for name, values in changed.items()]
+        return found, lines, what
     return None, lines, NOTHING
 
 
@@ -205,14 +209,17 @@ def _is_state(state: TrainingState, step: int, progress: Mapping[str, Any]) -> b
     )
 
 
-def _is_like(value: Any, example: Any) -> bool:
-    """Whether JSON has the form of another: the same keys and lengths, and numbers not below 0."""
+def _is_like(value: Any, example: Any, *, strict: bool = False) -> bool:
+    """Whether JSON has the form of another: the same keys, and numbers not below 0.
+
+    ``strict``: also the same lengths.  A position in other data may have more or fewer numbers.
+    """
     if isinstance(example, Mapping):
         alike = isinstance(value, dict) and value.keys() == example.keys()
-        return alike and all(_is_like(value[key], example[key]) for key in example)
+        return alike and all(_is_like(value[key], example[key], strict=strict) for key in example)
     if isinstance(example, list | tuple):
-        # A position in other data may have more or fewer numbers.
-        return isinstance(value, list) and all(_is_like(each, example[0]) for each in value)
+        alike = isinstance(value, list) and (len(value) == len(example) or not strict)
+        return alike and bool(value) and all(_is_like(each, example[0]) for each in value)
     if isinstance(example, float):
         return type(value) in (int, float) and 0 <= value < _MOST
     return type(value) is type(example) and (not isinstance(value, int) or 0 <= value < _MOST)

@@ -50,6 +50,13 @@ class RunIdentity:
         """What another value of a setting or of a content changes."""
         return self.kinds.get(name, MODEL)
 
+    def change_line(self, name: str, before: Any, now: Any) -> str:
+        """A setting with its value before and now: --seed: 42 before, 7 now; or what differs."""
+        if name in self.contents:
+            return f"{_CONTENTS[name][0]}: not the same as before"
+        was, given = ("not given" if each is None else f"{each!s:.60}" for each in (before, now))
+        return f"{param(name)}: {was} before, {given} now"
+
     def changes(
         self, before: Mapping[str, Any], where: object, *, allowed: bool = False
     ) -> dict[str, list[Any]]:
@@ -89,21 +96,13 @@ class RunIdentity:
                 f"give a new {param('out')}:"
             )
             lines = [
-                f"  {change_line(name, *values)}"
+                f"  {self.change_line(name, *values)}"
                 for name, values in {**changed, **contents}.items()
                 if name in refused
             ]
             head = f"{where} was written with other arguments or data; {way}"
             raise TrainingError("\n".join([head, *lines]))
         return {**changed, **contents}
-
-
-def change_line(name: str, before: Any, now: Any) -> str:
-    """A setting with its value before and now: --seed: 42 before, 7 now; what a content is."""
-    if name in _CONTENTS:
-        return f"{_CONTENTS[name][0]}: not the same as before"
-    was, given = ("not given" if each is None else f"{each!s:.60}" for each in (before, now))
-    return f"{param(name)}: {was} before, {given} now"
 
 
 def weights_sha256(model: nn.Module) -> str:

@@ -46,8 +46,9 @@ MOST_USED: Final = (
 class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags.JsonFlag):
     PANEL: ClassVar = "Checkpoints"
 
-    data: Path
-    """``--data DIR``: Corpus that build-corpus wrote."""
+    data: list[str]
+    """``--data DIR[:WEIGHT]``: Corpus that build-corpus wrote. Give it again for more, whose
+    weights divide the tokens: --data wiki:3 --data books:1."""
     # Its help is that of BranchOption.
     branch: str | None = field(default=None, metadata={"callback": take_branch})
 
@@ -131,9 +132,10 @@ def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool
     print_table(
         {measured_text(out): "left", "value": "right", "meaning": "left"},
         [
-            (name, f"{result.metrics[name]:.4f}", meaning)
-            for name, meaning in _MEANINGS.items()
-            if name in result.metrics
+            (name, f"{each:.4f}", _meaning(name))
+            for meant in _MEANINGS
+            for name, each in result.metrics.items()
+            if name.partition("/")[0] == meant
         ],
     )
     if result.num_bad_steps:
@@ -142,6 +144,12 @@ def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool
     if is_drawn:
         note(f"the losses are drawn in {out / CURVES_FILE}")
     note(f"the model is in {out}; next: {then}")
+
+
+def _meaning(metric: str) -> str:
+    """What a metric is; that of one corpus is the same as of all."""
+    name, _, corpus = metric.partition("/")
+    return f"the same, in {corpus}" if corpus else _MEANINGS[name]
 
 
 @contextmanager
@@ -178,7 +186,8 @@ def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[Traini
         )
 
     def metrics(step: int, values: dict[str, Any]) -> None:
-        shown = ", ".join(f"{name} {values[name]:.4f}" for name in _SHOWN if name in values)
+        names = [name for shown in _SHOWN for name in values if name.partition("/")[0] == shown]
+        shown = ", ".join(f"{name} {values[name]:.4f}" for name in names)
         note(f"step {step:,}, {measured_text(run)}: {shown}")
         _draw_curves(run)
 

@@ -35,8 +35,8 @@ class TrainVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.JsonFlag)
     strip_accents: bool | None = None
     """``--strip-accents/--keep-accents``: Turn é into e, or keep it. If not set: as --cased or
     --uncased implies."""
-    character_coverage: float = 0.99999
-    """Fraction of the text whose characters get a piece; the rarest get none."""
+    character_coverage: float = 0.999975
+    """Fraction of the text whose characters get a token; the rarest get none."""
     compare: str | None = None
     """``--compare MODEL``: Also measure this model's vocabulary."""
 
@@ -103,8 +103,9 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
     if dropped := learnt.dropped_characters:
         yield (
             f"{len(dropped):,} of {learnt.num_characters:,} different characters, the rarest, have "
-            f"no piece ({' '.join(dropped[:10])}{' …' if len(dropped) > 10 else ''}); they occur "
-            f"{learnt.num_dropped:,} times; a larger --character-coverage or --size keeps more"
+            f"no token ({' '.join(dropped[:10])}{' …' if len(dropped) > 10 else ''}; ## is inside "
+            f"a word); they occur {learnt.num_dropped:,} times; a larger --character-coverage or "
+            "--size keeps more"
         )
     found = len(learnt.vocabulary)
     if found < size:
