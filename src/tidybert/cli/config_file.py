@@ -32,6 +32,9 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     values = read_json_object(path)
     values.pop(RECORD, None)
     command = context.command.name
+    # What --log-to was in earlier versions.
+    if values.pop("tensorboard", False):
+        values["log_to"] = ["tensorboard"]
     task = values.get("task")
     if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
         other = task if task in _COMMANDS else "another program"

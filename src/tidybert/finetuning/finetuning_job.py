@@ -31,7 +31,7 @@ _MOST_SEEDS: Final = 1000
 # They say how a run is begun, and arguments.json says what it is.
 _NOT_RECORDED: Final = ("out", "resume", "change", "force")
 _PATHS: Final = ("train", "dev", "unlabelled", "corrections", "vocab", "teacher")
-_OF_SHELL: Final[Mapping[str, Any]] = {"tensorboard": False, "threads": None}
+_OF_SHELL: Final[Mapping[str, Any]] = {"log_to": None, "threads": None}
 
 
 @dataclass(frozen=True, kw_only=True)

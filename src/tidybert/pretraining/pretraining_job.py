@@ -33,6 +33,9 @@ class PretrainingOptions(RunOptions, BranchOption):
 
     verify: bool = True
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
+    probe: list[str] | None = None
+    """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
+    at most 1,000 of them, and logs its accuracy. Give it again for more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,8 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
             "model": str(self.model),
             "data": data if len(data) > 1 else data[0],
             "device": self.device,
+            "keep_every": self.keep_every,
         }
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
-        return found
+        return {**found, "probe": self.probe}

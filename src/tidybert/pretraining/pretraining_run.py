@@ -32,6 +32,7 @@ from tidybert.pretraining.pretraining_arguments import PretrainingArguments, che
 from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
+from tidybert.pretraining.probes import read_probes, scores_of
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import weighted_corpora
@@ -118,13 +119,14 @@ def _pretrain(
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
-    held_out = HeldOut(plan, stream.streams[0], chosen)
+    held_out = HeldOut(plan, stream.streams, chosen)
+    probes = read_probes(job.probe, plan)
     identity = plan.identity(network)
     objective = build_objective(
         network,
         stream.take,
         arguments,
-        evaluate=held_out.measure,
+        evaluate=lambda each: {**held_out.measure(each), **scores_of(probes, each)},
         first_position=stream.first_position,
         in_new_order=stream.in_new_order,
         processes=processes,

@@ -48,6 +48,8 @@ TRAINING_TEXTS_FILE: Final = "training_texts.npy"
 CARD_FILE: Final = "README.md"
 """The model card."""
 TENSORBOARD_FOLDER: Final = "tensorboard"
+WANDB_FOLDER: Final = "wandb"
+MLFLOW_FOLDER: Final = "mlruns"
 
 # checkpoints/step-N/ and checkpoints/best/, each with WEIGHTS_FILE.
 CHECKPOINTS_FOLDER: Final = "checkpoints"

@@ -22,6 +22,7 @@ from tidybert.storage.model_files import (
     CURVES_FILE,
     METADATA_FILE,
     METRICS_FILE,
+    MLFLOW_FOLDER,
     TENSORBOARD_FOLDER,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -29,6 +30,7 @@ from tidybert.storage.model_files import (
     TRIALS_FILE,
     TRIALS_FOLDER,
     VOCABULARY_FILE,
+    WANDB_FOLDER,
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
@@ -45,7 +47,9 @@ _FILES: Final = (
     WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, CONFIG_FILE,
     ARGUMENTS_FILE,
 )  # fmt: skip
-_FOLDERS: Final = (CHECKPOINTS_FOLDER, TRIALS_FOLDER, TENSORBOARD_FOLDER)
+_FOLDERS: Final = (
+    CHECKPOINTS_FOLDER, TRIALS_FOLDER, TENSORBOARD_FOLDER, WANDB_FOLDER, MLFLOW_FOLDER,
+)  # fmt: skip
 _SHOWS_A_RUN: Final = (ARGUMENTS_FILE, METADATA_FILE, TRIALS_FILE, *_FOLDERS)
 
 
