@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.training.changes import MODEL, STEPS, argument
+from tidybert.training.changes import NOTHING, STEPS, argument
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class LanguageModelArguments(PretrainingArguments):
     recipe: str = argument(STEPS, "fast")
     """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
     without a default."""
-    initial_weights: str | None = argument(MODEL, "random")
+    initial_weights: str | None = argument(NOTHING, "random")
     """Language models begin with random weights: what BERT takes from the corpus lies on both
     sides of a word."""
 

@@ -73,7 +73,7 @@ class PretrainingArguments:
     recipe: str = argument(STEPS, "bert")
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
-    initial_weights: str | None = argument(MODEL, None)
+    initial_weights: str | None = argument(NOTHING, None)
     """Begin a size with random weights, or with weights from the corpus: word embeddings from
     neighbouring words, and heads that look at neighbours."""
     max_steps: int | None = argument(STEPS, None)

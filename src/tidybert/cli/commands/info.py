@@ -92,10 +92,10 @@ def _show_checkpoints(run: Path, *, as_json: bool) -> None:
     metrics = [name for name in named if name in _IN_TABLE or name.startswith("probe_")]
     metrics = metrics or [*named][:_MOST_COLUMNS]
     print_table(
-        {"MODEL": "left", "measured at": "right", **dict.fromkeys(metrics, "right"), "": "left"},
+        {"STEP": "right", "measured at": "right", **dict.fromkeys(metrics, "right"), "": "left"},
         [
             (
-                each["model"],
+                f"{each['step']:,}",
                 "-" if each["measured"] is None else f"{each['measured']:,}",
                 *(_shown("", each["metrics"].get(name, "-")) for name in metrics),
                 ", ".join(
@@ -106,6 +106,7 @@ def _show_checkpoints(run: Path, *, as_json: bool) -> None:
             )
             for each in rows
         ],
+        title=f"{run}@STEP is a MODEL",
     )
 
 
