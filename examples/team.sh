@@ -21,6 +21,7 @@ DECAY=${DECAY:-200}                             # steps of the branch, over whic
 RATE=${RATE:-2e-3}                              # learning rate
 HELD_OUT=${HELD_OUT:-0.02}                      # fraction of the documents to measure on
 FLAGS=${FLAGS:-}                                # more flags of tidybert pretrain
+TUNE=${TUNE:-}                                  # more flags of tidybert finetune
 EPOCHS=${EPOCHS:-10}                            # how often the classifier sees LABELLED
 
 fail() {
@@ -93,6 +94,6 @@ run tidybert convert "$OUT/decayed" "$OUT/encoder" --to huggingface
 
 step "7. Fine-tuning"
 run tidybert finetune classify "$OUT/decayed" --train "$3" --num-train-epochs "$EPOCHS" \
-    --learning-rate 5e-4 --out "$OUT/classifier"
+    --learning-rate 5e-4 --out "$OUT/classifier" $TUNE
 
 step "Done: $OUT/run and $OUT/decayed are the encoders, $OUT/classifier is the classifier"

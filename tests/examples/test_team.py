@@ -16,6 +16,7 @@ SMALL = {
     "RATE": "1e-2",
     "HELD_OUT": "0.2",
     "EPOCHS": "1",
+    "TUNE": "--max-seq-length 16",
     "OMP_NUM_THREADS": "1",
     "FLAGS": "--tokens-per-step 64 --max-seq-length 16 --eval-tokens 128 --initial-weights random",
 }

@@ -1,6 +1,7 @@
 """RUN@STEP is a MODEL, in every command that takes one."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,13 @@ import pytest
 import transformers
 
 from tidybert.catalog import find_model
+from tidybert.cli.commands.page import _last_of
 from tidybert.cli.main import run as shell
-from tidybert.errors import ModelNotFoundError
+from tidybert.errors import DataError, ModelNotFoundError
+from tidybert.inference.fill_mask import MaskFiller
+from tidybert.page.page_model import PageModel
+from tidybert.page.run_views import run_of
+from tidybert.page.views import VIEWS
 
 Small = Callable[..., Any]
 
@@ -84,3 +90,32 @@ def test_checkpoints_compare_in_one_table(kept: Path, capsys: pytest.CaptureFixt
     table = output(capsys, "info", str(kept), "--checkpoints")
     assert "mlm_accuracy" in table.replace("\n", "")
     assert f"{losses[8]:.4f}" in table
+
+
+def test_the_page_shows_the_curves_and_what_each_checkpoint_fills_in(kept: Path) -> None:
+    view = VIEWS["run"]
+    found: Any = view(PageModel(str(kept), str(kept)), text="the red [MASK] is near")
+    of_checkpoint: Any = view(PageModel(f"{kept}@4", f"{kept}@4"), at=1)
+
+    assert found["picture"].startswith("<svg")
+    assert [each["model"] for each in found["fills"]] == ["step 4", "step 8", "finished"]
+    (answer,) = MaskFiller(f"{kept}@8", device="cpu").fill(["the red [MASK] is near"], top_k=3)
+    assert found["fills"][1]["masks"] == answer["masks"]
+    exec(compile(found["python"], "run", "exec"), {})
+    assert of_checkpoint["fills"] == []
+    assert of_checkpoint["picture"] == found["picture"]
+    with pytest.raises(DataError, match=r"has no .MASK."):
+        view(PageModel(str(kept), str(kept)), text="the red cat")
+
+
+def test_the_page_opens_the_last_checkpoint_of_a_run_in_training(
+    kept: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(kept / "checkpoints", tmp_path / "run/checkpoints")
+    shutil.copy(kept / "metrics.jsonl", tmp_path / "run")
+
+    path = _last_of(str(tmp_path / "run"))
+
+    assert path == f"{tmp_path / 'run'}@8"
+    assert run_of(path) == tmp_path / "run"
+    assert _last_of(str(kept)) == str(kept)

@@ -12,7 +12,8 @@ def checkpoint_rows(run: Path) -> list[dict[str, Any]]:
     """An entry for each checkpoint, by step: what was measured last up to it, and its size.
 
     ``model`` names it as a MODEL, ``measured`` is the step of the measurement, and ``best`` whether
-    the run has nothing better up to its last checkpoint.  Raises TidyBertError for a file that cannot be read.
+    the run has nothing better up to its last checkpoint.  Raises TidyBertError for a file that
+    cannot be read.
     """
     history = read_training_history(run)
     evaluations = history.evaluations if history else []
