@@ -102,7 +102,9 @@ def test_the_copies_used_longest_ago_make_room(memory: Any, corpus: Path) -> Non
 def test_faults_are_said_before_the_first_step(
     memory: Any, small: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(DataError, match=r"none/corpus.json: no such file, .*build-corpus writes it last"):
+    with pytest.raises(
+        DataError, match=r"none/corpus.json: no such file, .*build-corpus writes it last"
+    ):
         small(tmp_path / "run", data="memory://b/none")
     monkeypatch.setattr(disk_errors, "free_bytes", lambda _path: 10)
     with pytest.raises(DiskError, match="the copy of the corpus"):

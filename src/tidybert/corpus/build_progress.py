@@ -32,6 +32,7 @@ _HASHING_THREADS: Final = 2
 class Progress:
     """How far a build is.
 
+    held_out: the share of the documents to hold out, at least that of the settings.
     num_digests: documents whose hashes are in digests.bin.
     num_without_tokens: how many of those have no token.
     written: for each part, its documents from each file.
@@ -39,6 +40,7 @@ class Progress:
     """
 
     settings: dict[str, Any]
+    held_out: float
     reading: Reading = field(default_factory=Reading)
     num_digests: int = 0
     num_without_tokens: int = 0
@@ -66,7 +68,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
                 f"{param('out', directory)} is not empty, and no corpus was begun there; name a "
                 "new directory"
             )
-        progress = Progress(settings)
+        progress = Progress(settings, settings["held_out"])
         progress.write(directory)
         return progress
     try:
@@ -102,13 +104,17 @@ def described_files(files: Sequence[Source]) -> list[list[Any]]:
 
 
 def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that differ, and for the files which ones: "files: a.txt"."""
+    """The names of the settings that differ, and for the files which: "files: a.txt changed"."""
     other = [name for name in now if name != "files" and before.get(name) != now[name]]
     old, new = ({each[0]: each[1:] for each in given["files"]} for given in (before, now))
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    names = [
+        f"{name} {'missing' if name not in new else 'new' if name not in old else 'changed'}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
     if names:
         more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
-        other.append(f"files: {', '.join(map(str, names[:_NAMED_FILES]))}{more}")
+        other.append(f"files: {', '.join(names[:_NAMED_FILES])}{more}")
     return other
 
 

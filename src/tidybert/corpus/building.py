@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -49,9 +49,11 @@ from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.sources import Source
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
+from tidybert.files.wording import count_of
 from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.growing_file import GrowingFile
-from tidybert.storage.output_lock import output_lock
+from tidybert.storage.output_lock import contents, output_lock
+from tidybert.storage.own_files import remove_tree
 from tidybert.tokenization import BertTokenizer
 
 SYNC_SECONDS: Final = 10.0
@@ -79,6 +81,7 @@ def build_corpus(
     *,
     options: CorpusOptions | None = None,
     held_out: float = 0.005,
+    least_held_out: int = 0,
     num_workers: int = 0,
     max_shard_tokens: int = MAX_SHARD_TOKENS,
     report: CorpusReport | None = None,
@@ -86,12 +89,14 @@ def build_corpus(
 ) -> Manifest:
     """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
-    held_out: share of the documents that go to the part held-out.  num_workers: processes that
+    held_out: share of the documents that go to the part held-out; a larger one, if that is fewer
+    than ``least_held_out`` documents and the share is not 0.  num_workers: processes that
     tokenise, besides this one; 0 for none.  report: filled with the findings in the files.
     progress: called after each block.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
-    DataError for files that cannot be read, InUseError where another process builds this corpus.
+    DataError for files that cannot be read or hold too few documents, InUseError where another
+    process builds this corpus.
     """
     check_held_out(held_out)
     directory = Path(directory)
@@ -106,7 +111,7 @@ def build_corpus(
         "max_shard_tokens": max_shard_tokens,
     }
     report = CorpusReport() if report is None else report
-    with output_lock(directory), ExitStack() as stack:
+    with output_lock(directory):
         if is_corpus(directory):
             manifest = read_manifest(directory)
             remove_progress(directory)
@@ -118,26 +123,41 @@ def build_corpus(
             return manifest
         state = begin(directory, settings)
         tokenizer.save(directory)
-        output = _Output(directory, state, stack)
-        reading, total_bytes = state.reading, sum(size for _, size, _ in settings["files"])
-        synced = time.monotonic()
-        blocks = new_blocks(files, options, reading, output.seen(), report)
-        for block, origin in tokenize_in_order(blocks, tokenizer, num_workers):
-            output.write(block, origin)
-            progress(output.built(origin, total_bytes))
-            if time.monotonic() - synced > SYNC_SECONDS:
-                output.sync(origin.reading)
-                synced = time.monotonic()
-        if not sum(reading.finished):
-            raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
-        return output.finish(reading)
+        total_bytes = sum(size for _, size, _ in settings["files"])
+        while True:
+            of_round = CorpusReport()
+            with _Output(directory, state) as output:
+                reading, synced = state.reading, time.monotonic()
+                blocks = new_blocks(files, options, reading, output.seen(), of_round)
+                for block, origin in tokenize_in_order(blocks, tokenizer, num_workers):
+                    output.write(block, origin)
+                    progress(output.built(origin, total_bytes))
+                    if time.monotonic() - synced > SYNC_SECONDS:
+                        output.sync(origin.reading)
+                        synced = time.monotonic()
+                vars(report).update(vars(of_round))
+                if not sum(reading.finished):
+                    raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
+                try:
+                    larger = output.larger_share(least_held_out)
+                except DataError:
+                    # Nothing of it can be continued.
+                    for path in contents(directory):
+                        remove_tree(path)
+                    raise
+                if larger is None:
+                    return output.finish(reading)
+            # Which documents are held out is known at the end: such a corpus is built in no time.
+            state = Progress(settings, larger)
+            state.write(directory)
 
 
 class _Output:
     """The files of a corpus that is built: they grow, and ``sync`` notes how far they are."""
 
-    def __init__(self, directory: Path, state: Progress, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, state: Progress) -> None:
         self._directory, self._state = directory, state
+        self._stack = stack = ExitStack()
         path, size = directory / DIGESTS_FILE, state.num_digests * DIGEST_BYTES
         is_there = size > 0 or os.path.lexists(path)
         self._digests = GrowingFile(path, size if is_there else None)
@@ -148,6 +168,34 @@ class _Output:
         for part in PARTS:
             writer = PartWriter(directory, part, dtype, max_tokens, state.parts.get(part))
             self._writers[part] = stack.enter_context(writer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def larger_share(self, least: int) -> float | None:
+        """The share that holds out ``least`` documents; None where as many are held out, or none.
+
+        Raises DataError for a corpus with fewer than twice as many documents.
+        """
+        written = {part: sum(numbers) for part, numbers in self._state.written.items()}
+        if not self._state.held_out or written["held-out"] >= least:
+            return None
+        total = sum(written.values())
+        if total < 2 * least:
+            raise DataError(
+                f"the corpus is too small: it has {count_of(total, 'document')}, and "
+                f"{param('held_out')} keeps at least {least} apart to measure on; give "
+                f"{2 * least} documents or more, or {param('held_out', 0)} to keep none apart"
+            )
+        self._digests.sync()
+        sorted_shares = np.sort(shares(np.fromfile(self._digests.path, f"S{DIGEST_BYTES}")))
+        # Documents without a token are among them, and cannot be measured on.
+        place = int(np.searchsorted(sorted_shares, self._state.held_out)) + least
+        place -= written["held-out"]
+        return float(np.nextafter(sorted_shares[min(place, len(sorted_shares)) - 1], 1.0))
 
     def seen(self) -> SeenDigests:
         """The hashes of the documents in the files; before the first ``write`` only."""
@@ -167,7 +215,7 @@ class _Output:
         state = self._state
         is_empty = block.document_sentences == 0
         state.num_without_tokens += int(is_empty.sum())
-        is_held_out = shares(origin.digests) < state.settings["held_out"]
+        is_held_out = shares(origin.digests) < state.held_out
         for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
             is_in &= ~is_empty
             self._writers[part].add(block.chosen(is_in))

@@ -11,6 +11,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress
 from tidybert.corpus.documents import CorpusOptions
+from tidybert.corpus.manifest import PARTS
 from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # In a smaller corpus, starting other processes costs more time than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
+LEAST_HELD_OUT: Final = 8
+"""Fewer documents measure nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +64,26 @@ def build_corpus(
             out,
             options=read,
             held_out=given.held_out,
+            least_held_out=LEAST_HELD_OUT,
             num_workers=workers,
             report=report,
             progress=progress,
         )
     note(*report.lines(str))
+    _note_held_out(manifest, given.held_out)
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
     _show(manifest, out, as_json=given.json)
+
+
+def _note_held_out(manifest: "Manifest", asked: float) -> None:
+    """Say where more documents are held out than the share asked for."""
+    counts = {part: sum(each.num_documents for each in manifest.parts[part]) for part in PARTS}
+    if asked and counts["held-out"] == LEAST_HELD_OUT > 2 * asked * sum(counts.values()):
+        note(
+            f"{LEAST_HELD_OUT} documents are held out, the fewest that tidybert measures on; "
+            f"--held-out {asked:g} would have kept fewer apart"
+        )
 
 
 def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
