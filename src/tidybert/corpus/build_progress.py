@@ -1,7 +1,8 @@
 """How far a build is, on the disk, so that it can go on after a stop of any kind.
 
 progress.json holds the build's settings, how far it has read and how long each file was then;
-digests.bin has the hashes of the documents seen.  A finished corpus has neither.
+digests.bin has the hashes of the documents seen, and bands.bin those for near-duplicates.  A
+finished corpus has none of them.
 """
 
 import json
@@ -23,6 +24,8 @@ from tidybert.storage.own_files import make_directory, remove_tree
 
 PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
+BANDS_FILE: Final = "bands.bin"
+EXCLUDED_FILE: Final = "excluded.jsonl"
 _NAMED_FILES: Final = 3
 # Hashing works outside Python's lock.
 _HASHING_THREADS: Final = 2
@@ -35,6 +38,8 @@ class Progress:
     held_out: the share of the documents to hold out, at least that of the settings.
     num_digests: documents whose hashes are in digests.bin.
     num_without_tokens: how many of those have no token.
+    num_near_duplicates, num_excluded: how many of the others were left out.
+    sizes: bytes of the files that grow beside the shards.
     written: for each part, its documents from each file.
     parts: the writers' states.
     """
@@ -44,6 +49,9 @@ class Progress:
     reading: Reading = field(default_factory=Reading)
     num_digests: int = 0
     num_without_tokens: int = 0
+    num_near_duplicates: int = 0
+    num_excluded: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
     written: dict[str, list[int]] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
 
@@ -119,6 +127,7 @@ def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
 
 
 def remove_progress(directory: Path) -> None:
-    """Remove both files of a finished build."""
+    """Remove the files that only a build needs."""
     remove_tree(directory / PROGRESS_FILE)
     remove_tree(directory / DIGESTS_FILE)
+    remove_tree(directory / BANDS_FILE)

@@ -10,6 +10,7 @@ from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress
+from tidybert.corpus.build_progress import EXCLUDED_FILE
 from tidybert.corpus.documents import CorpusOptions
 from tidybert.corpus.manifest import PARTS
 from tidybert.system.cores import available_cores
@@ -30,6 +31,11 @@ class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
     """``--vocab MODEL``: Model whose vocabulary is used."""
     out: Path
     """``--out DIR``: Directory to write, or to continue."""
+    near_duplicates: float | None = None
+    """Leave out documents this like an earlier one (0 to 1, such as 0.8), by MinHash."""
+    exclude: list[str] | None = None
+    """``--exclude FILE``: Leave out documents that share thirteen words in a row with this
+    evaluation file. Give it again for more."""
     workers: int | None = field(default=None, metadata={"min": 0})
     """``--workers N``: Processes that tokenise. If not set: one for each core."""
 
@@ -47,6 +53,7 @@ def build_corpus(
     from tidybert.corpus.documents import CorpusReport
     from tidybert.corpus.manifest import is_corpus
     from tidybert.corpus.packed_files import corpus_files
+    from tidybert.corpus.screening import RUN, Screening, read_evaluation
     from tidybert.tokenization import BertTokenizer
 
     out, workers = given.out, given.workers
@@ -55,6 +62,10 @@ def build_corpus(
         size = sum(source.num_bytes for source in sources)
         workers = available_cores() if size > SMALL_CORPUS_BYTES else 0
     tokenizer = BertTokenizer.from_pretrained(given.vocab)
+    evaluation = read_evaluation(given.exclude) if given.exclude else None
+    screening = Screening(given.near_duplicates, evaluation)
+    if evaluation is not None and evaluation.num_short:
+        note(f"{evaluation.num_short:,} texts of --exclude have fewer than {RUN} words: not sought")
     was_finished = is_corpus(out)
     report = CorpusReport()
     with _shown() as progress:
@@ -65,6 +76,7 @@ def build_corpus(
             options=read,
             held_out=given.held_out,
             least_held_out=LEAST_HELD_OUT,
+            screening=screening,
             num_workers=workers,
             report=report,
             progress=progress,
@@ -108,6 +120,13 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
         f"{counts['documents']:,} documents read: {counts['duplicates']:,} had come before, "
         f"{counts['without_tokens']:,} had no token"
     )
+    # A corpus of an earlier version has no such counts.
+    if counts.get("near_duplicates"):
+        print_line(f"{counts['near_duplicates']:,} were like one before, and are left out")
+    if counts.get("excluded"):
+        print_line(
+            f"{counts['excluded']:,} quote evaluation data, and are left out: {out / EXCLUDED_FILE}"
+        )
     note(f"next: tidybert inspect {out}")
 
 
