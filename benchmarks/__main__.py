@@ -17,10 +17,13 @@ SCRIPTS: Final = {
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
         "serving_soak": "speed.serving_soak",
+        "answer_times": "speed.answer_times",
         "cuda": "speed.cuda",
         "padding": "speed.padding",
         "vectors": "speed.vectors",
+        "encode": "speed.encode",
         "search": "speed.search",
+        "cluster": "speed.cluster",
     },
     "Scores": {
         "compare": "scores.compare",

@@ -12,7 +12,7 @@ every corpus.
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ from tidybert.corpus.manifest import (
 )
 from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.packed_files import corpus_files
-from tidybert.corpus.screening import Found, Screening
+from tidybert.corpus.screening import NOTHING_FOUND, Found, Screening
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.sources import Source
 from tidybert.corpus.tokenizing import tokenize_in_order
@@ -61,6 +61,9 @@ from tidybert.storage.own_files import remove_tree
 from tidybert.tokenization import BertTokenizer
 
 SYNC_SECONDS: Final = 10.0
+
+
+Tokenised = Callable[[Reading, CorpusReport], Iterator[tuple[Block, Origin]]]
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,16 @@ def build_corpus(
     max_shard_tokens: int = MAX_SHARD_TOKENS,
     report: CorpusReport | None = None,
     progress: Callable[[Built], None] = lambda built: None,
+    tokenised: Tokenised | None = None,
 ) -> Manifest:
     """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
     held_out: share of the documents that go to the part held-out; a larger one, if that is fewer
     than ``least_held_out`` documents and the share is not 0.  screening: documents to leave out.
-    num_workers: processes that
-    tokenise, besides this one; 0 for none.  report: filled with the findings in the files.
-    progress: called after each block.
+    num_workers: processes that tokenise, besides this one; 0 for none.  report: filled with the
+    findings in the files.  progress: called after each block.
+    tokenised: gives the new documents of the files as blocks, from where its ``Reading`` is, where
+    others have tokenised them; None reads and tokenises here.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
     DataError for files that cannot be read or hold too few documents, InUseError where another
@@ -138,9 +143,14 @@ def build_corpus(
             of_round = CorpusReport()
             with _Output(directory, state, screening.num_bands) as output:
                 reading, synced = state.reading, time.monotonic()
-                blocks = new_blocks(files, options, reading, output.seen(), of_round)
-                for block, origin in tokenize_in_order(blocks, tokenizer, num_workers, screening):
-                    output.write(*block, origin)
+                if tokenised is None:
+                    new = new_blocks(files, options, reading, output.seen(), of_round)
+                    blocks = tokenize_in_order(new, tokenizer, num_workers, screening)
+                else:
+                    made = tokenised(reading, of_round)
+                    blocks = (((block, NOTHING_FOUND), origin) for block, origin in made)
+                for (block, found), origin in blocks:
+                    output.write(block, found, origin)
                     progress(output.built(origin, total_bytes))
                     if time.monotonic() - synced > SYNC_SECONDS:
                         output.sync(origin.reading)

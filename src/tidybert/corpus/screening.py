@@ -101,6 +101,9 @@ class Found:
     excluded: list[tuple[int, str, str]]
 
 
+NOTHING_FOUND: Final = Found(np.empty(0, f"S{DIGEST_BYTES}"), [])
+
+
 def bands_for(similarity: float) -> tuple[int, int]:
     """Bands, and numbers in each, that find half of the pairs with this similarity."""
     options = [(_NUMBERS // rows, rows) for rows in range(1, _NUMBERS + 1)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ _AHEAD = 3
 
 _tokenizer: BertTokenizer
 _screening: Screening
+_NONE: Final = Screening()
 Made = tuple[Block, Found]
 
 
@@ -49,7 +50,7 @@ def tokenize_in_order(
     blocks: Iterable[tuple[Sequence[Document], Given]],
     tokenizer: BertTokenizer,
     num_workers: int,
-    screening: Screening,
+    screening: Screening = _NONE,
 ) -> Iterator[tuple[Made, Given]]:
     """Tokenise and screen blocks of documents; each comes back with the caller's companion to it.
 

@@ -102,8 +102,7 @@ def train(
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
-    count = len(examples.train) + len(examples.unlabelled)
-    _require_room(run, network, arguments, count, has_dev=has_dev)
+    _require_room(run, network, arguments, examples)
     data = TrainingData(
         examples.train,
         examples.held_out,
@@ -116,7 +115,8 @@ def train(
     _weigh(data, job.example_weights)
     for one in unlabelled:
         one.example += len(data.train)
-    lessons = lessons_of(job, task, tokenizer, data.train_features, unlabelled, callbacks.tell)
+    features = [*data.train_features, *unlabelled]
+    lessons = lessons_of(job, examples, task, network, tokenizer, features, callbacks.tell)
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
@@ -265,9 +265,7 @@ def _require_room(
     run: Path | None,
     network: nn.Module,
     arguments: TrainingArguments,
-    num_examples: int,
-    *,
-    has_dev: bool,
+    examples: TrainingExamples,
 ) -> None:
     """Raise DiskError unless the disk has room for what the run, if any, writes at least.
 
@@ -275,6 +273,7 @@ def _require_room(
     """
     if run is None:
         return
+    num_examples = len(examples.train) + len(examples.unlabelled)
     per_epoch = math.ceil(num_examples / arguments.train_batch_size)
     steps = math.ceil(per_epoch * arguments.num_train_epochs)
     steps = min(steps, arguments.max_steps or steps)
@@ -286,7 +285,7 @@ def _require_room(
         moments=2 * (trained_bytes(network) - words.nbytes * words.requires_grad),
         save_total_limit=arguments.save_total_limit,
         num_saves=max(1, steps // (arguments.save_steps or max(1, per_epoch))),
-        keeps_best=has_dev,
+        keeps_best=bool(examples.held_out),
     )
 
 

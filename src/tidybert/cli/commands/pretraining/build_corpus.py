@@ -1,18 +1,20 @@
 """``tidybert build-corpus``: files of text in, token shards for pre-training out."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
-from tidybert.cli.progress import shown_progress
+from tidybert.cli.progress import shown_progress, shown_texts
 from tidybert.corpus.build_progress import EXCLUDED_FILE
 from tidybert.corpus.documents import CorpusOptions
 from tidybert.corpus.manifest import PARTS
+from tidybert.errors import UsageError
 from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ LEAST_HELD_OUT: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
+class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag, flags.ClusterFlags):
     vocab: str
     """``--vocab MODEL``: Model whose vocabulary is used."""
     out: Path
@@ -56,6 +58,10 @@ def build_corpus(
     from tidybert.corpus.screening import RUN, Screening, read_evaluation
     from tidybert.tokenization import BertTokenizer
 
+    if given.cluster is not None:
+        _build_on_cluster(corpus, given, read)
+        return
+    refuse_cluster_flags(given)
     out, workers = given.out, given.workers
     sources = corpus_files(corpus)
     if workers is None:
@@ -96,6 +102,46 @@ def _note_held_out(manifest: "Manifest", asked: float) -> None:
             f"{LEAST_HELD_OUT} documents are held out, the fewest that tidybert measures on; "
             f"--held-out {asked:g} would have kept fewer apart"
         )
+
+
+def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOptions) -> None:
+    from tidybert.cluster.corpus_job import build_corpus_on_cluster
+    from tidybert.cluster.corpus_parts import CorpusWork
+    from tidybert.corpus.documents import CorpusReport
+
+    assert given.cluster is not None
+    if given.on_error != "stop":
+        raise UsageError("--on-error continue: a corpus has all its files, or is not built")
+    if given.workers is not None:
+        raise UsageError("--workers is for one machine: give --cluster-workers")
+    if given.near_duplicates is not None or given.exclude:
+        raise UsageError("--near-duplicates and --exclude are for one machine: leave out --cluster")
+    report = CorpusReport()
+    with ExitStack() as stack, shown_texts("tokenising") as advance:
+        shown: list[Callable[[Built], None]] = []
+
+        def progress(built: "Built") -> None:
+            # The parts are there, and the shards begin.
+            if not shown:
+                shown.append(stack.enter_context(_shown()))
+            shown[0](built)
+
+        manifest = build_corpus_on_cluster(
+            corpus,
+            CorpusWork(model=given.vocab, corpus=read),
+            given.out,
+            cluster=given.cluster,
+            num_workers=given.cluster_workers,
+            held_out=given.held_out,
+            least_held_out=LEAST_HELD_OUT,
+            report=report,
+            begun=note_begin,
+            advance=advance,
+            progress=progress,
+        )
+    note(*report.lines(str))
+    _note_held_out(manifest, given.held_out)
+    _show(manifest, given.out, as_json=given.json)
 
 
 def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
