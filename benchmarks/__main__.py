@@ -13,6 +13,7 @@ SCRIPTS: Final = {
     "Speed, beside transformers": {
         "tokenize": "speed.tokenize",
         "infer": "speed.infer",
+        "engines": "speed.engines",
         "serve": "speed.serve",
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
@@ -35,6 +36,7 @@ SCRIPTS: Final = {
         "own_model": "scores.own_model",
         "cloze": "scores.cloze",
         "word_pairs": "scores.word_pairs",
+        "int8": "scores.int8",
         "vocabulary": "scores.vocabulary",
     },
     "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},

@@ -91,9 +91,8 @@ def grouped_attention(
 ) -> Tensor:
     """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
     if len(rows.lengths) == 1 and probability == 0.0:
-        block = functional.scaled_dot_product_attention(
-            *_heads_of_one(query_key_value, 3, num_heads), is_causal=causal
-        )
+        query, key, value = _heads_of_one(query_key_value, 3, num_heads)
+        block = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
         return block.transpose(1, 2).reshape(query_key_value.shape[0], -1)
     groups = groups_of(rows, _group_cost(query_key_value))
     parts = []
