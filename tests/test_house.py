@@ -25,7 +25,7 @@ FLOORS = (
     {"tasks"},
     {"inference", "reporting", "export"},
     {"finetuning", "pretraining", "checking", "explain", "search"},
-    {"page", "estimators"},
+    {"page", "estimators", "cluster"},
     {"server"},
     {"cli"},
 )

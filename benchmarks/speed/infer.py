@@ -10,7 +10,6 @@ tickets.
 """
 
 import argparse
-import importlib.util
 import json
 import tempfile
 import time
@@ -38,7 +37,15 @@ from benchmarks.harness.rounds import (
     summarize,
 )
 from benchmarks.harness.step_clock import are_close, profile_once, remarks_of, with_share
-from benchmarks.speed.inference_sides import ENGINES, Logits, Run, exported, open_side
+from benchmarks.speed.inference_sides import (
+    ENGINES,
+    SENTENCES,
+    Logits,
+    Run,
+    exported,
+    missing_package,
+    open_side,
+)
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
@@ -82,7 +89,7 @@ def bench_inference(
     Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE,
     because they have not done the same work, and errors of opening MODEL.
     """
-    with tempfile.TemporaryDirectory() as folder, _threads(threads) as used_threads:
+    with tempfile.TemporaryDirectory() as folder, limited_threads(threads) as used_threads:
         directory = Path(folder) / "model"
         save_classifier(model, directory, max_seq_length)
         origin = ModelDirectory.open(directory)
@@ -116,14 +123,14 @@ def bench_inference(
             for order, texts in orders.items():
                 logits = {}
                 for side in in_turn(sides, number):
-                    logits[side], seconds = _timed(runs[side], texts)
+                    logits[side], seconds = timed(runs[side], texts)
                     assert len(logits[side]) == len(texts)
                     speeds = samples[side].setdefault(f"texts_per_second_{order}", [])
                     speeds.append(len(texts) / seconds)
                 difference = max(difference, _difference(logits, precision))
             for size, one in lone.items():
                 for side in in_turn(sides, number):
-                    for name, value in _lone_ms(runs[side], one, size).items():
+                    for name, value in lone_ms(runs[side], one, size).items():
                         samples[side].setdefault(name, []).append(value)
             note(f"round {number + 1} of {rounds} done")
     summary = summarize(samples)
@@ -152,7 +159,7 @@ def bench_inference(
     }
 
 
-def _timed(run: Run, examples: Sequence[TextExample]) -> tuple[Logits, float]:
+def timed(run: Run, examples: Sequence[TextExample]) -> tuple[Logits, float]:
     begin = time.perf_counter()
     logits = run(examples)
     return logits, time.perf_counter() - begin
@@ -178,10 +185,10 @@ def texts_of(
     return found
 
 
-def _lone_ms(run: Run, example: TextExample, size: int) -> dict[str, float]:
+def lone_ms(run: Run, example: TextExample, size: int) -> dict[str, float]:
     """Milliseconds of one text, answered alone: the median and the 99th percentile."""
     run([example])
-    seconds = [_timed(run, [example])[1] for _ in range(_LONE_CALLS)]
+    seconds = [timed(run, [example])[1] for _ in range(_LONE_CALLS)]
     p50, p99 = np.percentile(seconds, [50, 99]) * 1000
     return {f"ms_of_{size}_tokens_p50": float(p50), f"ms_of_{size}_tokens_p99": float(p99)}
 
@@ -194,7 +201,7 @@ def _warm_up(run: Run, orders: Sequence[Sequence[TextExample]], device: str) -> 
     for examples in orders:
         before = 0.0
         for _ in range(_MOST_WARM_UP_RUNS):
-            _, seconds = _timed(run, examples)
+            _, seconds = timed(run, examples)
             if are_close(before, seconds):
                 break
             before = seconds
@@ -246,7 +253,7 @@ def _difference(logits: Mapping[str, Logits], precision: str) -> float:
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[int]:
+def limited_threads(number: int | None) -> Iterator[int]:
     """Give PyTorch this many threads for the block, or its choice; yields their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
@@ -271,16 +278,15 @@ def run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
 
 def sides_of(against: str | None) -> tuple[str, ...]:
     """The sides; raises UsageError where the other one is not installed."""
-    sides = sides_against(against and SIDES[1])
-    if against in ENGINES:
-        for package in ("onnx", against):
-            if importlib.util.find_spec(package) is None:
-                raise UsageError(
-                    f"{param('against', against)} needs {package}, which is not installed: "
-                    f"pip install {package}"
-                )
-        return (*sides[:1], against)
-    return sides
+    if against not in (*ENGINES, SENTENCES):
+        return sides_against(against)
+    package = missing_package(against)
+    if package is not None:
+        raise UsageError(
+            f"{param('against', against)} needs {package}, which is not installed: "
+            f"pip install {package}"
+        )
+    return (SIDES[0], against)
 
 
 def add_texts(parser: argparse.ArgumentParser) -> None:
@@ -291,7 +297,7 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    parser = speed_parser(__doc__, rounds=5, others=(*SIDES[1:], *ENGINES))
+    parser = speed_parser(__doc__, rounds=5, others=(*SIDES[1:], *ENGINES, SENTENCES))
     add_device(parser)
     add_texts(parser)
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")

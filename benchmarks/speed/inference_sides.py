@@ -1,14 +1,18 @@
-"""The sides of ``python -m benchmarks infer``: from a model's directory to texts' logits.
+"""The sides of ``infer`` and ``engines``: from a model's directory to texts' logits.
 
 transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
-the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
-``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
-batch.
+the longest.  The last two run transformers' model, exported to ONNX.  ``onnxruntime-fused`` runs it
+as onnxruntime.transformers' optimizer fuses it; ``openvino-async`` computes several batches at
+once.  In int8 ONNX Runtime's own ``quantize_dynamic`` rounds weights with a scale a channel; it
+rounds activations with one scale a batch, and OpenVINO computes that model too.
+sentence-transformers makes vectors of [CLS], which go through the classifier's last layers here.
 """
 
 import copy
+import importlib.util
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,16 +21,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
+from tidybert.storage.model_files import CONFIG_FILE
 
 BATCH_SIZE: Final = 32
 """The other sides' batches; ours are cut by tokens."""
 LOADER_WORKERS: Final = 4
 """Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
-ENGINES: Final = ("onnxruntime", "openvino")
+ENGINES: Final = ("onnxruntime", "onnxruntime-fused", "openvino", "openvino-async")
+SENTENCES: Final = "sentence-transformers"
+_INT8_ENGINES: Final = ("onnxruntime", "openvino", "openvino-async")
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 
 Logits = npt.NDArray[np.float32]
@@ -44,14 +52,26 @@ def open_side(
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":
         return _open_ours(directory, max_seq_length, device, precision)
-    if precision == "int8" and side != "onnxruntime":
+    if precision == "int8" and side not in _INT8_ENGINES:
         raise UsageError(
             f"{param('precision', 'int8')}: {side} has no int8 here; use "
             f"{param('against', 'onnxruntime')}"
         )
     if side == "transformers":
         return _open_transformers(directory, max_seq_length, device)
+    if side == SENTENCES:
+        return _open_sentences(directory, max_seq_length)
     return _open_engine(side, directory, max_seq_length, precision)
+
+
+def missing_package(side: str) -> str | None:
+    """The package that a side needs and that is not installed, if there is one."""
+    first = side.partition("-")[0]
+    needed = {"ours": (), SENTENCES: ("sentence_transformers",), "transformers": ("transformers",)}
+    for package in needed.get(side, ("transformers", "onnx", "onnxruntime", first)):
+        if importlib.util.find_spec(package) is None:
+            return package.replace("_", "-")
+    return None
 
 
 def _open_ours(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
@@ -135,17 +155,72 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
     return run
 
 
-def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
-    encode = _encoder_of(directory, max_seq_length, "np")
-    opened = _onnx_runtime if side == "onnxruntime" else _openvino
-    compute = opened(exported(directory, precision))
+def _open_sentences(directory: Path, max_seq_length: int) -> Run:
+    import sentence_transformers
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    encoder = sentence_transformers.SentenceTransformer(
+        str(_sentence_form(directory, max_seq_length)), device="cpu"
+    )
+    whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    pooler, classifier = whole.bert.pooler, whole.classifier
+    del whole
 
     def run(examples: Sequence[TextExample]) -> Logits:
-        parts = []
-        for start in range(0, len(examples), BATCH_SIZE):
-            encoded = encode(examples[start : start + BATCH_SIZE])
-            parts.append(compute({name: encoded[name].astype(np.int64) for name in _INPUTS}))
-        return np.concatenate(parts)
+        first = encoder.encode(
+            [one.text for one in examples], batch_size=BATCH_SIZE, convert_to_tensor=True
+        )
+        with torch.inference_mode():
+            logits: Logits = classifier(pooler(first[:, None])).numpy()
+        return logits
+
+    return run
+
+
+def _sentence_form(directory: Path, max_seq_length: int) -> Path:
+    """The same model in a directory that says how its vectors are made: those of [CLS]."""
+    made = directory / "sentences"
+    if not made.exists():
+        (made / "1_Pooling").mkdir(parents=True)
+        for path in directory.iterdir():
+            if path.is_file():
+                (made / path.name).symlink_to(path.absolute())
+        width = BertConfig.from_file(directory / CONFIG_FILE).hidden_size
+        kind = "sentence_transformers.models."
+        files = {
+            "modules.json": [
+                {"idx": 0, "name": "0", "path": "", "type": f"{kind}Transformer"},
+                {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}Pooling"},
+            ],
+            "sentence_bert_config.json": {"max_seq_length": max_seq_length},
+            "1_Pooling/config.json": {
+                "word_embedding_dimension": width,
+                "pooling_mode_cls_token": True,
+                "pooling_mode_mean_tokens": False,
+            },
+        }
+        for name, content in files.items():
+            (made / name).write_text(json.dumps(content))
+    return made
+
+
+def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
+    encode = _encoder_of(directory, max_seq_length, "np")
+    path = exported(directory, precision)
+    if side == "openvino-async":
+        compute_all = _openvino_async(path)
+    else:
+        opened = _openvino if side == "openvino" else _onnx_runtime
+        compute = opened(_fused(directory, path) if side == "onnxruntime-fused" else path)
+        compute_all = lambda batches: [compute(each) for each in batches]  # noqa: E731
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        starts = range(0, len(examples), BATCH_SIZE)
+        batches = (encode(examples[start : start + BATCH_SIZE]) for start in starts)
+        int64 = ({name: each[name].astype(np.int64) for name in _INPUTS} for each in batches)
+        return np.concatenate(compute_all(int64))
 
     return run
 
@@ -159,14 +234,53 @@ def _onnx_runtime(path: Path) -> Callable[[dict[str, Any]], Logits]:
     return lambda encoded: cast(Logits, session.run(["logits"], encoded)[0])
 
 
-def _openvino(path: Path) -> Callable[[dict[str, Any]], Logits]:
+def _compiled(path: Path, hint: str) -> Any:
     import openvino
 
     # By default it multiplies in bfloat16 where the processor can.
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": hint}
     settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
-    compiled = openvino.Core().compile_model(path, "CPU", settings)
+    return openvino.Core().compile_model(path, "CPU", settings)
+
+
+def _openvino(path: Path) -> Callable[[dict[str, Any]], Logits]:
+    compiled = _compiled(path, "LATENCY")
     return lambda encoded: cast(Logits, next(iter(compiled(encoded).values())))
+
+
+def _openvino_async(path: Path) -> Callable[[Iterable[dict[str, Any]]], list[Logits]]:
+    import openvino
+
+    queue = openvino.AsyncInferQueue(_compiled(path, "THROUGHPUT"))
+
+    def compute(batches: Iterable[dict[str, Any]]) -> list[Logits]:
+        found: dict[int, Logits] = {}
+        queue.set_callback(
+            lambda request, at: found.update({at: request.get_output_tensor().data.copy()})
+        )
+        for at, encoded in enumerate(batches):
+            queue.start_async(encoded, at)
+        queue.wait_all()
+        return [found[at] for at in range(len(found))]
+
+    return compute
+
+
+def _fused(directory: Path, path: Path) -> Path:
+    """The model with attention, LayerNorm and GELU as an operator each; made once."""
+    fused = directory / "transformers-fused.onnx"
+    if not fused.exists():
+        from onnxruntime.transformers.optimizer import optimize_model
+
+        config = BertConfig.from_file(directory / CONFIG_FILE)
+        optimize_model(
+            str(path),
+            model_type="bert",
+            num_heads=config.num_attention_heads,
+            hidden_size=config.hidden_size,
+            opt_level=0,
+        ).save_model_to_file(str(fused))
+    return fused
 
 
 def exported(directory: Path, precision: str) -> Path:

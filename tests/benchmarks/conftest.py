@@ -38,7 +38,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any
         calls.append((side, work))
         return {**function(side, work), "peak_mib": 7}
 
-    for module in ("speed.training", "speed.infer", "speed.http_load", "scores.compare"):
+    modules = ("training", "infer", "engines", "http_load")
+    for module in (*(f"speed.{each}" for each in modules), "scores.compare"):
         monkeypatch.setattr(f"benchmarks.{module}.run_apart", run)
     assert training.run_apart is run
     return calls

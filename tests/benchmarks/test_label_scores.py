@@ -14,6 +14,7 @@ from benchmarks.scores import few, label_errors, small_data, suggested_labels
 from benchmarks.speed.padding import rows
 from tidybert.checking import out_of_fold
 from tidybert.files.text_examples import TextExample
+from tidybert.modeling.kernels.int8_linear import largest_weight
 
 
 def results_of(path: Path, lines: list[dict[str, Any]]) -> Results:
@@ -179,3 +180,34 @@ def test_padded_cells_are_counted_by_batch(
     monkeypatch.setattr("benchmarks.speed.padding.GROUPS", {"glue": ["SST-2"], "text": []})
 
     assert list(rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]
+
+
+def test_int8_is_scored_beside_float32_by_one_model(
+    pretrained_run: Path,
+    toy_data: Path,
+    tmp_path: Path,
+    run_script: Callable[..., int],
+    page: Callable[[str], Path],
+) -> None:
+    if not largest_weight():
+        pytest.skip("no exact 8-bit products here")
+    out, written = tmp_path / "int8.jsonl", page("int8-scores")
+    flags = [
+        "--model",
+        pretrained_run,
+        "--data",
+        "SST-2",
+        "STS-B",
+        "--num-examples",
+        6,
+        "--out",
+        out,
+    ]
+
+    assert run_script("int8", *flags, "--write", written) == 0
+
+    rows = [line.split(" | ") for line in written.read_text().splitlines() if "|" in line][2:]
+    assert [row[0] for row in rows] == ["| SST-2, accuracy", "| STS-B, pearson"]
+    for row in rows:
+        exact, rounded, loss = (float(each.strip(" |")) for each in row[2:])
+        assert loss == pytest.approx(exact - rounded, abs=0.02)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.harness import machine_rates
 from benchmarks.harness.rounds import SIDES
-from benchmarks.speed import infer
-from benchmarks.speed.inference_sides import open_side
+from benchmarks.speed import engines, infer
+from benchmarks.speed.inference_sides import SENTENCES, missing_package, open_side
 from benchmarks.speed.tokenize import STATES, bench_tokenization
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
@@ -26,6 +27,7 @@ QUANTITIES = {
     "ms_of_16_tokens_p99",
     "peak_mib",
 }
+RATES = ("gflops", "int8_gops", "copied_gb_per_second")
 
 
 @pytest.mark.parametrize("against", [None, "transformers"])
@@ -167,3 +169,57 @@ def test_sorted_texts_are_the_same_texts_the_longest_first(
     assert sorted(one.row or 0 for one in by_length) == [one.row for one in texts]
     lengths = [len(one.text.split()) for one in by_length]
     assert lengths == sorted(lengths, reverse=True)
+
+
+FLOAT32_SIDES = ("transformers", "onnxruntime-fused", "openvino", "openvino-async", SENTENCES)
+
+
+@pytest.mark.parametrize("side", FLOAT32_SIDES)
+@pytest.mark.filterwarnings("ignore")
+def test_every_engine_gives_the_logits_of_one_model(
+    side: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
+) -> None:
+    package = missing_package(side)
+    if package is not None:
+        pytest.skip(f"{package} is not installed")
+    infer.save_classifier(str(tiny_run), tmp_path / "model", 16)
+    given = (tmp_path / "model", 16, "cpu")
+
+    np.testing.assert_allclose(
+        open_side(side, *given)(texts), open_side("ours", *given)(texts), atol=1e-4
+    )
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_table_of_engines_has_a_row_a_side_and_names_what_is_missing(
+    tiny_run: Path, toy_data: Path, run_script: Callable[..., int], monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(
+        engines, "missing_package", lambda side: "openvino" if "openvino" in side else None
+    )
+    monkeypatch.setattr(engines, "wikipedia_lines", lambda: ("toys", ["the red cat " * 80] * 3))
+    monkeypatch.setattr(engines, "machine_rates", lambda: dict.fromkeys(RATES, 2.0))
+    sides = ["--sides", "ours", "ours int8", "openvino int8"]
+
+    status = run_script("engines", "--model", tiny_run, *sides, "--rounds", "1", "--train", "8")
+
+    printed = capsys.readouterr()
+    assert status == 0
+    assert "openvino int8 is left out: it needs openvino (pip install openvino)" in printed.err
+    rows = [line for line in printed.out.splitlines() if line.startswith("| tidybert")]
+    assert [row.split(" | ")[0] for row in rows] == ["| tidybert", "| tidybert int8"]
+    assert "products at 2 GFLOP/s in float32 and 2 GOP/s in int8" in printed.out
+    monkeypatch.setattr(infer, "missing_package", lambda _side: "openvino")
+    with pytest.raises(UsageError, match="needs openvino, which is not installed"):
+        infer.sides_of("openvino-async")
+
+
+def test_the_machines_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_rates, "_WIDTH", 64)
+    monkeypatch.setattr(machine_rates, "_BYTES", 2**16)
+
+    found = machine_rates.machine_rates()
+
+    assert set(found) == set(RATES)
+    assert found["gflops"] > 0
+    assert found["copied_gb_per_second"] > 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.speed import http_load, serve, serving_soak
+from benchmarks.speed import answer_times, http_load, serve, serving_soak
 from benchmarks.speed.http_load import HOST, Load, run_load
 from benchmarks.speed.pipeline_handler import Asked, run_in_batches, run_singly
 from benchmarks.speed.serving_sides import Running, Side, other_side, our_side
@@ -325,3 +325,36 @@ def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert result["capacity"] > 0
     assert all(each["resident_mib"] > 10 for each in result["parts"])
     assert len(serving_soak.table(result)) == 5
+
+
+def test_answer_times_are_drawn_against_the_load(
+    sides: dict[str, Side],
+    tiny_model: Path,
+    tmp_path: Path,
+    run_script: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    monkeypatch.setattr(answer_times, "sides_of", lambda *_given: {"tidybert, int8": sides["ours"]})
+    monkeypatch.setattr(answer_times, "mixed_texts", lambda: ("toys", ["the cat", "a red hen"]))
+    monkeypatch.setattr(answer_times, "SHARES", (0.1, 0.9))
+    out = tmp_path / "times.svg"
+
+    flags = ["--model", tiny_model, "--requests", "5", "--out", out]
+    assert run_script("answer_times", *flags) == 0
+
+    drawn = out.read_text()
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        ["| tidybert, int8", share] for share in ("10%", "90%")
+    ]
+    assert drawn.count("<polyline") == 2
+    assert drawn.count('class="dot"') == 2
+    assert "requests a second" in drawn
+
+
+def test_both_precisions_are_served_and_drawn() -> None:
+    found = answer_times.sides_of("RUN", "transformers")
+
+    assert list(found) == ["tidybert, float32", "tidybert, int8", "transformers"]
+    assert found["tidybert, int8"].command[-2:] == ["--precision", "int8"]

@@ -123,6 +123,10 @@ def test_a_document_too_long_for_memory_comes_in_parts(
 # --- files
 
 
+def found(*paths: str | Path) -> list[Path]:
+    return [Path(source.name) for source in corpus_files(paths)]
+
+
 def test_files_folders_and_globs_are_sorted_and_each_stands_once(tmp_path: Path) -> None:
     names = ["b.txt", "a/z.jsonl.xz", "a/wiki_00", "a.parquet", "a/b/c.txt.gz"]
     files = [write(tmp_path / name, "x") for name in names]
@@ -130,13 +134,13 @@ def test_files_folders_and_globs_are_sorted_and_each_stands_once(tmp_path: Path)
     write(tmp_path / ".git/config.txt", "x")
 
     expected = [tmp_path / name for name in sorted(names, key=lambda name: name.split("/"))]
-    assert corpus_files([tmp_path]) == expected
-    assert corpus_files([str(tmp_path), *reversed(files), tmp_path / "**/*.gz"]) == expected
-    assert corpus_files([tmp_path / "*.txt"]) == [tmp_path / "b.txt"]
-    assert corpus_files([tmp_path / "**/*.gz"]) == [tmp_path / "a/b/c.txt.gz"]
+    assert found(tmp_path) == expected
+    assert found(str(tmp_path), *reversed(files), tmp_path / "**/*.gz") == expected
+    assert found(tmp_path / "*.txt") == [tmp_path / "b.txt"]
+    assert found(tmp_path / "**/*.gz") == [tmp_path / "a/b/c.txt.gz"]
     # A name that is a glob too is that file.
     odd = write(tmp_path / "a[1].txt", "x")
-    assert corpus_files([odd]) == [odd]
+    assert found(odd) == [odd]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def inline_code(page: Path) -> list[str]:
 
 
 def is_run(command: str) -> bool:
-    return not command.startswith(NOT_RUN)
+    # tests/cluster/test_ray.py and tests/cli/test_cluster.py start a cluster.
+    return not command.startswith(NOT_RUN) and " --cluster " not in command
 
 
 def all_commands(of: Any) -> Iterator[Any]:

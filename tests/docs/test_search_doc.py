@@ -64,22 +64,30 @@ def test_the_python_blocks_run_in_their_order(
                 assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_the_index_answers_over_http(made: Path, small_weights: Path) -> None:
+def test_the_index_answers_over_http(
+    made: Path, small_weights: Path, served: dict[str, str]
+) -> None:
     if find_spec("fastapi") is None or shutil.which("curl") is None:
         pytest.skip("needs fastapi and curl")
-    (curl,) = (
+    plain, reranked = (
         line
         for language, _, block in blocks(PAGE)
         if language == "sh"
         for line in commands(block)
         if line.startswith("curl ")
     )
-    models = {"minilm": str(small_weights)}
-    with server_on_a_thread(models=models, index=Path("faq-index")) as (address, _):
-        words = shlex.split(curl.replace("127.0.0.1:8000", address))
-        done = subprocess.run([*words, "--fail"], capture_output=True, timeout=30, check=True)
+    models = {"minilm": str(small_weights), "ranker": served["pairs"]}
 
-    hits = json.loads(done.stdout)
+    def answer(line: str) -> list[dict[str, Any]]:
+        words = shlex.split(line.replace("127.0.0.1:8000", address))
+        done = subprocess.run([*words, "--fail"], capture_output=True, timeout=30, check=True)
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    with server_on_a_thread(models=models, index=Path("faq-index")) as (address, _):
+        hits, ordered = answer(plain), answer(reranked)
+
     assert len(hits) == 3
     assert hits[0].keys() == {"position", "row", "text", "columns", "score"}
     assert hits[0]["columns"].keys() == {"id", "answer"}
+    assert ordered[0].keys() == {*hits[0], "rerank_score", "rerank_truncated"}

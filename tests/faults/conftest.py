@@ -1,6 +1,7 @@
 """Commands that write, run with faults by the program fork_server.py."""
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -178,7 +179,7 @@ def inputs(
     server: Server,
     tiny_model: Path,
 ) -> Path:
-    """Labelled texts, a plain text, a corpus of it, and a model whose words are letters."""
+    """Labelled texts, pairs, a plain text, a corpus of it, and a model whose words are letters."""
     import torch
 
     from tidybert.checkpoints.conversion import to_huggingface
@@ -192,6 +193,11 @@ def inputs(
             rows = csv.writer(file)
             rows.writerow(["text", "label"])
             rows.writerows([one.text, one.label] for one in toy_examples(count, seed=seed))
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["anchor", "positive"])
+        texts = [one.text for one in toy_examples(300, seed=2)]
+        rows.writerows(itertools.pairwise(texts))
     documents = [
         f"the red cat {'saw a cow ' * (1 + n % 3)}\nthe old dog {n} is near" for n in range(40)
     ]
@@ -233,6 +239,8 @@ def trial(
         "predict": ("answers.jsonl", ["predict", run, dev]),
         "embed": ("vectors.npy", ["embed", model, dev, "--max-seq-length", "16"]),
         "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
+        "mine": ("hard.jsonl", ["mine", model, "--queries", str(inputs / "pairs.csv"),
+                                "--max-seq-length", "16", "--margin", "0"]),
         "build-corpus": ("corpus", ["build-corpus", text, "--vocab", model, "--held-out", "0.2"]),
         "train-vocab": ("vocab", ["train-vocab", text, "--size", "1000"]),
         "extend-vocab": ("longer", ["extend-vocab", str(inputs / "letters"), text, "--add", "5"]),

@@ -20,6 +20,7 @@ COMMANDS = (
     "predict",
     "embed",
     "index",
+    "mine",
     "build-corpus",
     "train-vocab",
     "extend-vocab",

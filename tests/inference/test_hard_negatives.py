@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tidybert.cli.main import run as shell
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
 from tidybert.tasks.vectors.vector_examples import VectorExample
@@ -86,19 +87,27 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     monkeypatch.setattr("tidybert.storage.part_file.SECONDS_BETWEEN_SAVES", 0.0)
     texts = [one.texts[1] for one in PAIRS]
 
-    def write(name: str, resume: bool, stop_at: int | None = None) -> bytes:
+    def write(
+        name: str, resume: bool, stop_at: int | None = None, pairs: Any = PAIRS, texts: Any = texts
+    ) -> bytes:
         def advance(num_done: int) -> None:
             if stop_at is not None and num_done >= stop_at:
                 raise KeyboardInterrupt
 
-        negatives = HardNegatives(embedder, "", texts, PAIRS, MiningOptions(margin=0.0))
-        negatives.write(PAIRS, tmp_path / name, resume=resume, advance=advance)
+        negatives = HardNegatives(embedder, "", texts, pairs, MiningOptions(margin=0.0))
+        negatives.write(pairs, tmp_path / name, resume=resume, advance=advance)
         return (tmp_path / name).read_bytes()
 
     whole = write("whole", False)
     with pytest.raises(KeyboardInterrupt):
         write("cut", False, stop_at=8)
     assert not (tmp_path / "cut").exists()
+    # A file that changed since, though its first rows and its length are the same.
+    last = VectorExample((PAIRS[-1].texts[0], PAIRS[0].texts[1]), None, PAIRS[-1].row)
+    with pytest.raises(UsageError, match="was begun with other pairs: give the same"):
+        write("cut", True, pairs=[*PAIRS[:-1], last])
+    with pytest.raises(UsageError, match="was begun with other texts, pairs: give the same"):
+        write("cut", True, texts=[*texts[:-1], "another text"])
     assert write("cut", True) == whole
 
 
@@ -114,3 +123,18 @@ def test_options_that_select_nothing(given: dict[str, Any]) -> None:
 def test_one_text_has_no_negatives(embedder: Embedder) -> None:
     with pytest.raises(DataError, match="fewer than two different texts"):
         HardNegatives(embedder, "", ["a", "a"], PAIRS, MiningOptions())
+
+
+def test_vectors_that_are_not_finite_are_refused(
+    embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Embedder, rows: Any, _pooling: Any) -> torch.Tensor:
+        return torch.full((len(rows.lengths), self.dimension), torch.nan)
+
+    monkeypatch.setattr(Embedder, "_vectors", broken)
+    negatives = HardNegatives(embedder, "", [one.texts[1] for one in PAIRS], PAIRS, MiningOptions())
+
+    with pytest.raises(WeightsError, match="outputs are not finite"):
+        negatives.write(PAIRS, tmp_path / "hard.jsonl")
+
+    assert list(tmp_path.iterdir()) == []

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.search import Hit, Index, write_index
-from tidybert.search.prompts import document_prompt
 
 Make = Callable[..., Path]
 
@@ -124,7 +125,8 @@ def test_the_prompts_and_the_pooling_of_sentence_transformers_count(
     prompts = {"prompts": {"query": "the cat ", "passage": "a dog "}}
     (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
 
-    embedder = Embedder(model, normalize=True, prompt_name=document_prompt(model))
+    form = read_sentence_form(ModelDirectory.open(model))
+    embedder = Embedder(model, normalize=True, prompt_name=form.document_prompt_name)
     write_index(embedder, examples, tmp_path / "index", model=str(model))
     index = Index.open(tmp_path / "index")
     hits = index.search("red", 22)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import UsageError
+from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.predictor import Predictor
 from tidybert.search import Index
-from tidybert.search.reranking import CrossEncoder
 
 
 def test_hits_come_in_the_order_of_the_cross_encoder(
@@ -17,7 +17,7 @@ def test_hits_come_in_the_order_of_the_cross_encoder(
     index = Index.open(make_index())
     plain = index.search("a red cat", 8)
 
-    found = index.search("a red cat", 3, rerank=CrossEncoder(served["pairs"]), candidates=8)
+    found = index.search("a red cat", 3, rerank=CrossEncoder.open(served["pairs"]), candidates=8)
 
     answers = Predictor(served["pairs"]).predict(["a red cat"] * 8, [hit.text for hit in plain])
     scores = [answer["scores"]["yes"] for answer in answers]
@@ -30,5 +30,5 @@ def test_hits_come_in_the_order_of_the_cross_encoder(
 
 @pytest.mark.parametrize("name", ["colours", "scores", "labels", "questions"])
 def test_a_run_of_another_kind_is_refused(served: dict[str, str], name: str) -> None:
-    with pytest.raises(UsageError, match="to order texts give a RUN of regress over pairs"):
-        CrossEncoder(served[name])
+    with pytest.raises(UsageError, match="to score pairs of texts give a RUN"):
+        CrossEncoder.open(served[name])

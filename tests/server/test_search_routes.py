@@ -9,6 +9,7 @@ import pytest
 
 from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
+from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.embedding import Embedder
 from tidybert.search import Index, write_index
 from tidybert.server.engine import Engine
@@ -99,3 +100,48 @@ def test_without_an_index_there_is_none(make_engine: Make, make_client: Any) -> 
 def test_an_index_of_another_model_is_refused(make_engine: Make, index: Path) -> None:
     with pytest.raises(UsageError, match="made by other weights or another vocabulary"):
         make_engine("colours", index=index)
+
+
+def test_a_served_run_orders_what_was_found_as_the_index_does(
+    make_engine: Make, make_client: Any, index: Path, served: dict[str, str]
+) -> None:
+    engine = make_engine("base", "pairs", index=index)
+    body = {"inputs": ["the old dog", "a cat"], "rerank": "pairs", "top_k": 2, "candidates": 3}
+
+    found = post(make_client(engine), body).json()
+
+    judge = CrossEncoder.open(served["pairs"])
+    expected = Index.open(index).search(body["inputs"], 2, rerank=judge, candidates=3)
+    for hits, each in zip(found, expected, strict=True):
+        assert [hit["position"] for hit in hits] == [hit.position for hit in each]
+        scores = [hit.rerank_score for hit in each]
+        assert [hit["rerank_score"] for hit in hits] == pytest.approx(scores, abs=1e-6)
+        assert not any(hit["rerank_truncated"] for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "message"),
+    [
+        ({"rerank": "colours"}, 422, "rerank", "colours was trained to classify with 2 classes on"),
+        ({"rerank": "base"}, 422, "rerank", "base has no task"),
+        ({"rerank": "none"}, 404, "rerank", "no model is named 'none'"),
+        ({"candidates": 3}, 422, "candidates", "candidates needs rerank"),
+        ({"rerank": "pairs", "inputs": ["a"] * 3}, 422, "candidates", "at most 11 pairs"),
+        ({"rerank": "pairs", "candidates": 0}, 422, "candidates", "greater than or equal to 1"),
+    ],
+)
+def test_a_model_that_cannot_order_is_refused(
+    make_engine: Make,
+    make_client: Any,
+    index: Path,
+    body: Any,
+    status: int,
+    field: str,
+    message: str,
+) -> None:
+    engine = make_engine("base", "pairs", "colours", index=index, max_inputs=11)
+
+    refused = post(make_client(engine), {"inputs": "a", **body})
+
+    assert (refused.status_code, refused.json()["error"]["field"]) == (status, field)
+    assert message in refused.json()["error"]["message"]

@@ -148,3 +148,30 @@ def test_a_job_ends_once() -> None:
 
     assert len(ends) == 1
     assert str(one.error) == "first"
+
+
+def test_a_lone_input_waits_for_no_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = queue(num_threads=2)
+    monkeypatch.setattr(found._ready, "wait", lambda *_given: pytest.fail("it waited"))
+    found.put(job("a", 1))
+
+    batch = found.take()
+
+    assert batch is not None
+    assert len(batch.pieces) == 1
+    assert batch.is_alone
+
+
+def test_batches_form_of_what_came_while_the_threads_were_busy() -> None:
+    found = queue()
+    found.put(job("a", 1))
+    first = found.take()
+    for client in "bcd":
+        found.put(job(client, 1))
+
+    second = found.take()
+
+    assert first is not None
+    assert second is not None
+    assert [each.job.client for each in first.pieces] == ["a"]
+    assert [each.job.client for each in second.pieces] == ["b", "c", "d"]

@@ -110,7 +110,7 @@ PACKAGE = Path(tidybert.__file__).parent
 # Ways to open a file, or to ask for one, that follow a link to nowhere or wait for a pipe.
 UNGUARDED = re.compile(
     r"\.read_(text|bytes)\(|(?<![\w.])(?<!def )open\("
-    r"|(?<!ModelDirectory)(?<!Index)(?<!engine)\.open\((?!model|run)"
+    r"|(?<!ModelDirectory)(?<!Index)(?<!engine)(?<!CrossEncoder)\.open\((?!model|run)"
     r"|json\.load\(|safe_open\(|np\.(load|fromfile|memmap)\("
 )
 OWN_FILES = {
@@ -131,6 +131,8 @@ OWN_FILES = {
     "inference/vector_formats.py": "reads its own part, which is locked",
     "checkpoints/tensor_files.py": "the library opens the file after the guard did",
     "corpus": "opens shards whose sizes and hashes it checks",
+    "cluster/indexing.py": "maps its own parts, whose hashes the workers noted",
+    "cluster/job_record.py": "reads the package's own code",
     "search/index_files.py": "maps files whose hashes it checks",
 }
 

@@ -96,6 +96,19 @@ class SentenceForm:
             )
         return self.prompts[name]
 
+    @property
+    def query_prompt_name(self) -> str | None:
+        """The prompt of a text to search with, as in encode_query; None: the default, or none."""
+        return self._first_prompt("query")
+
+    @property
+    def document_prompt_name(self) -> str | None:
+        """The prompt of a text to be found, as in encode_document; None: the default, or none."""
+        return self._first_prompt("document", "passage", "corpus")
+
+    def _first_prompt(self, *names: str) -> str | None:
+        return next((name for name in names if name in self.prompts), None)
+
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
         return self.dense[-1].linear.out_features if self.dense else width

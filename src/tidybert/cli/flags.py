@@ -33,6 +33,7 @@ PANELS: Final = (
     "Training",
     "Checkpoints",
     "Device",
+    "Cluster",
     "Other options",
 )
 """The sections of a command's help, in their order."""

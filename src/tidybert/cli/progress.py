@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,7 +54,9 @@ def shown_progress(title: str) -> Iterator[Show]:
         shown = _Shown(title, bar if console.is_terminal else None)
         ended = Event()
         if not console.is_terminal:
-            Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
+            # Without memory for a thread the work may still be done.
+            with suppress(RuntimeError):
+                Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
         try:
             yield shown.show
         finally:

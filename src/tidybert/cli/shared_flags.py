@@ -147,6 +147,21 @@ class AnswerFlags(ExamplesFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterFlags:
+    PANEL: ClassVar = "Cluster"
+
+    cluster: str | None = None
+    """``--cluster ADDRESS``: Work on a Ray cluster; local starts one here. FILE may be a folder or
+    a pattern, and --out is a folder."""
+    cluster_workers: int | None = field(default=None, metadata={"min": 1})
+    """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
+    each GPU with --device cuda."""
+    on_error: str = "stop"
+    """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
+    first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainedLengthFlag:
     max_seq_length: int | None = None
     """Most tokens of a text; a longer one is cut. If not set: as in training."""

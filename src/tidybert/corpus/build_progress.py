@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.corpus.new_documents import Reading
+from tidybert.corpus.sources import Source
 from tidybert.errors import DataError, UsageError, param
-from tidybert.storage.atomic_files import atomic_write_text, file_sha256
+from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.output_lock import contents
@@ -89,13 +90,13 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
     return progress
 
 
-def described_files(files: Sequence[Path]) -> list[list[Any]]:
-    """Each file's name, bytes and sha256: an edited file is another file, whatever its size."""
+def described_files(files: Sequence[Source]) -> list[list[Any]]:
+    """Each file's name, bytes and hash: an edited file is another file, whatever its size."""
     with ThreadPoolExecutor(_HASHING_THREADS) as pool:
-        digests = list(pool.map(file_sha256, files))
+        digests = list(pool.map(Source.content_hash, files))
     return [
         # corpus.json is UTF-8, which the name of a file need not be.
-        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.stat().st_size, digest]
+        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.num_bytes, digest]
         for file, digest in zip(files, digests, strict=True)
     ]
 

@@ -12,7 +12,7 @@ every corpus.
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ from tidybert.corpus.manifest import (
 from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.packed_files import corpus_files
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
+from tidybert.corpus.sources import Source
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.atomic_files import atomic_write_text
@@ -54,6 +55,9 @@ from tidybert.storage.output_lock import output_lock
 from tidybert.tokenization import BertTokenizer
 
 SYNC_SECONDS: Final = 10.0
+
+
+Tokenised = Callable[[Reading, CorpusReport], Iterator[tuple[Block, Origin]]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Built:
 
 
 def build_corpus(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Source],
     tokenizer: BertTokenizer,
     directory: str | Path,
     *,
@@ -82,12 +86,15 @@ def build_corpus(
     max_shard_tokens: int = MAX_SHARD_TOKENS,
     report: CorpusReport | None = None,
     progress: Callable[[Built], None] = lambda built: None,
+    tokenised: Tokenised | None = None,
 ) -> Manifest:
     """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
     held_out: share of the documents that go to the part held-out.  num_workers: processes that
     tokenise, besides this one; 0 for none.  report: filled with the findings in the files.
     progress: called after each block.
+    tokenised: gives the new documents of the files as blocks, from where its ``Reading`` is, where
+    others have tokenised them; None reads and tokenises here.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
     DataError for files that cannot be read, InUseError where another process builds this corpus.
@@ -120,8 +127,12 @@ def build_corpus(
         output = _Output(directory, state, stack)
         reading, total_bytes = state.reading, sum(size for _, size, _ in settings["files"])
         synced = time.monotonic()
-        blocks = new_blocks(files, options, reading, output.seen(), report)
-        for block, origin in tokenize_in_order(blocks, tokenizer, num_workers):
+        if tokenised is None:
+            new = new_blocks(files, options, reading, output.seen(), report)
+            blocks = tokenize_in_order(new, tokenizer, num_workers)
+        else:
+            blocks = tokenised(reading, report)
+        for block, origin in blocks:
             output.write(block, origin)
             progress(output.built(origin, total_bytes))
             if time.monotonic() - synced > SYNC_SECONDS:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
 from tidybert.corpus.packed_files import corpus_files, corpus_format, open_stored
+from tidybert.corpus.sources import Source
 from tidybert.errors import DataError, in_python, param, suggestion
 from tidybert.files.raw_rows import Problem, problem_lines
 from tidybert.files.read_options import ReadOptions
@@ -99,7 +100,7 @@ class CorpusReport:
 
 
 def read_documents(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Source],
     options: CorpusOptions | None = None,
     *,
     report: CorpusReport | None = None,
@@ -116,7 +117,7 @@ def read_documents(
     ReadOptions(encoding=options.encoding)
     report = CorpusReport() if report is None else report
     files = corpus_files(paths)
-    report.total_bytes = sum(file.stat().st_size for file in files)
+    report.total_bytes = sum(file.num_bytes for file in files)
     for file in files:
         before, bad_before = report.num_documents, report.num_problems
         for document in _documents(file, options, report):
@@ -131,7 +132,7 @@ def read_documents(
                 report.num_lossy_paragraphs += sum(REPLACEMENT in text for text in document)
                 yield document
         report.packed = None
-        report.finished_bytes += file.stat().st_size
+        report.finished_bytes += file.num_bytes
         report.num_files += 1
         if report.num_problems > bad_before and not options.skip_bad_rows:
             head = f"{file}: {count_of(report.num_problems - bad_before, 'line')} cannot be read:"
@@ -146,13 +147,13 @@ def read_documents(
 
 
 def _documents(
-    file: Path, options: CorpusOptions, report: CorpusReport
+    file: Source, options: CorpusOptions, report: CorpusReport
 ) -> Iterator[Document | Problem]:
     column = options.column
     if corpus_format(file) == "parquet":
-        if column not in (names := parquet_names(str(file))):
+        if column not in (names := parquet_names(str(file), file.open)):
             raise DataError(f"{file}: {_no_column(column, names, 'column')}")
-        for row, record in parquet_rows(str(file), [column]):
+        for row, record in parquet_rows(str(file), [column], file.open):
             yield from _row(row, record[column], column, report)
         return
     with open_stored(file) as (unpacked, report.packed):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from tidybert.corpus.document_hashes import Digests, SeenDigests, digests_of
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
+from tidybert.corpus.sources import Source
 from tidybert.errors import DataError
 from tidybert.files.read_report import KEPT_PROBLEMS
 
@@ -69,7 +69,7 @@ class Origin:
 
 
 def new_blocks(
-    files: Sequence[Path],
+    files: Sequence[Source],
     options: CorpusOptions,
     reading: Reading,
     seen: SeenDigests,
@@ -102,14 +102,15 @@ def new_blocks(
                 num_characters += sum(map(len, document))
                 if num_characters >= BLOCK_CHARACTERS or len(found) >= BLOCK_DOCUMENTS:
                     yield block(bytes_before + of_file.bytes_read())
+            file.check_unchanged()
             reading.end_file(of_file, report)
-        bytes_before += file.stat().st_size
+        bytes_before += file.num_bytes
     if found:
         yield block(bytes_before)
 
 
 def _documents(
-    file: Path, options: CorpusOptions, reading: Reading, of_file: CorpusReport
+    file: Source, options: CorpusOptions, reading: Reading, of_file: CorpusReport
 ) -> Iterator[Document]:
     """The documents of a file that no earlier run has written."""
     written = reading.in_file

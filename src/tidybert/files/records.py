@@ -3,10 +3,10 @@
 Follows RFC 8259 as Python's json reads it, and the Parquet files that pyarrow reads.
 """
 
+import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from tidybert.errors import DataError
@@ -19,6 +19,9 @@ from tidybert.files.wording import json_type
 from tidybert.storage.opening import open_regular, os_reason
 
 PARQUET_BATCH = 1024
+
+Opener = Callable[[], io.BufferedReader]
+"""Opens a file that is not on this machine under its name."""
 
 
 def json_records(
@@ -82,16 +85,18 @@ def _record(number: int, value: Any) -> Record | Problem:
     return Problem(number, f"{json_type(value)} where an object is expected")
 
 
-def parquet_names(path: str) -> list[str]:
+def parquet_names(path: str, opened: Opener | None = None) -> list[str]:
     """The names of a Parquet file's columns; DataError for another file."""
-    with _parquet(path) as file:
+    with _parquet(path, opened) as file:
         return list(file.schema_arrow.names)
 
 
-def parquet_rows(path: str, columns: Sequence[str]) -> Iterator[Record]:
+def parquet_rows(
+    path: str, columns: Sequence[str], opened: Opener | None = None
+) -> Iterator[Record]:
     """Rows of a Parquet file as objects of the named columns, numbered from 1."""
     number = 0
-    with _parquet(path) as file:
+    with _parquet(path, opened) as file:
         for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=list(columns)):
             for value in batch.to_pylist():
                 number += 1
@@ -99,15 +104,15 @@ def parquet_rows(path: str, columns: Sequence[str]) -> Iterator[Record]:
 
 
 @contextmanager
-def _parquet(path: str) -> Iterator[Any]:
+def _parquet(path: str, opened: Opener | None) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
+        with opened() if opened else open_regular(path) as stream, pq.ParquetFile(stream) as file:
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             size = sum(group.total_byte_size for group in groups)
-            check_unpacked(size, Path(path).stat().st_size, path)
+            check_unpacked(size, stream.seek(0, io.SEEK_END), path)
             yield file
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error

@@ -42,7 +42,7 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
     try:
         with ExitStack() as stack:
             raw = (
-                _standard_input()
+                standard_input()
                 if path == "-"
                 else stack.enter_context(open_regular(path, allow_pipe=True))
             )
@@ -93,7 +93,8 @@ def chomp(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _standard_input() -> io.BufferedReader:
+def standard_input() -> io.BufferedReader:
+    """The bytes of standard input."""
     stream = cast(Any, sys.stdin.buffer)
     return cast(io.BufferedReader, stream) if hasattr(stream, "peek") else io.BufferedReader(stream)
 

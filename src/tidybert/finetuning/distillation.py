@@ -18,6 +18,8 @@ from tidybert.data.features import Features
 from tidybert.errors import UsageError, param
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.finetuning.vector_teacher import taught_by
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import fitting_length
 from tidybert.inference.predictor import Predictor
@@ -25,6 +27,8 @@ from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask, Task, weights_of
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
+from tidybert.tasks.vectors.taught_vectors import TaughtVectors
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import Loss
 from tidybert.training.linear_probe import ProbeLoss
@@ -45,32 +49,50 @@ class Lessons:
 
 def lessons_of(
     job: FinetuningJob,
+    examples: TrainingExamples,
     task: AnyTask,
+    student: nn.Module,
     tokenizer: BertTokenizer,
-    labelled: Sequence[Features],
-    unlabelled: Sequence[Features],
+    features: Sequence[Features],
     tell: Callable[[str], None],
 ) -> Lessons:
     """What a job teaches: labels alone, or with a teacher its answers to all features too.
 
-    Raises what ``Predictor`` raises, and UsageError for a teacher of another task, other labels or
-    another vocabulary.
+    ``features`` are those of the examples to train on, and then those of the unlabelled ones.
+
+    Raises what ``Predictor`` and ``taught_by`` raise, and UsageError for a teacher of another task,
+    other labels or another vocabulary.
     """
     if job.teacher is None:
-        return Lessons(labelled, task.loss, task.summed_loss, {})
-    teacher = _open_teacher(job, task, tokenizer)
-    features = [*labelled, *unlabelled]
-    _answer(teacher, job, features, tell)
-    loss = Distillation(task, job.teacher_weight, job.teacher_temperature)
-    recorded = {
-        "run": str(job.teacher),
-        "sha256": teacher.fingerprint,
-        "num_hidden_layers": len(encoder_of(teacher.model).layers),
-    }
-    score = teacher.metadata.metrics.get(task.metric)
-    if score is not None:
-        recorded[task.metric] = score
-    return Lessons(features, loss, loss.summed_loss, recorded)
+        return Lessons(features, task.loss, task.summed_loss, {})
+    begin = time.perf_counter()
+    if isinstance(task, SentenceVectors):
+        width = encoder_of(student).config.hidden_size
+        found = taught_by(job, task, examples, width)
+        answers, remark, noun = found.answers, found.remark, "example"
+        teacher, metrics, layers = found.fingerprint, found.metrics, found.num_hidden_layers
+        loss: Any = TaughtVectors(
+            task.batch_loss, found.imitation, job.teacher_weight, task.scale, task.widths
+        )
+        summed_loss = task.summed_loss
+    else:
+        opened = _open_teacher(job, task, tokenizer)
+        answers, remark, noun = _answers(opened, features), "", "sequence"
+        teacher, metrics = opened.fingerprint, opened.metadata.metrics
+        layers = len(encoder_of(opened.model).layers)
+        loss = Distillation(task, job.teacher_weight, job.teacher_temperature)
+        summed_loss = loss.summed_loss
+    for one, rows in zip(features, answers, strict=True):
+        one.taught = rows
+    size = sum(each.nbytes for each in answers) / 2**20
+    tell(
+        f"the teacher {job.teacher} answered {count_of(len(features), noun)} once; its "
+        f"outputs take {size:.1f} MiB of memory{remark}; {time.perf_counter() - begin:.1f} s"
+    )
+    recorded = {"run": str(job.teacher), "sha256": teacher, "num_hidden_layers": layers}
+    if task.metric in metrics:
+        recorded[task.metric] = metrics[task.metric]
+    return Lessons(features, loss, summed_loss, recorded)
 
 
 class Distillation:
@@ -149,28 +171,15 @@ def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -
     return teacher
 
 
-def _answer(
-    teacher: Predictor[Any],
-    job: FinetuningJob,
-    features: Sequence[Features],
-    tell: Callable[[str], None],
-) -> None:
-    """Set what the teacher outputs for each of the features."""
-    begin = time.perf_counter()
+def _answers(teacher: Predictor[Any], features: Sequence[Features]) -> list[Any]:
+    """What the teacher outputs for each of the features, (r, C) float32."""
     task, model = teacher.task, teacher.model
-    found = run_batches(
+    return run_batches(
         lambda batch: task.trained_outputs(model, batch),
         features,
         [task.num_head_rows(one) for one in features],
         teacher.device,
         precision=teacher.precision,
-    )
-    for one, rows in zip(features, found, strict=True):
-        one.taught = rows
-    size = sum(each.nbytes for each in found) / 2**20
-    tell(
-        f"the teacher {job.teacher} answered {count_of(len(features), 'sequence')} once; its "
-        f"outputs take {size:.1f} MiB of memory; {time.perf_counter() - begin:.1f} s"
     )
 
 

@@ -268,7 +268,7 @@ def evaluate(
     rows = "line" if isinstance(data, str | Path) else "row"
     with as_in_python(rows):
         given = split_options(
-            options, {"read": ReadOptions}, "skip_bad_rows", "resamples", *_OF_PREDICTOR
+            options, {"read": ReadOptions}, "skip_bad_rows", "resamples", "texts", *_OF_PREDICTOR
         )
         other = given[""]
         named = {name: other[name] for name in _OF_PREDICTOR if name in other}
@@ -294,6 +294,7 @@ def evaluate(
             tell=(lambda line: tell(line, rows)) if verbose else lambda _line: None,
             warn=lambda line: warn_user(in_python(line, rows=rows), DataWarning),
             warns=True,
+            texts=other.get("texts"),
         )
         if report is not None:
             from tidybert.reporting.evaluation import evaluation_of

@@ -122,6 +122,7 @@ class EvaluateOptions(ReadingOptions, total=False):
     max_seq_length: int | None
     allow_pickle: bool
     resamples: int
+    texts: Any
 
 
 class NamedEvaluateOptions(EvaluateOptions, total=False):

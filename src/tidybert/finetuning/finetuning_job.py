@@ -69,7 +69,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     num_layers: int | None = field(default=None, metadata={"min": 1})
     """``--num-layers N``: Begin with N of MODEL's layers, evenly spread. If not set: all."""
     teacher: str | Path | None = None
-    """``--teacher RUN``: Learn this finished RUN's answers too; it has the same task and labels."""
+    """``--teacher RUN``: Learn this finished RUN's answers too, of the same task and labels; for
+    embed a MODEL's vectors, or a regress RUN's scores."""
     teacher_weight: float = 0.9
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
     teacher_temperature: float = 2.0

@@ -104,8 +104,7 @@ def train(
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
-    count = len(examples.train) + len(examples.unlabelled)
-    _require_room(job, network, arguments, count, has_dev=has_dev)
+    _require_room(job, network, arguments, examples)
     data = TrainingData(
         examples.train,
         examples.held_out,
@@ -118,7 +117,8 @@ def train(
     _weigh(data, job.example_weights)
     for one in unlabelled:
         one.example += len(data.train)
-    lessons = lessons_of(job, task, tokenizer, data.train_features, unlabelled, callbacks.tell)
+    features = [*data.train_features, *unlabelled]
+    lessons = lessons_of(job, examples, task, network, tokenizer, features, callbacks.tell)
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
@@ -256,9 +256,7 @@ def _require_room(
     job: FinetuningJob,
     network: nn.Module,
     arguments: TrainingArguments,
-    num_examples: int,
-    *,
-    has_dev: bool,
+    examples: TrainingExamples,
 ) -> None:
     """Raise DiskError unless the disk has room for what the run, if any, writes at least.
 
@@ -266,6 +264,7 @@ def _require_room(
     """
     if job.out is None:
         return
+    num_examples = len(examples.train) + len(examples.unlabelled)
     per_epoch = math.ceil(num_examples / arguments.train_batch_size)
     steps = math.ceil(per_epoch * arguments.num_train_epochs)
     steps = min(steps, arguments.max_steps or steps)
@@ -278,7 +277,7 @@ def _require_room(
         save_total_limit=arguments.save_total_limit,
         num_saves=max(1, steps // (arguments.save_steps or max(1, per_epoch))),
         keep_every=job.keep_every,
-        keeps_best=has_dev,
+        keeps_best=bool(examples.held_out),
     )
 
 

@@ -1,5 +1,6 @@
 """Load once, batch, decode."""
 
+from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.generation import TextGenerator
@@ -9,6 +10,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.inference.scoring import TextScorer
 
 __all__ = [
+    "CrossEncoder",
     "Embedder",
     "MaskFiller",
     "NextSentencePredictor",

@@ -12,7 +12,7 @@ from torch import nn
 from tidybert.catalog import find_model
 from tidybert.errors import ConfigError, UsageError, param
 from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.kernels.answer_layers import use_int8
+from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.training.precision import is_mixed
@@ -28,11 +28,14 @@ def prepare_precision(
 ) -> str:
     """What ``choose_precision`` gives, with the network of MODEL made ready for it.
 
-    For int8 it replaces the encoder's layers, in place.  Where a processor has no 8-bit products,
+    On a CPU its encoder plans its passes over few rows.  For int8 it replaces the encoder's layers,
+    in place.  Where a processor has no 8-bit products,
     or the weights do not fit into them, the answers are float32, which a warning in the log says:
     they are exact, and only slower.  Raises UsageError also for int8 of a language model.
     """
     chosen = choose_precision(precision, model, device)
+    if device.type == "cpu":
+        plan_answers(network)
     if chosen != "int8":
         return chosen
     if encoder_of(network).is_causal:

@@ -34,6 +34,7 @@ from tidybert.inference.loading import (
     to_device,
 )
 from tidybert.inference.notebooks import ShowsFacts
+from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.system.progress_bar import counting_bar
 from tidybert.tokenization.encoding import Encoding, Span
@@ -261,6 +262,9 @@ class Embedder(ShowsFacts):
         """The layers' hidden states in the order asked for: (T, H), or (B, H) of [CLS] alone."""
         first, highest = rows.first_rows, max(self.layers)
         hidden = self.encoder.embeddings(rows)
+        if self.layers == (len(self.encoder.layers),):
+            output_rows = first if only_first else None
+            return [self.encoder.encoder(LowerStates(hidden, 0), rows, output_rows=output_rows)]
         found = {0: hidden[first] if only_first else hidden}
         for number, layer in enumerate(self.encoder.layers[:highest], start=1):
             # Nobody reads the other rows of the highest layer; those of lower layers feed it.

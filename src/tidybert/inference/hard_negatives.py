@@ -4,6 +4,7 @@ Texts near a query may belong to it though nobody said so.  So a text counts onl
 is below the positive's by a margin (Moreira et al. 2024, NV-Retriever, TopK-PercPos).  n texts.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -113,7 +114,10 @@ class HardNegatives:
             "model": self.embedder.fingerprint,
             "prompts": [self.query_prompt, self.embedder.prompt],
             "max_seq_length": self.embedder.max_seq_length,
-            "num_texts": len(self.texts),
+            "texts": _sha256_of(self.texts),
+            "pairs": _sha256_of(
+                (query, *sorted(known)) for query, known in self._belonging.items()
+            ),
             **asdict(self.options),
         }
 
@@ -165,3 +169,10 @@ class HardNegatives:
             embedder.tokenizer, texts, None, embedder.max_seq_length, prompt=prompt
         )
         return embedder.vectors(features)
+
+
+def _sha256_of(values: Iterable[object]) -> str:
+    digest = hashlib.sha256()
+    for each in values:
+        digest.update(f"{each!r}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

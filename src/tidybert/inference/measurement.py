@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.data.training_texts import read_training_texts, text_hashes
-from tidybert.errors import DataError
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.read_options import ReadOptions
+from tidybert.files.text_files import read_examples
+from tidybert.files.wording import count_of
+from tidybert.inference.loading import check_texts
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
+from tidybert.tasks.vectors.vector_answers import PairAnswers
 from tidybert.training.runs.run_origin import file_identity, recorded_files
 
 Tell = Callable[[str], None]
@@ -39,6 +43,7 @@ def measure(
     warn: Tell = lambda _line: None,
     advance: Callable[[], Any] | None = None,
     warns: bool = False,
+    texts: Any = None,
 ) -> Measurement:
     """Measure a model on labelled examples.
 
@@ -48,9 +53,11 @@ def measure(
         tell: gets lines about what was read and cut.
         warn: gets a line for each reason not to trust the metrics.
         warns: make a Python warning of rows that are skipped.
+        texts: a path or a list; vectors of pairs are searched among these texts too.
         advance: gives a context manager for the work, whose value takes the sequences done.
 
-    Raises DataError for a label that the model does not know, for no examples, and as reading does.
+    Raises DataError for a label that the model does not know, for no examples, and as reading does,
+    and UsageError for ``texts`` that nothing is searched in.
     """
     file = str(data) if isinstance(data, str | Path) else "data"
     task = predictor.task
@@ -71,6 +78,8 @@ def measure(
                 answers = predictor.examine(examples, done)
     except DataError as error:
         raise DataError(f"{file}: {error.message}") from error
+    if texts is not None:
+        _search_among(predictor, answers, texts, skip_bad_rows=skip_bad_rows, tell=tell)
     metrics = {**answers.metrics(), **answers.counts(), "computed_in": predictor.precision}
     if predictor.directory is not None:
         metrics |= _trained_on(predictor.directory, data, file, task, examples, warn)
@@ -83,6 +92,26 @@ def measure(
             f"{metrics['num_windows']:,} in all"
         )
     return Measurement(answers, metrics, file)
+
+
+def _search_among(
+    predictor: Predictor[Any], answers: Any, texts: Any, *, skip_bad_rows: bool, tell: Tell
+) -> None:
+    """Have answers that search find their right texts among more."""
+    if not isinstance(answers, PairAnswers):
+        raise UsageError(
+            f"{param('texts')} is for pairs of texts that belong together, which embed measures: "
+            "leave it out"
+        )
+    found = texts
+    if isinstance(texts, str | Path):
+        rows = read_examples(str(texts), None, need_label=False, skip_bad_rows=skip_bad_rows)
+        found = [one.text for one in rows]
+    check_texts(found)
+    vectors, num_cut = predictor.vectors(found)
+    num_new = answers.add_texts(found, vectors)
+    cut = f", {num_cut:,} of them cut to {predictor.max_seq_length} tokens" if num_cut else ""
+    tell(f"{count_of(num_new, 'text')} more to search among{cut}")
 
 
 def _trained_on(

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Self, overload
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -222,6 +224,13 @@ class Predictor(ShowsFacts, Generic[Answer]):
         if not examples:
             raise DataError("there are no examples to evaluate on")
         return self._answers(examples, labelled=True, advance=advance)
+
+    def vectors(self, texts: Sequence[str]) -> tuple[list[npt.NDArray[np.float32]], int]:
+        """What the model outputs for each single text, (1, H), and how many texts were cut."""
+        examples = self.task.from_texts(texts, None)
+        features = self.task.features(examples, self.tokenizer, self.max_seq_length)
+        found = run_features(self.task, self.model, features, precision=self.precision)
+        return found, sum(one.truncated for one in features)
 
     def _with_values(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An answer with the labels that training was given, in place of their names."""

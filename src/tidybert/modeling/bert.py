@@ -135,6 +135,9 @@ class BertModel(nn.Module):
         """(T, H): the output of the embeddings and the lowest ``num_layers`` layers."""
         rows.check(self.config)
         hidden: Tensor = self.embeddings(rows)
+        if num_layers == len(self.layers):
+            whole: Tensor = self.encoder(LowerStates(hidden, 0), rows, causal=self.is_causal)
+            return whole
         for layer in self.layers[:num_layers]:
             hidden = layer(hidden, rows, causal=self.is_causal)
         return hidden

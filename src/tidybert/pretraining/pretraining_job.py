@@ -14,7 +14,7 @@ from tidybert.pretraining.batches.instance_options import (
     NextTokenOptions,
 )
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.weighted_data import Data
+from tidybert.pretraining.weighted_data import CACHE_GB, Data
 from tidybert.training.runs.run_options import RunOptions
 
 
@@ -33,6 +33,9 @@ class PretrainingOptions(RunOptions, BranchOption):
 
     verify: bool = True
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
+    cache_gb: float = CACHE_GB
+    """Most gigabytes of corpora from other machines to keep on this one; those used longest ago go
+    first."""
     probe: list[str] | None = None
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
     at most 1,000 of them, and logs its accuracy. Give it again for more."""

@@ -35,7 +35,7 @@ from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.probes import read_probes, scores_of
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
-from tidybert.pretraining.weighted_data import weighted_corpora
+from tidybert.pretraining.weighted_data import Data, weighted_corpora
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.storage.model_files import RECORD
 from tidybert.training.determinism import repeating
@@ -86,7 +86,7 @@ def run_pretraining(
         data = job.data
         if isinstance(job.instances, NextTokenOptions):
             data = stack.enter_context(text_corpus(job, callbacks))
-        corpora = weighted_corpora(data, callbacks.tell)
+        corpora = _corpora_in_turn(data, job.cache_gb, callbacks, processes)
         return _pretrain(job, corpora, callbacks, processes, build_objective)
 
 
@@ -175,6 +175,18 @@ def _pretrain(
     if not job.keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
+
+
+def _corpora_in_turn(
+    data: Data, cache_gb: float, callbacks: TrainingCallbacks, processes: Processes
+) -> tuple[TokenCorpus, Sequence[float]]:
+    """The corpora; the first process of each host copies those of other machines."""
+    if processes.local_rank:
+        processes.wait()
+        return weighted_corpora(data, callbacks.tell, cache_gb)
+    found = weighted_corpora(data, callbacks.tell, cache_gb)
+    processes.wait()
+    return found
 
 
 def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:

@@ -3,22 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from tidybert.corpus.joined_corpora import joined
 from tidybert.corpus.manifest import MANIFEST_FILE
+from tidybert.corpus.remote_corpora import copied_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError, param
+from tidybert.storage.remote_files import is_remote
 
+CACHE_GB: Final = 200.0
 Data = str | Path | Sequence[str | Path]
 
 
 def weighted_corpora(
-    data: Data, note: Callable[[str], None]
+    data: Data, note: Callable[[str], None], cache_gb: float = CACHE_GB
 ) -> tuple[TokenCorpus, tuple[float, ...]]:
     """The corpora as one, and the share of the tokens that each has.
 
     A corpus is a directory, and may have a weight: ``books:0.5``; without one its weight is 1.
-    ``note`` is called with what may surprise.
+    A URL that fsspec reads is copied to this machine first, see ``copied_corpus``.  ``note`` is
+    called with what may surprise.
 
     Raises UsageError for a weight that is not a number above 0, a corpus named twice, and corpora
     of different vocabularies; DataError where a directory holds no corpus.
@@ -27,7 +32,10 @@ def weighted_corpora(
     if not given:
         raise UsageError(f"{param('data')}: name a directory that build-corpus wrote")
     named = [weighted_path(each) for each in given]
-    corpora = [TokenCorpus(path) for path, _ in named]
+    corpora = [
+        TokenCorpus(copied_corpus(path, cache_gb, note) if is_remote(path) else path)
+        for path, _ in named
+    ]
     total = sum(weight for _, weight in named)
     shares = tuple(weight / total for _, weight in named)
     contents = [each.contents_sha256() for each in corpora]

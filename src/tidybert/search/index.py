@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.wording import count_of
 from tidybert.inference.answer_precision import AnswerPrecision
+from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.hit import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
-from tidybert.search.prompts import query_prompt
-from tidybert.search.reranking import CrossEncoder
+from tidybert.search.reranking import reordered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,12 +66,13 @@ class Index(ShowsFacts):
         index = cls(directory)
         settings = index.settings
         path = settings["model"] if model is None else model
+        form = read_sentence_form(ModelDirectory.open(path), allow_pickle=allow_pickle)
         index.embedder = Embedder(
             path,
             pooling=settings["pooling"],
             normalize=True,
             max_seq_length=settings["max_seq_length"],
-            prompt_name=query_prompt(path, allow_pickle=allow_pickle),
+            prompt_name=form.query_prompt_name,
             device=device,
             precision=precision,
             allow_pickle=allow_pickle,
@@ -152,8 +155,9 @@ class Index(ShowsFacts):
         wanted = count if rerank is None else min(len(self), max(count, candidates))
         found = self.nearest(self.embedder.embed(asked), wanted)
         if rerank is not None:
-            pairs = zip(asked, found, strict=True)
-            found = [rerank.ordered(query, hits)[:count] for query, hits in pairs]
+            for number, (query, hits) in enumerate(zip(asked, found, strict=True)):
+                answers = rerank.answers([query] * len(hits), [hit.text for hit in hits])
+                found[number] = reordered(hits, rerank, answers)[:count]
         return found[0] if isinstance(queries, str) else found
 
     def nearest(self, vectors: npt.NDArray[np.float32], top_k: int) -> list[list[Hit]]:

@@ -22,7 +22,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.files.wording import count_of
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.vector_files import chunk_size, embedded_chunks
-from tidybert.inference.vector_formats import Layout
+from tidybert.inference.vector_formats import Chunk, Layout
 from tidybert.modeling.kernels.nearest_vectors import DTYPES
 from tidybert.search.index_files import (
     INDEX_FILE,
@@ -43,6 +43,9 @@ from tidybert.storage.output_lock import contents, output_lock
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import SECONDS_BETWEEN_SAVES, Written
 
+Computed = Callable[[Iterator[TextExample]], Iterable[Chunk]]
+"""From texts to their vectors in chunks; only examples, truncated and vectors are read."""
+
 _COMPARED: Final = (
     *("fingerprint", "pooling", "prompt", "max_seq_length", "dtype", "precision", "dimension"),
 )
@@ -55,6 +58,7 @@ def write_index(
     *,
     dtype: str = "float32",
     model: str = "",
+    computed: Computed | None = None,
     advance: Callable[[int], None] = lambda num_texts: None,
 ) -> Written:
     """Make ``directory`` an index of the texts, or add those to it that it lacks.
@@ -63,6 +67,8 @@ def write_index(
         embedder: must normalise; ``model`` is the MODEL that it was opened by.
         examples: all texts, those that the index has at the front, in the same order.
         dtype: float32, float16, or int8 with a scale for each vector.
+        computed: gives the vectors of the texts that the index lacks, where others have computed
+            them; None computes them here.
         advance: called with the number of texts done.
 
     Raises UsageError for a directory with other things in it or an index with other settings,
@@ -97,7 +103,9 @@ def write_index(
         with ExitStack() as stack:
             growing = _Growing(directory, state, is_new=before is None, stack=stack)
             if first is not None:
-                growing.add(embedder, _chain(first, left), advance)
+                lacking = _chain(first, left)
+                chunks = computed(lacking) if computed else _computed_here(embedder, lacking)
+                growing.add(chunks, advance)
             growing.finish()
     return Written(growing.state.num_texts, growing.state.num_truncated, state.num_texts)
 
@@ -178,17 +186,10 @@ class _Growing:
             if is_new:
                 self._files[name].write(begins[name])
 
-    def add(
-        self,
-        embedder: Embedder,
-        examples: Iterator[TextExample],
-        advance: Callable[[int], None],
-    ) -> None:
-        """Compute and write texts; what is done when an error comes stays."""
-        layout = Layout(embedder.dimension, False, "float32")
-        size = chunk_size(embedder, layout)
+    def add(self, chunks: Iterable[Chunk], advance: Callable[[int], None]) -> None:
+        """Write texts as their vectors come; what is done when an error comes stays."""
         try:
-            for chunk in embedded_chunks(embedder, examples, layout, first=size, largest=size):
+            for chunk in chunks:
                 self._append(list(chunk.examples), chunk.vectors, sum(chunk.truncated))
                 advance(self.state.num_texts)
                 if time.monotonic() - self._saved >= SECONDS_BETWEEN_SAVES:
@@ -234,6 +235,12 @@ class _Growing:
 
     def _write(self, name: str, state: IndexState) -> None:
         atomic_write_json(self.directory / name, state.contents())
+
+
+def _computed_here(embedder: Embedder, examples: Iterator[TextExample]) -> Iterator[Chunk]:
+    layout = Layout(embedder.dimension, False, "float32")
+    size = chunk_size(embedder, layout)
+    return embedded_chunks(embedder, examples, layout, first=size, largest=size)
 
 
 def rounded(

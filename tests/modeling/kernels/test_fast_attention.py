@@ -19,7 +19,7 @@ from torch import Tensor
 from tidybert.modeling.attention import plain_attention
 from tidybert.modeling.kernels import grouped_attention as grouped
 from tidybert.modeling.kernels.fast_attention import attention, choose_body, first_row_attention
-from tidybert.modeling.kernels.grouped_attention import Group, grouped_attention
+from tidybert.modeling.kernels.grouped_attention import grouped_attention
 from tidybert.modeling.kernels.trained_attention import trained_attention
 from tidybert.modeling.rows import Rows
 
@@ -96,13 +96,14 @@ def test_forward_alone_is_the_plain_body_and_computes_no_padding(
     lengths: tuple[int, ...], causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks: list[tuple[int, int]] = []
-    fused = grouped._fused
+    fused = grouped.functional.scaled_dot_product_attention
 
-    def recorded(heads: Tensor, group: Group, *more: Any) -> Tensor:
-        blocks.append((group.size, group.length))
-        return fused(heads, group, *more)
+    def recorded(query: Tensor, *more: Any, **named: Any) -> Tensor:
+        blocks.append((query.shape[0], query.shape[2]))
+        found: Tensor = fused(query, *more, **named)
+        return found
 
-    monkeypatch.setattr(grouped, "_fused", recorded)
+    monkeypatch.setattr(grouped.functional, "scaled_dot_product_attention", recorded)
     query_key_value = make_query_key_value(lengths)
 
     with torch.inference_mode():

@@ -143,7 +143,7 @@ def test_matryoshka_is_theirs() -> None:
     found = losses.matryoshka(
         lambda each: losses.info_nce(each[:4], each[4:], mask),
         torch.cat((anchors, positives)),
-        (16, 8, 4),
+        (16, 8, 4),  # the first adds nothing
     )
 
     other = theirs("MultipleNegativesRankingLoss")

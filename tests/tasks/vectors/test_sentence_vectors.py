@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tidybert
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertVectorizer
@@ -291,3 +293,48 @@ def test_the_report_shows_what_was_found(tiny_model: Path, tmp_path: Path) -> No
             assert first["wrong_score"] > first["right_score"]
             assert first["query"] in page
         assert "nearest wrong text" in page
+
+
+def test_evaluate_searches_among_more_texts(
+    tiny_model: Path, tmp_path: Path, write: Write, capsys: Any
+) -> None:
+    """As their evaluator does with a corpus that holds texts which answer no query."""
+    evaluation = pytest.importorskip("sentence_transformers.sentence_transformer.evaluation")
+    from sentence_transformers import SentenceTransformer
+
+    more = [f"a {a} was near the old {b}" for a in ANIMALS for b in ANIMALS] + [PAIRS[3][1]]
+    train(PAIRS, tiny_model, out=tmp_path / "run")
+    rows = [{"anchor": a, "positive": b} for a, b in PAIRS]
+    pairs, texts = write("pairs.jsonl", rows), write("more.txt", "\n".join(more))
+    capsys.readouterr()
+
+    command = ["evaluate", str(tmp_path / "run"), str(pairs), "--texts", str(texts), "--json"]
+    assert shell(command) == 0
+
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert "16 texts more to search among" in told.err
+    assert (found["num_queries"], found["num_texts"]) == (16, 32)
+    corpus = dict.fromkeys([*(b for _, b in PAIRS), *more])
+    theirs = evaluation.InformationRetrievalEvaluator(
+        {a: a for a, _ in PAIRS}, {text: text for text in corpus}, {a: {b} for a, b in PAIRS}
+    )(SentenceTransformer(str(tmp_path / "run"), device="cpu"))
+    for ours, name in (("ndcg_at_10", "ndcg@10"), ("recall_at_1", "recall@1"), ("map", "map@100")):
+        assert found[ours] == pytest.approx(theirs[f"cosine_{name}"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = tidybert.evaluate(tmp_path / "run", PAIRS, texts=more)
+        assert again["map"] == found["map"]
+        with pytest.raises(UsageError, match="texts is for pairs of texts that belong together"):
+            tidybert.evaluate(tmp_path / "run", SCORED, texts=more)
+
+
+def test_a_query_never_gets_the_prompt_of_documents(tiny_model: Path, tmp_path: Path) -> None:
+    train(PAIRS, tiny_model, out=tmp_path / "run", document_prompt="the ")
+
+    form = read_sentence_form(ModelDirectory.open(tmp_path / "run"))
+
+    assert form.prompt(name=form.query_prompt_name) == ""
+    assert form.prompt(name=form.document_prompt_name) == form.prompt() == "the "
+    again = train(PAIRS, tmp_path / "run", max_steps=1)
+    assert (again.task.query_prompt, again.task.document_prompt) == ("", "the ")

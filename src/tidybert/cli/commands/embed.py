@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, note_texts_done, resumable
 from tidybert.cli.progress import shown_texts
@@ -26,7 +28,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedFlags(flags.AnswerFlags):
+class EmbedFlags(flags.AnswerFlags, flags.ClusterFlags):
     PANELS: ClassVar = {"Data": ("prompt", "prompt_name", "truncate_dim")}
 
     pooling: str | None = None
@@ -75,11 +77,42 @@ def embed(
     from tidybert.storage.part_file import new_file
 
     _check(given)
+    if given.cluster is not None:
+        _embed_on_cluster(model, file, given, read)
+        return
+    refuse_cluster_flags(given)
     if given.out is None:
         _embed(model, file, given, read)
     else:
         with new_file(given.out, given.resume):
             _embed(model, file, given, read)
+
+
+def _embed_on_cluster(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
+    from tidybert.cluster.file_job import run_job
+    from tidybert.cluster.file_work import EmbedWork
+
+    per_token = given.pooling == "token"
+    work = EmbedWork(
+        model=model,
+        options={**_options(given), "pooling": None if per_token else given.pooling},
+        read=read,
+        skip_bad_rows=given.skip_bad_rows,
+        per_token=per_token,
+        dtype=given.dtype,
+    )
+    run_on_cluster(partial(run_job, work), file, given.out, given, "embedding")
+
+
+def _options(given: EmbedFlags) -> dict[str, Any]:
+    """The arguments of Embedder, but its pooling."""
+    return {
+        name: getattr(given, name)
+        for name in (
+            *("layers", "combine", "normalize", "max_seq_length", "prompt", "prompt_name"),
+            *("truncate_dim", "device", "precision", "allow_pickle"),
+        )
+    }
 
 
 def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
@@ -91,20 +124,8 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
     from tidybert.inference.vector_formats import Layout, format_of
 
     read_examples.formats.check(file, read.format)
-    embedder = Embedder(
-        model,
-        pooling=None if given.pooling == "token" else cast(Any, given.pooling),
-        layers=given.layers,
-        combine=cast(Any, given.combine),
-        normalize=given.normalize,
-        max_seq_length=given.max_seq_length,
-        prompt=given.prompt,
-        prompt_name=given.prompt_name,
-        truncate_dim=given.truncate_dim,
-        device=given.device,
-        precision=cast(Any, given.precision),
-        allow_pickle=given.allow_pickle,
-    )
+    pooling = None if given.pooling == "token" else cast(Any, given.pooling)
+    embedder = Embedder(model, pooling=pooling, **_options(given))
     per_token = given.pooling == "token"
     width = embedder.token_dimension if per_token else embedder.dimension
     layout = Layout(width, per_token, given.dtype)

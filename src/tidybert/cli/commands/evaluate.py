@@ -20,6 +20,8 @@ class EvaluateFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
     """``--report DIR``: Write a page to look at, and its figures, into DIR."""
     resamples: int = field(default=1000, metadata={"min": 100})
     """``--resamples N``: Samples to draw for the intervals of --report; fewer take less time."""
+    texts: str | None = None
+    """``--texts FILE``: For pairs and embed, search among the texts of FILE too."""
     json: bool = False
     """``--json``: Print one JSON object whose keys are the metrics."""
 
@@ -63,6 +65,7 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
         tell=note,
         warn=lambda line: note(f"warning: {line}"),
         advance=lambda: shown_texts("evaluating"),
+        texts=given.texts,
     )
     try:
         if given.json:

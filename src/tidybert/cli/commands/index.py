@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, note_reading, note_texts_done
 from tidybert.cli.progress import shown_texts
@@ -20,7 +22,7 @@ MOST_USED: Final = ("out", "text", "dtype", "pooling", "max_seq_length", "format
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexFlags(flags.AnswerFlags):
+class IndexFlags(flags.AnswerFlags, flags.ClusterFlags):
     PANEL: ClassVar = "Other options"
 
     out: Path
@@ -48,13 +50,14 @@ def index(
     The other columns of FILE are kept beside the texts. The same command continues a stopped
     one, and with more texts at the end of FILE it adds those; nothing is computed twice.
     """
+    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_form import POOLINGS
+    from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.modeling.kernels.nearest_vectors import DTYPES
     from tidybert.search.index_writer import write_index
-    from tidybert.search.prompts import document_prompt
     from tidybert.storage.output_lock import output_lock
 
     for flag, value, known in (
@@ -63,6 +66,20 @@ def index(
     ):
         if value is not None and value not in known:
             raise UsageError(f"--{flag} {value!r}: expected one of {', '.join(known)}")
+    form = read_sentence_form(ModelDirectory.open(model), allow_pickle=given.allow_pickle)
+    options: dict[str, Any] = {
+        "pooling": given.pooling,
+        "normalize": True,
+        "max_seq_length": given.max_seq_length,
+        "prompt_name": form.document_prompt_name,
+        "device": given.device,
+        "precision": given.precision,
+        "allow_pickle": given.allow_pickle,
+    }
+    if given.cluster is not None:
+        _index_on_cluster(model, file, given, read, options)
+        return
+    refuse_cluster_flags(given)
     reader = read_examples.with_details(keep_columns=True)
     reader.formats.check(file, read.format)
 
@@ -73,16 +90,7 @@ def index(
 
     # A second process is refused before it loads the model.
     with output_lock(given.out):
-        embedder = Embedder(
-            model,
-            pooling=cast(Any, given.pooling),
-            normalize=True,
-            max_seq_length=given.max_seq_length,
-            prompt_name=document_prompt(model, allow_pickle=given.allow_pickle),
-            device=given.device,
-            precision=cast(Any, given.precision),
-            allow_pickle=given.allow_pickle,
-        )
+        embedder = Embedder(model, **options)
         report = ReadReport()
         begun = time.monotonic()
         # A first reading finds bad rows before the work, and counts the texts for the time left.
@@ -103,4 +111,15 @@ def index(
     seconds = time.monotonic() - begun
     counts = written.num_texts, written.num_truncated
     note_texts_done(given.out, *counts, seconds, written.num_resumed, more)
+    note(f"next: tidybert search {given.out}")
+
+
+def _index_on_cluster(
+    model: str, file: str, given: IndexFlags, read: ReadOptions, options: dict[str, Any]
+) -> None:
+    from tidybert.cluster.indexing import IndexWork, index_files
+
+    work = IndexWork(model=model, options=options, read=read, skip_bad_rows=given.skip_bad_rows)
+    do = partial(index_files, work, dtype=given.dtype)
+    run_on_cluster(do, file, given.out, given, "indexing")
     note(f"next: tidybert search {given.out}")

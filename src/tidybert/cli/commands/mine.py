@@ -74,17 +74,18 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
                 given.texts, None, need_label=False, skip_bad_rows=given.skip_bad_rows
             )
             texts = [one.text for one in found]
-        prompts = read_sentence_form(ModelDirectory.open(model)).prompts
+        form = read_sentence_form(ModelDirectory.open(model), allow_pickle=given.allow_pickle)
         embedder = Embedder(
             model,
             normalize=True,
-            prompt=prompts.get("document", ""),
+            prompt_name=form.document_prompt_name,
             max_seq_length=given.max_seq_length,
             device=given.device,
             precision=cast(Any, given.precision),
             allow_pickle=given.allow_pickle,
         )
-        negatives = HardNegatives(embedder, prompts.get("query", ""), texts, pairs, options)
+        query_prompt = form.prompt(name=form.query_prompt_name)
+        negatives = HardNegatives(embedder, query_prompt, texts, pairs, options)
         with resumable(given.out, given.resume), shown_texts("mining", len(pairs)) as advance:
             mined = negatives.write(pairs, given.out, resume=given.resume, advance=advance)
     count = mined.written.num_texts - mined.written.num_resumed

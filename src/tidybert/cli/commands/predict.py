@@ -8,10 +8,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import (
     check_format,
@@ -44,7 +46,7 @@ _INPUTS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
+class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags, flags.ClusterFlags):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None
@@ -77,6 +79,10 @@ def predict(
     """
     from tidybert.storage.part_file import new_file
 
+    if given.cluster is not None:
+        _predict_on_cluster(run, file, given, read)
+        return
+    refuse_cluster_flags(given)
     if given.out is None:
         if given.resume:
             raise UsageError("--resume needs --out: standard output keeps nothing to continue")
@@ -84,6 +90,31 @@ def predict(
     else:
         with new_file(given.out, given.resume):
             _predict(run, file, given, read)
+
+
+def _predict_on_cluster(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:
+    from tidybert.cluster.file_job import run_job
+    from tidybert.cluster.file_work import PredictWork
+
+    for flag, is_given in (
+        ("--input", given.input),
+        ("--json", given.json),
+        ("--official-format", given.official_format),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} does not go with --cluster, which writes JSON lines")
+    options = {
+        name: getattr(given, name)
+        for name in ("device", "precision", "max_seq_length", "allow_pickle")
+    }
+    work = PredictWork(
+        model=run,
+        options=options,
+        read=read,
+        skip_bad_rows=given.skip_bad_rows,
+        top_k=given.top_k,
+    )
+    run_on_cluster(partial(run_job, work), file, given.out, given, "answering")
 
 
 def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:

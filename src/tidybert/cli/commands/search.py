@@ -65,9 +65,11 @@ def search(
     index.count(given.top_k)
     reranker = None
     if given.rerank is not None:
-        from tidybert.search.reranking import CrossEncoder
+        from tidybert.inference.cross_encoder import CrossEncoder
 
-        reranker = CrossEncoder(given.rerank, device=given.device, allow_pickle=given.allow_pickle)
+        reranker = CrossEncoder.open(
+            given.rerank, device=given.device, allow_pickle=given.allow_pickle
+        )
     candidates = CANDIDATES if given.candidates is None else given.candidates
     for each in [query] if query is not None else _queries(index):
         hits = index.search(each, given.top_k, rerank=reranker, candidates=candidates)
@@ -76,6 +78,8 @@ def search(
         else:
             _show(hits)
         sys.stdout.flush()
+        if cut := sum(hit.rerank_truncated for hit in hits):
+            note(f"{given.rerank} read only the start of {cut:,} of these texts")
 
 
 def _queries(index: "Index") -> Iterator[str]:

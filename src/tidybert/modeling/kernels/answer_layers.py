@@ -1,47 +1,62 @@
-"""The encoder's layers for answers in int8: the same sums as BertLayer's, in fewer passes.
+"""The forward pass of an encoder for answers: the same sums as BertEncoder's, in fewer steps.
 
-The plain body is ``modeling.encoder.BertLayer``.  Products are ``Int8Linear``; attention, softmax,
-LayerNorm and activation are float32.  T tokens, H width, R rows asked for.
+The plain bodies are ``modeling.encoder.BertEncoder`` and ``BertLayer``.  A pass over few rows has
+its weights laid out before, and its rows filled up to one of a few sizes, because oneDNN makes
+kernels for each number of rows: in a layer that takes longer than the products of a short text.
+In int8, products are ``Int8Linear``; attention, softmax, LayerNorm and activation are float32.
+T tokens, P rows of which the first T are tokens, H width, R rows asked for.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
+from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.encoder import BertLayer
+from tidybert.modeling.encoder import BertEncoder, BertLayer, LowerStates
 from tidybert.modeling.kernels.grouped_attention import (
     grouped_attention,
     grouped_first_row_attention,
 )
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, Int8Linear, largest_weight
-from tidybert.modeling.kernels.linear import Linear
-from tidybert.modeling.kernels.threads import return_freed_memory
+from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, Int8Linear, largest_weight
+from tidybert.modeling.kernels.linear import Linear, PackedLinear, linear
+from tidybert.modeling.kernels.threads import on_one_thread, return_freed_memory, threads_sleep
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.
 _LARGEST_WEIGHT: Final = 1e6
+# The first chunks of a file are so small, and are no reason to hold the weights twice.
+_PASSES_WITHOUT_A_PLAN: Final = 8
+# Rows times the weights of a layer, in float32 and in int8.  For less, waking a thread that sleeps
+# between products takes longer than its share of them.
+_WORK_FOR_THREADS: Final = (2**27, 2**28)
 
 
 class AnswerLayer(nn.Module):
-    """A BertLayer in evaluation mode, with the weights of its products in int8."""
+    """A BertLayer in evaluation mode and without gradients, with the weights in int8."""
+
+    make_product: type[Int8Linear] | type[PackedLinear] = Int8Linear
 
     def __init__(self, layer: BertLayer) -> None:
         super().__init__()
         projections = layer.attention
         self.num_heads = projections.num_heads
-        self.query_key_value = _int8(projections.query_key_value)
-        self.context_output = _int8(projections.output)
-        self.intermediate = _int8(layer.intermediate)
-        self.output = _int8(layer.output)
+        self.query_key_value = self._product(projections.query_key_value)
+        self.context_output = self._product(projections.output)
+        self.intermediate = self._product(layer.intermediate)
+        self.output = self._product(layer.output)
         self.activation = layer.activation
         self.attention_layer_norm = layer.attention_layer_norm
         self.output_layer_norm = layer.output_layer_norm
-        products = (self.query_key_value, self.context_output, self.intermediate, self.output)
-        digests = bytearray().join(each.digest for each in products)
-        # It is in the state, so that a hash of the model's weights depends on these too.
-        self.register_buffer("digests", torch.frombuffer(digests, dtype=torch.uint8))
+        # A module looks its parts up by name each time, which takes longer than adding two states.
+        self._norms = [
+            (each.normalized_shape, each.weight, each.bias, each.eps)
+            for each in (layer.attention_layer_norm, layer.output_layer_norm)
+        ]
+        self._take_digests()
 
     def forward(
         self,
@@ -52,36 +67,162 @@ class AnswerLayer(nn.Module):
         causal: bool = False,
         attentions: list[Tensor] | None = None,
     ) -> Tensor:
-        """(T, H), or the R rows that ``output_rows`` (R,) names."""
+        """(P, H), or the R rows that ``output_rows`` (R,) names, from (P, H); P may be T."""
         assert attentions is None
-        projected, width = self.query_key_value(hidden), hidden.shape[1]
+        count = rows.input_ids.shape[0]
         if output_rows is rows.first_rows and not causal:
-            query, key_value = projected[output_rows, :width], projected[:, width:]
-            context = grouped_first_row_attention(query, key_value, rows, self.num_heads, 0.0)
-        else:
-            context = grouped_attention(projected, rows, self.num_heads, 0.0, causal)
-            if output_rows is not None:
-                context = context[output_rows]
+            query, key_value = self._of_first_rows(hidden, output_rows)
+            context = grouped_first_row_attention(
+                query, key_value[:count], rows, self.num_heads, 0.0
+            )
+            return self.after_attention(context, hidden[output_rows])
+        projected = self.query_key_value(hidden)[:count]
+        context = grouped_attention(projected, rows, self.num_heads, 0.0, causal)
         if output_rows is not None:
-            hidden = hidden[output_rows]
-        return self.after_attention(context, hidden)
+            return self.after_attention(context[output_rows], hidden[output_rows])
+        return self.after_attention(_filled(context, hidden.shape[0]), hidden)
 
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
         """(R, H) from attention's context and the layer's input; works row by row."""
-        if len(context) <= MOST_ROWS:
+        if context.shape[0] <= MOST_ROWS:
             return self._of_few(context, hidden)
         parts = zip(torch.split(context, MOST_ROWS), torch.split(hidden, MOST_ROWS), strict=True)
         return torch.cat([self._of_few(*each) for each in parts])
 
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
-        hidden = self.attention_layer_norm(self.context_output(context).add_(hidden))
+        after_attention, after_output = self._norms
+        hidden = torch.layer_norm(self.context_output(context, hidden), *after_attention)
         expanded = self.activation(self.intermediate(hidden))
-        found: Tensor = self.output_layer_norm(self.output(expanded).add_(hidden))
-        return found
+        return torch.layer_norm(self.output(expanded, hidden), *after_output)
+
+    def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B, H) of the rows that ``first`` (B,) names, keys and values (P, 2H) of all."""
+        projected, width = self.query_key_value(hidden), hidden.shape[1]
+        return projected[first, :width], projected[:, width:]
+
+    def _product(self, given: Linear) -> Any:
+        return self.make_product(given.weight.detach(), given.bias.detach())
+
+    def _take_digests(self) -> None:
+        products = (self.query_key_value, self.context_output, self.intermediate, self.output)
+        digests = bytearray().join(each.digest for each in products)
+        # It is in the state, so that a hash of the model's weights depends on these too.
+        self.register_buffer("digests", torch.frombuffer(digests, dtype=torch.uint8))
 
 
-def _int8(linear: Linear) -> Int8Linear:
-    return Int8Linear(linear.weight.detach(), linear.bias.detach())
+class _PackedLayer(AnswerLayer):
+    """The same in float32, with the bits of BertLayer; its weights are held twice."""
+
+    make_product = PackedLinear
+
+    def __init__(self, layer: BertLayer) -> None:
+        super().__init__(layer)
+        self._joint = (layer.attention.query_key_value.weight, layer.attention.query_key_value.bias)
+
+    def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        weight, bias = self._joint
+        width = hidden.shape[1]
+        query = linear(hidden[first], weight[:width], bias[:width])
+        return query, self._keys_and_values(hidden)
+
+    @cached_property
+    def _keys_and_values(self) -> PackedLinear:
+        weight, bias = self._joint
+        width = weight.shape[1]
+        return PackedLinear(weight[width:], bias[width:])
+
+    def _take_digests(self) -> None:
+        """The weights themselves are in the model's state."""
+
+
+class AnswerEncoder(BertEncoder):
+    """A BertEncoder in evaluation mode, which takes a planned pass for few rows.
+
+    It has the layers of ``plain``, and nothing more in its state.  Gradients, causal passes, and
+    those that collect states or attention_probs go the plain way, as do many rows in float32.
+    """
+
+    def __init__(self, plain: BertEncoder, config: BertConfig) -> None:
+        nn.Module.__init__(self)
+        self.layers = plain.layers
+        width, inner = config.hidden_size, config.intermediate_size
+        self._layer_weights = 4 * width**2 + 2 * width * inner
+        #: Whether the layers are ``AnswerLayer``s.
+        self.is_int8 = False
+        self._plan: list[AnswerLayer] = []
+        # The parameters as they were when the plan was made, and the sum of their versions.
+        self._planned: tuple[list[nn.Parameter], int] = ([], 0)
+        self._num_passes = 0
+
+    def forward(
+        self,
+        lower: LowerStates,
+        rows: Rows,
+        *,
+        output_rows: Tensor | None = None,
+        causal: bool = False,
+        hidden_states: list[Tensor] | None = None,
+        attentions: list[Tensor] | None = None,
+    ) -> Tensor:
+        """As ``BertEncoder.forward``."""
+        collected = {"hidden_states": hidden_states, "attentions": attentions}
+        asked: Any = {"output_rows": output_rows, "causal": causal, **collected}
+        hidden = lower.hidden_states
+        count = hidden.shape[0]
+        if count > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return super().forward(lower, rows, **asked)
+        # A single row has a kernel of its own.
+        size = SIZE_OF[count] if count > 1 else 1
+        least = _WORK_FOR_THREADS[self.is_int8]
+        with on_one_thread(threads_sleep() and size * self._layer_weights < least):
+            is_whole = not lower.num_layers and hidden_states is None is attentions
+            is_planned = is_whole and not causal
+            layers = self._layers_for_few() if is_planned else []
+            if not layers:
+                return super().forward(lower, rows, **asked)
+            hidden = _filled(hidden, size)
+            for layer in layers[:-1]:
+                hidden = layer.forward(hidden, rows)
+            found: Tensor = layers[-1].forward(hidden, rows, output_rows=output_rows)
+        return found[:count] if output_rows is None else found
+
+    def plan(self) -> list[AnswerLayer]:
+        """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
+        parameters, version = self._planned
+        if not self._plan or _version(parameters) != version:
+            layers: Any = self.layers
+            self._plan = list(layers) if self.is_int8 else [_PackedLayer(each) for each in layers]
+            parameters = list(self.layers.parameters())
+            self._planned = parameters, _version(parameters)
+        return self._plan
+
+    def _layers_for_few(self) -> list[AnswerLayer]:
+        self._num_passes += 1
+        is_early = self._num_passes <= _PASSES_WITHOUT_A_PLAN and not self._plan
+        return [] if is_early else self.plan()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the plan, which neither a copy nor another process can take over."""
+        return {**self.__dict__, "_plan": [], "_planned": ([], 0)}
+
+
+def _version(parameters: Iterable[Tensor]) -> int:
+    """A number that changes with every change in place, except of tensors of inference mode."""
+    return sum(0 if each.is_inference() else each._version for each in parameters)
+
+
+def _filled(hidden: Tensor, size: int) -> Tensor:
+    """(T, H) to (size, H), with zeros at the end."""
+    missing = size - hidden.shape[0]
+    return torch.constant_pad_nd(hidden, (0, 0, 0, missing)) if missing else hidden
+
+
+def plan_answers(network: nn.Module) -> AnswerEncoder:
+    """Have the network's encoder answer few rows by a plan, in place; returns its layers' stack."""
+    encoder = encoder_of(network)
+    if not isinstance(encoder.encoder, AnswerEncoder):
+        encoder.encoder = AnswerEncoder(encoder.encoder, encoder.config)
+    return encoder.encoder
 
 
 def use_int8(network: nn.Module) -> str | None:
@@ -89,7 +230,8 @@ def use_int8(network: nn.Module) -> str | None:
 
     Its layers become ``AnswerLayer``s.  What stays in float32 becomes steady.
     """
-    layers = encoder_of(network).layers
+    stack = plan_answers(network)
+    layers = stack.layers
     if not largest_weight():
         return "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
     weights = [each for layer in layers for each in layer.parameters()]
@@ -105,6 +247,7 @@ def use_int8(network: nn.Module) -> str | None:
         layers[number] = AnswerLayer(layer)
         del layer
         return_freed_memory()
+    stack.is_int8 = True
     for module in network.modules():
         if isinstance(module, Linear):
             module.is_steady = True

@@ -90,6 +90,10 @@ def grouped_attention(
     query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
 ) -> Tensor:
     """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
+    if len(rows.lengths) == 1 and probability == 0.0:
+        query, key, value = _heads_of_one(query_key_value, 3, num_heads)
+        block = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        return block.transpose(1, 2).reshape(query_key_value.shape[0], -1)
     groups = groups_of(rows, _group_cost(query_key_value))
     parts = []
     for group in groups:
@@ -106,6 +110,12 @@ def grouped_first_row_attention(
 ) -> Tensor:
     """Context (B, H) of first tokens from their queries (B, H) and all keys and values (T, 2H)."""
     width = query.shape[1] // num_heads
+    if len(rows.lengths) == 1 and probability == 0.0:
+        first = query.view(1, num_heads, 1, width)
+        found = functional.scaled_dot_product_attention(
+            first, *_heads_of_one(key_value, 2, num_heads)
+        )
+        return found.reshape(1, -1)
     groups = groups_of(rows, _group_cost(key_value))
     parts = []
     for group in groups:
@@ -124,6 +134,11 @@ def grouped_first_row_attention(
         return torch.cat(parts)
     order = torch.cat([group.members for group in groups])
     return torch.empty_like(query).index_copy(0, order, torch.cat(parts))
+
+
+def _heads_of_one(joint: Tensor, parts: int, num_heads: int) -> Tensor:
+    """(parts, 1, N, T, D): ``Group.heads`` of a batch of one sequence."""
+    return joint.view(1, joint.shape[0], parts, num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
 def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Tensor:

@@ -26,9 +26,10 @@ _LARGEST_ROW_VALUE: Final = 255
 _TAIL: Final = 8
 # What lies between two products of so many rows stays in a core's cache.
 MOST_ROWS: Final = 128
-# oneDNN makes a kernel for each number of rows, in a third of a millisecond; so there are ten.
-_SIZES: Final = (8, 16, 24, 32, 40, 48, 56, 64, 96, MOST_ROWS)
-_SIZE_OF: Final = tuple(next(size for size in _SIZES if size >= n) for n in range(MOST_ROWS + 1))
+# oneDNN makes a kernel for each number of rows, in a third of a millisecond; so there are twelve.
+_SIZES: Final = (*range(8, 65, 8), 80, 96, 112, MOST_ROWS)
+#: By a number of rows, up to MOST_ROWS, how many are computed.
+SIZE_OF: Final = tuple(next(size for size in _SIZES if size >= n) for n in range(MOST_ROWS + 1))
 
 
 class Int8Linear:
@@ -40,7 +41,10 @@ class Int8Linear:
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         integers, self._scales = rounded_weight(weight, largest_weight())
         padded = torch.nn.functional.pad(integers, (0, _TAIL))
-        self._packed = _operators().prepack(padded, None)
+        operators = _operators()
+        self._inputs = weight.shape[1]
+        self._round, self._multiply = operators.round_rows, operators.product
+        self._packed = operators.prepack(padded, None)
         self._zeros = torch.zeros(len(weight), dtype=torch.int64)
         self._row_sums = integers.sum(1, dtype=torch.int64).float() * self._scales
         self._bias = bias.detach().clone()
@@ -48,23 +52,31 @@ class Int8Linear:
         #: sha256 of what decides its outputs.
         self.digest = hashlib.sha256(b"".join(each.numpy().tobytes() for each in parts)).digest()
 
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """(T, I) to (T, O), float32."""
-        if len(hidden) <= MOST_ROWS:
-            return self._of_few(hidden)
-        return torch.cat([self._of_few(part) for part in torch.split(hidden, MOST_ROWS)])
+    def __call__(self, hidden: Tensor, added: Tensor | None = None) -> Tensor:
+        """(T, I) to (T, O), float32; plus ``added`` (T, O)."""
+        if hidden.shape[0] <= MOST_ROWS:
+            found = self._of_few(hidden)
+        else:
+            found = torch.cat([self._of_few(part) for part in torch.split(hidden, MOST_ROWS)])
+        return found if added is None else found.add_(added)
 
     def _of_few(self, hidden: Tensor) -> Tensor:
-        count = len(hidden)
-        rows = _operators().round_rows(hidden)  # (T, I + 8) uint8
-        # Rows past the end hold whatever the memory held, and nobody reads their products.
-        rows.resize_(_SIZE_OF[count], rows.shape[1])
-        found: Tensor = _operators().product(
+        count = hidden.shape[0]
+        size = SIZE_OF[count]
+        rows = self._round(hidden)  # (T, I + 8) uint8
+        if size != count:
+            # Rows past the end hold whatever the memory held, and nobody reads their products.
+            rows.resize_(size, self._inputs + _TAIL)
+        found = self._multiply(
             rows, 1.0, 0, self._packed, self._scales, self._zeros, None, 1.0, 0, torch.float32,
             "none", [], "",
-        )[:count]  # fmt: skip
-        tails = rows.view(torch.float32)[:count]
-        return found.mul_(tails[:, -2:-1]).addr_(tails[:, -1], self._row_sums).add_(self._bias)
+        )  # fmt: skip
+        tails = rows.view(torch.float32).narrow(1, self._inputs // 4, 2)
+        if size != count:
+            found, tails = found[:count], tails[:count]
+        steps, lows = tails.split(1, 1)  # (T, 1) each
+        result: Tensor = torch.addcmul(self._bias, found, steps)
+        return result.addcmul_(lows, self._row_sums)
 
 
 def plain_int8_linear(hidden: Tensor, weight: Tensor, bias: Tensor, largest: int = 127) -> Tensor:

@@ -29,8 +29,9 @@ R = TypeVar("R")
 # oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
 # hundred steps of SST-2, without any gain in speed.  PyTorch's cache before it does the same in
 # each thread: a server grew by a third of a MiB a text.  Both read this at their first product.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
-os.environ.setdefault("LRU_CACHE_CAPACITY", "32")
+# A layer's four products in the sizes of ``kernels/answer_layers.py``, and the heads, fit in.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "80")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "80")
 
 
 def _is_amd() -> bool:
@@ -52,6 +53,7 @@ _ONEDNN: Any = (
     if torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     else None
 )
+_PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 _PRODUCT: Any = _ONEDNN if _is_amd() else None
 
 
@@ -109,6 +111,30 @@ def steady_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
     return found
 
 
+class PackedLinear:
+    """``linear`` of float32 on a CPU, without gradients, with a weight laid out for oneDNN once.
+
+    Args:
+        weight, bias: (O, I) and (O,).
+
+    Its rows have the bits of ``linear``.  A single row takes the weight as it is, because oneDNN's
+    kernel for it adds up in another order.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight.detach(), bias.detach()
+        self._packed = None if _PRODUCT is None else _PACK(self._weight, None)
+
+    def __call__(self, hidden: Tensor, added: Tensor | None = None) -> Tensor:
+        """(T, I) to (T, O); plus ``added`` (T, O)."""
+        if self._packed is None:
+            found = functional.linear(hidden, self._weight, self._bias)
+        else:
+            weight = self._packed if hidden.shape[0] > 1 else self._weight
+            found = _PRODUCT(hidden, weight, self._bias, "none", [], "")
+        return found if added is None else found.add_(added)
+
+
 def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The plain body of ``linear``."""
     found = hidden @ weight.T
@@ -134,7 +160,7 @@ def small_table_embedding(ids: Tensor, table: Tensor) -> Tensor:
     The plain body is ``table[ids]``.  A CPU multiplies by a one-hot matrix: the lookup's own
     backward adds T rows one by one.
     """
-    if table.device.type != "cpu":
+    if table.device.type != "cpu" or not torch.is_grad_enabled():
         return functional.embedding(ids, table)
     return functional.one_hot(ids, table.shape[0]).to(table.dtype) @ table
 

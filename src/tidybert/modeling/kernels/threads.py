@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from threading import Barrier, Lock
 from typing import Final, TypeVar
@@ -60,6 +61,30 @@ def num_threads() -> int:
     """PyTorch's threads for an operation of the calling thread."""
     with _process.lock:
         return torch.get_num_threads()
+
+
+@cache
+def threads_sleep() -> bool:
+    """Whether threads sleep as soon as they wait, so that each operation has to wake them.
+
+    OpenMP reads the environment when PyTorch is loaded.
+    """
+    waits = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+    return waits and os.environ.get("GOMP_SPINCOUNT", "0") == "0"
+
+
+@contextmanager
+def on_one_thread(wanted: bool = True) -> Iterator[None]:
+    """Compute in the block on the calling thread alone, if ``wanted``."""
+    before = num_threads() if wanted and _each_thread_has_its_own_number() else 1
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Process:

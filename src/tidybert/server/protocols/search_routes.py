@@ -1,16 +1,22 @@
 """``POST /search``: the texts of the server's index that are nearest to a query."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Final
+from itertools import islice
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from tidybert.search.index import check_queries
-from tidybert.search.prompts import query_name
+from tidybert.errors import UsageError
+from tidybert.inference.cross_encoder import CrossEncoder
+from tidybert.search.hit import Hit
+from tidybert.search.index import CANDIDATES, check_queries
+from tidybert.search.reranking import reordered
+from tidybert.server.asked_model import AskedModel
 from tidybert.server.door import engine_of
-from tidybert.server.faults import Refusal, as_refusals
+from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import Truncate
 from tidybert.server.protocols.protocol import Body, asked_by
@@ -28,12 +34,27 @@ class SearchBody(Body):
     top_k: Annotated[
         int | None, Field(ge=1, description="Give the K nearest texts. If not set: 10.")
     ] = None
+    rerank: Annotated[
+        str | None,
+        Field(
+            description="Order the nearest texts again by this served model, which was trained to "
+            "regress, or to classify into two classes, over pairs of query and text."
+        ),
+    ] = None
+    candidates: Annotated[
+        int | None,
+        Field(ge=1, description="How many of the nearest texts it reads. If not set: 50."),
+    ] = None
     truncate: Truncate = False
 
 
 @router.post("/search", summary="Find the texts of the index that are nearest to a query")
 async def search(body: SearchBody, request: Request) -> JsonAnswer:
-    """A list of hits for each query: position, row, text, columns and score, a cosine."""
+    """A list of hits for each query: position, row, text, columns and score, a cosine.
+
+    With ``rerank`` each hit also has rerank_score, and rerank_truncated where that model read only
+    the start of query and text.
+    """
     models = engine_of(request).models.values()
     name = next((each.name for each in models if each.index is not None), None)
     if models and name is None:
@@ -46,15 +67,66 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         check_queries(queries)
     with as_refusals("top_k"):
         count = index.count(body.top_k)
+    wanted = count
+    judge = _judge(body, request)
+    if judge is not None:
+        wanted = min(len(index), max(count, body.candidates or CANDIDATES))
+        _refuse_many(judge[0], len(queries), wanted)
     found = await asked.embed(
         queries,
         truncate=body.truncate,
         normalize=True,
         pooling=index.settings["pooling"],
-        prompt_name=query_name(asked.model.form.prompts),
+        prompt_name=asked.model.form.query_prompt_name,
     )
     hits = await asyncio.get_running_loop().run_in_executor(
-        _THREAD, index.nearest, found.vectors, count
+        _THREAD, index.nearest, found.vectors, wanted
     )
+    if judge is not None:
+        hits = [each[:count] for each in await _reranked(*judge, queries, hits)]
     answers = [[hit.to_dict() for hit in each] for each in hits]
     return JsonAnswer(answers if isinstance(body.inputs, list) else answers[0])
+
+
+def _judge(body: SearchBody, request: Request) -> tuple[AskedModel, CrossEncoder] | None:
+    """The model that orders again, if a request names one; Refusal for one that cannot."""
+    if body.rerank is None:
+        if body.candidates is not None:
+            raise Refusal(422, "candidates needs rerank, the name of a model", "candidates")
+        return None
+    try:
+        asked = asked_by(request, body.rerank)
+    except Refusal as error:
+        raise Refusal(error.status, error.message, "rerank") from None
+    predictor = asked.model.predictor
+    try:
+        if predictor is None:
+            raise UsageError(f"{body.rerank} has no task: to score pairs of texts name a RUN")
+        return asked, CrossEncoder(predictor, body.rerank)
+    except UsageError as error:
+        raise Refusal(422, error.message, "rerank", WRONG_TASK) from None
+
+
+def _refuse_many(judge: AskedModel, num_queries: int, candidates: int) -> None:
+    """Raise Refusal for more pairs of query and text than a request may have inputs."""
+    most = judge.engine.settings.max_inputs
+    if num_queries * candidates > most:
+        raise Refusal(
+            422,
+            f"{num_queries:,} queries with {candidates:,} candidates each; at most {most:,} pairs "
+            "are taken: send fewer queries, or name fewer candidates",
+            "candidates",
+        )
+
+
+async def _reranked(
+    judge: AskedModel,
+    encoder: CrossEncoder,
+    queries: Sequence[str],
+    found: Sequence[Sequence[Hit]],
+) -> list[list[Hit]]:
+    """The hits of each query in the order of the cross-encoder; texts that are too long are cut."""
+    firsts = [query for query, hits in zip(queries, found, strict=True) for _ in hits]
+    seconds = [hit.text for hits in found for hit in hits]
+    answers: Iterator[dict[str, Any]] = iter(await judge.predict(firsts, seconds, truncate=True))
+    return [reordered(hits, encoder, list(islice(answers, len(hits)))) for hits in found]

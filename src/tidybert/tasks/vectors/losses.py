@@ -75,9 +75,31 @@ def supervised_contrastive(vectors: Tensor, classes: Tensor, *, scale: float = S
     return -means.sum() / (counts > 0).sum().clamp_min(1)
 
 
-def matryoshka(loss: Callable[[Tensor], Tensor], vectors: Tensor, widths: Sequence[int]) -> Tensor:
-    """The sum of the losses of the vectors' first ``widths`` values (Kusupati et al. 2022).
+def angular(vectors: Tensor, taught: Tensor) -> Tensor:
+    """Half the squared distance of unit vectors, 1 - cosine (after Reimers & Gurevych 2020).
 
-    ``vectors``: (S, H).
+    ``vectors``, ``taught``: (S, H).
     """
-    return torch.stack([loss(vectors[:, :width]) for width in widths]).sum()
+    return 1 - functional.cosine_similarity(vectors, taught).mean()
+
+
+def uncorrelated(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
+    """1 - Pearson's correlation of cosines and a teacher's scores (Huang et al. 2022, DIST).
+
+    So the scores may have any unit.  1, without a gradient, where all scores are equal.
+
+    Args:
+        first, second: (B, H).
+        scores: (B,).
+    """
+    cosines = functional.cosine_similarity(first, second)
+    return 1 - functional.cosine_similarity(cosines - cosines.mean(), scores - scores.mean(), dim=0)
+
+
+def matryoshka(loss: Callable[[Tensor], Tensor], vectors: Tensor, widths: Sequence[int]) -> Tensor:
+    """The loss of vectors (S, H), plus those of their first values (Kusupati et al. 2022).
+
+    ``widths``: how many of them; a width of H or more adds nothing.
+    """
+    narrow = [vectors[:, :width] for width in widths if width < vectors.shape[1]]
+    return torch.stack([loss(each) for each in (vectors, *narrow)]).sum()

@@ -31,6 +31,7 @@ from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import VectorOptions
 from tidybert.tasks.vectors import losses
 from tidybert.tasks.vectors.in_batch import TextNumbers, candidate_rows, ignored_candidates
+from tidybert.tasks.vectors.taught_vectors import TaughtVectors
 from tidybert.tasks.vectors.vector_answers import answers_of
 from tidybert.tasks.vectors.vector_checks import examine
 from tidybert.tasks.vectors.vector_examples import (
@@ -177,8 +178,8 @@ class SentenceVectors(Task[VectorExample]):
     def sentence_form(self, max_seq_length: int) -> SentenceForm:
         """A text for which no prompt is named is a document."""
         prompts = {_QUERY: self.query_prompt, _DOCUMENT: self.document_prompt}
-        given = {name: text for name, text in prompts.items() if text}
-        default = _DOCUMENT if _DOCUMENT in given else None
+        given = prompts if any(prompts.values()) else {}
+        default = _DOCUMENT if self.document_prompt else None
         return SentenceForm(self.pooling, (), self.normalize, given, default, max_seq_length)
 
     @classmethod
@@ -278,19 +279,18 @@ class SentenceVectors(Task[VectorExample]):
         arguments: TrainingArguments,
         **given: Any,
     ) -> FineTuning:
-        """Its loss is that of a whole batch, and not ``loss``."""
-        classes = [one.label for one in features] if self.loss_name == "supcon" else None
+        """Its loss is that of a whole batch: ``loss`` where a teacher answered, else its own."""
+        classes = None
+        if self.loss_name == "supcon":
+            classes = [-1 if one.label is None else one.label for one in features]
+        of_batch = loss if isinstance(loss, TaughtVectors) else self.batch_loss
         return VectorTraining(
-            model, features, self.outputs, self.batch_loss, arguments, classes=classes, **given
+            model, features, self.outputs, of_batch, arguments, classes=classes, **given
         )
 
     def batch_loss(self, vectors: Tensor, features: Sequence[Features]) -> Tensor:
         """The mean loss of a whole batch, a scalar, from its vectors (S, H)."""
-        loss = self._loss(features, vectors.device)
-        widths = tuple(width for width in self.widths if width < vectors.shape[1])
-        if not widths:
-            return loss(vectors)
-        return losses.matryoshka(loss, vectors, (vectors.shape[1], *widths))
+        return losses.matryoshka(self._loss(features, vectors.device), vectors, self.widths)
 
     def _loss(
         self, features: Sequence[Features], device: torch.device

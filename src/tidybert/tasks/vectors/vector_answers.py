@@ -171,6 +171,18 @@ class PairAnswers(RankedAnswers):
             number = self._number_of[one.texts[1]]
             if number not in self.right[query]:
                 self.right[query].append(number)
+        self._more: list[Vectors] = []
+
+    def add_texts(self, texts: Sequence[str], vectors: Sequence[Vectors]) -> int:
+        """Search among more texts, of vectors (1, H) each, and return how many are new."""
+        before = len(self.texts)
+        for text, vector in zip(texts, vectors, strict=True):
+            if text not in self._number_of:
+                self._number_of[text] = len(self.texts)
+                self.texts.append(text)
+                self._more.append(_normalized(vector))
+        self.num_texts = len(self.texts)
+        return self.num_texts - before
 
     @cached_property
     def ranking(self) -> Ranking:  # type: ignore[override]
@@ -180,6 +192,8 @@ class PairAnswers(RankedAnswers):
         for one, query, each in zip(self.examples, self.query_of, self.directions, strict=True):
             queries[query] = each[0]
             texts[[self._number_of[text] for text in one.texts[1:]]] = each[1:]
+        if self._more:
+            texts[-len(self._more) :] = np.concatenate(self._more)
         return rank_relevant(queries, texts, self.right)
 
     def judgement(self, number: int) -> Judgement:

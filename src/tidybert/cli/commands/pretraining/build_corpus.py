@@ -1,16 +1,18 @@
 """``tidybert build-corpus``: files of text in, token shards for pre-training out."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
-from tidybert.cli.progress import shown_progress
+from tidybert.cli.progress import shown_progress, shown_texts
 from tidybert.corpus.documents import CorpusOptions
+from tidybert.errors import UsageError
 from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ SMALL_CORPUS_BYTES: Final = 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag):
+class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag, flags.ClusterFlags):
     vocab: str
     """``--vocab MODEL``: Model whose vocabulary is used."""
     out: Path
@@ -46,16 +48,21 @@ def build_corpus(
     from tidybert.corpus.packed_files import corpus_files
     from tidybert.tokenization import BertTokenizer
 
+    if given.cluster is not None:
+        _build_on_cluster(corpus, given, read)
+        return
+    refuse_cluster_flags(given)
     out, workers = given.out, given.workers
+    sources = corpus_files(corpus)
     if workers is None:
-        size = sum(file.stat().st_size for file in corpus_files(corpus))
+        size = sum(source.num_bytes for source in sources)
         workers = available_cores() if size > SMALL_CORPUS_BYTES else 0
     tokenizer = BertTokenizer.from_pretrained(given.vocab)
     was_finished = is_corpus(out)
     report = CorpusReport()
     with _shown() as progress:
         manifest = build(
-            corpus,
+            sources,
             tokenizer,
             out,
             options=read,
@@ -68,6 +75,42 @@ def build_corpus(
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
     _show(manifest, out, as_json=given.json)
+
+
+def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOptions) -> None:
+    from tidybert.cluster.corpus_job import build_corpus_on_cluster
+    from tidybert.cluster.corpus_parts import CorpusWork
+    from tidybert.corpus.documents import CorpusReport
+
+    assert given.cluster is not None
+    if given.on_error != "stop":
+        raise UsageError("--on-error continue: a corpus has all its files, or is not built")
+    if given.workers is not None:
+        raise UsageError("--workers is for one machine: give --cluster-workers")
+    report = CorpusReport()
+    with ExitStack() as stack, shown_texts("tokenising") as advance:
+        shown: list[Callable[[Built], None]] = []
+
+        def progress(built: "Built") -> None:
+            # The parts are there, and the shards begin.
+            if not shown:
+                shown.append(stack.enter_context(_shown()))
+            shown[0](built)
+
+        manifest = build_corpus_on_cluster(
+            corpus,
+            CorpusWork(model=given.vocab, corpus=read),
+            given.out,
+            cluster=given.cluster,
+            num_workers=given.cluster_workers,
+            held_out=given.held_out,
+            report=report,
+            begun=note_begin,
+            advance=advance,
+            progress=progress,
+        )
+    note(*report.lines(str))
+    _show(manifest, given.out, as_json=given.json)
 
 
 def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:

@@ -1,0 +1,131 @@
+"""BatchModel: a model as a function from Arrow to Arrow, for Ray Data, Spark and Dask."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidybert.cluster.arrow_answers import answer_schema, answer_table
+from tidybert.cluster.file_work import EmbedWork, FileWork, PredictWork
+from tidybert.data.features import example_features
+from tidybert.errors import DataError, UsageError, param
+from tidybert.files.in_memory import in_memory
+from tidybert.files.read_options import ReadOptions
+from tidybert.files.text_files import read_examples
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.forward import LARGEST_CHUNK
+from tidybert.inference.predictor import Predictor
+from tidybert.system.cores import use_threads
+
+JOBS: Final[dict[str, type[FileWork]]] = {"predict": PredictWork, "embed": EmbedWork}
+
+
+class BatchModel:
+    """A RUN that answers, or a MODEL that embeds, a batch of rows at a time.
+
+    A batch comes as a table, a record batch or a frame, and leaves as a table of the same rows: its
+    columns, and those of the answers.  The model loads with the first batch of a process, once.
+    Its weights are mapped from the file, so processes of one machine share them until a precision
+    changes them.  An engine may send the object to any process that finds MODEL under its name.
+
+        dataset.map_batches(BatchModel, fn_constructor_args=("RUN",), batch_format="pyarrow",
+                            compute=ActorPoolStrategy(size=8))              # Ray Data
+        frame.mapInArrow(BatchModel("RUN").map_arrow, schema)               # Spark
+        frame.map_partitions(BatchModel("RUN").map_frame)                   # Dask
+
+    Args:
+        model: a RUN to predict, a MODEL to embed.
+        job: predict or embed.
+        read: the columns, as for files: text, text_pair; None guesses them from the names.
+        num_threads: threads that compute; None leaves it to the engine's process.
+        options: arguments of Predictor, or of Embedder.
+
+    Raises what those classes raise, and DataError for rows without texts.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        job: str = "predict",
+        *,
+        read: ReadOptions | None = None,
+        num_threads: int | None = 1,
+        **options: Any,
+    ) -> None:
+        if job not in JOBS:
+            raise UsageError(f"{param('job', job)}: expected one of {', '.join(JOBS)}")
+        self.work = JOBS[job](model=model, options=options, read=read or ReadOptions())
+        self.num_threads = num_threads
+        self._opened: Any = None
+
+    def __call__(self, batch: Any) -> pa.Table:
+        """The batch's columns and those of the answers; a column of both is the answers'."""
+        if isinstance(batch, pa.RecordBatch):
+            batch = pa.Table.from_batches([batch])
+        table = batch if isinstance(batch, pa.Table) else pa.table(batch)
+        found = self._answers(table)
+        for name in found.column_names:
+            if name in table.column_names:
+                table = table.drop_columns(name)
+        for name in found.column_names:
+            table = table.append_column(found.schema.field(name), found.column(name))
+        return table
+
+    def map_arrow(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For each record batch its rows with the answers, as Spark's mapInArrow wants it."""
+        for batch in batches:
+            yield from self(batch).combine_chunks().to_batches()
+
+    def map_frame(self, frame: Any) -> Any:
+        """A pandas frame with the answers' columns, as Dask's map_partitions wants it."""
+        return self(pa.Table.from_pandas(frame, preserve_index=False)).to_pandas()
+
+    def schema(self) -> pa.Schema:
+        """The columns that the answers add."""
+        opened = self._open()
+        if isinstance(opened, Embedder):
+            vector = pa.list_(pa.float32(), opened.dimension)
+            read = [("num_tokens", pa.int32()), ("truncated", pa.bool_())]
+            return pa.schema([("vector", vector), *read])
+        return answer_schema(opened)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Weights do not travel: each process loads its own.
+        return {**self.__dict__, "_opened": None}
+
+    def _open(self) -> Any:
+        if self._opened is None:
+            if self.num_threads is not None:
+                use_threads(self.num_threads)
+            self._opened = self.work.load()
+        return self._opened
+
+    def _answers(self, table: pa.Table) -> pa.Table:
+        opened, schema = self._open(), self.schema()
+        if not len(table):
+            return schema.empty_table()
+        if isinstance(opened, Embedder):
+            return self._vectors(opened, table, schema)
+        assert isinstance(opened, Predictor)
+        task = opened.task
+        if task.read.tuple_names is None:
+            raise DataError(f"the task {task.name} reads only files, and no rows in memory")
+        rows = in_memory(table, "batch", task.read.tuple_names)
+        examples = task.read(rows, self.work.read, need_label=False, like=opened.reading)
+        chunks = opened.predict_chunks(examples, first=LARGEST_CHUNK)
+        return answer_table([each for _, answers in chunks for each in answers], schema)
+
+    def _vectors(self, opened: Embedder, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        assert read_examples.tuple_names is not None
+        rows = in_memory(table, "batch", read_examples.tuple_names)
+        examples = list(read_examples(rows, self.work.read, need_label=False))
+        features = example_features(
+            examples, opened.tokenizer, opened.max_seq_length, prompt=opened.prompt
+        )
+        vectors = opened.vectors(features)
+        columns = [
+            pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), opened.dimension),
+            pa.array([one.num_tokens for one in features], pa.int32()),
+            pa.array([one.truncated for one in features]),
+        ]
+        return pa.table(columns, schema=schema)

@@ -1,0 +1,131 @@
+"""A job over many files: those that are done stay, the others go to a cluster's workers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final, Literal
+
+from tidybert.cluster.file_work import FileWork
+from tidybert.cluster.input_files import InputFile
+from tidybert.cluster.job_record import FileDone, add_done, begin_manifest, job_line
+from tidybert.cluster.ray_engine import RayCluster, ray_cluster
+from tidybert.errors import DataError, TidyBertError, UsageError, param
+from tidybert.files.wording import count_of
+from tidybert.storage.output_lock import output_lock
+
+ON_ERROR: Final = ("stop", "continue")
+OnError = Literal["stop", "continue"]
+_SHOWN: Final = 10
+_SECONDS: Final = 0.5
+
+
+@dataclass
+class JobReport:
+    """What a job did.
+
+    Args:
+        done: the files that this run did.
+        before: the files that an earlier run had done.
+        failed: the message for each file that failed, by name.
+    """
+
+    done: list[FileDone] = field(default_factory=list)
+    before: list[FileDone] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        return sum(each.num_rows for each in self.done)
+
+
+def run_job(
+    work: FileWork,
+    files: Sequence[InputFile],
+    directory: Path,
+    *,
+    cluster: str,
+    num_workers: int | None = None,
+    on_error: OnError = "stop",
+    begun: Callable[[int, int], None] = lambda num_done, num_files: None,
+    advance: Callable[[int], None] = lambda num_rows: None,
+) -> JobReport:
+    """Do each file, and write its output and a line of manifest.jsonl into ``directory``.
+
+    The same call goes on where a stopped one left off, and ends with the same bytes.
+
+    Args:
+        files: see ``input_files``.
+        cluster: a Ray address, or local.
+        num_workers: processes; None for one on each CPU, or GPU.
+        on_error: at a file that fails stop, or do the others first.
+        begun: called with the number of files done and of all.
+        advance: called now and then with the number of rows done.
+
+    Raises UsageError, DataError for files that fail, InUseError where another process has the same
+    directory, and DiskError.
+    """
+    if on_error not in ON_ERROR:
+        raise UsageError(f"{param('on_error', on_error)}: expected one of {', '.join(ON_ERROR)}")
+    with output_lock(directory):
+        job = job_line(work.name, work.fingerprint(), work.settings())
+        noted = begin_manifest(directory, job)
+        report, fresh = JobReport(), []
+        for file in files:
+            done = noted.get(file.name)
+            if done is not None and _is_unchanged(file, done, directory):
+                report.before.append(done)
+            else:
+                fresh.append((file, done))
+        begun(len(report.before), len(files))
+        if fresh:
+            on_gpu = str(work.options.get("device", "auto")).startswith("cuda")
+            with ray_cluster(cluster) as engine, _polled(engine, advance):
+                num = min(engine.num_workers(num_workers, on_gpu=on_gpu), len(fresh))
+                for outcome in engine.outcomes(work, job, directory, fresh, num, on_gpu=on_gpu):
+                    if outcome.done is not None:
+                        add_done(directory, [outcome.done])
+                        report.done.append(outcome.done)
+                        continue
+                    assert outcome.error is not None
+                    if outcome.is_general or on_error == "stop":
+                        raise DataError(outcome.error)
+                    report.failed[outcome.input] = outcome.error
+    if report.failed:
+        raise _failures(report, len(files), directory)
+    return report
+
+
+def _is_unchanged(file: InputFile, done: FileDone, directory: Path) -> bool:
+    """Whether a file and its output look as when it was done; else a worker looks closer."""
+    if (file.num_bytes, file.state) != (done.input_bytes, done.input_state):
+        return False
+    output = directory / done.output
+    return output.is_file() and output.stat().st_size == done.output_bytes
+
+
+def _failures(report: JobReport, num_files: int, directory: Path) -> TidyBertError:
+    num, shown = len(report.failed), list(report.failed.values())[:_SHOWN]
+    more = [f"and {num - _SHOWN:,} more"] if num > _SHOWN else []
+    head = f"{count_of(num, 'file')} failed, and {num_files - num:,} are done in {directory}:"
+    advice = "The same command does the failed ones again"
+    return DataError("\n".join([head, *shown, *more, advice]))
+
+
+@contextmanager
+def _polled(engine: RayCluster, advance: Callable[[int], None]) -> Iterator[None]:
+    """Within the block, a thread asks for the rows that are done and hands the number on."""
+    ended = Event()
+
+    def ask() -> None:
+        while not ended.wait(_SECONDS):
+            advance(engine.rows_done())
+
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

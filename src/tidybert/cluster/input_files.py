@@ -1,0 +1,130 @@
+"""The files of a job: a folder, a pattern or one file, in one order on every machine."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path, PurePath, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+from tidybert.errors import DataError, UsageError
+from tidybert.files.wording import count_of
+from tidybert.storage.growing_file import GrowingFile
+from tidybert.storage.remote_files import fetch, is_remote, remote_files
+
+AnyPath = TypeVar("AnyPath", bound=PurePath)
+
+
+@dataclass(frozen=True, order=True)
+class InputFile:
+    """A file to read, and what shows that it changed.
+
+    Args:
+        name: below the folder of the job, with "/": "2026/part-0.csv".  Its output has this name
+            and a suffix more.
+        path: absolute, or a URL, as each worker opens it.
+        num_bytes: its size.
+        state: when it was written, or a hash that its store knows.
+    """
+
+    name: str
+    path: str
+    num_bytes: int
+    state: str
+
+    @contextmanager
+    def here(self) -> Iterator[Path]:
+        """The file on this machine: within the block a copy of one that lies elsewhere.
+
+        Raises DataError.
+        """
+        if not is_remote(self.path):
+            yield Path(self.path)
+            return
+        with TemporaryDirectory(prefix="tidybert-input-") as folder:
+            file = GrowingFile(Path(folder) / PurePosixPath(self.name).name)
+            fetch(self.path, file.write)
+            file.sync()
+            file.close()
+            yield file.path
+
+
+def input_files(given: str, suffixes: Collection[str]) -> list[InputFile]:
+    """The files that ``given`` names, sorted by name.
+
+    Args:
+        given: a folder (every file in it and below, without hidden ones), a pattern (``**`` for any
+            depth) or a file, each also as a URL that fsspec reads.
+        suffixes: those that a file in a folder may have, before ``.gz``.
+
+    Raises DataError where there is no file, and UsageError for a folder that holds other files too.
+    """
+    if is_remote(given):
+        return sorted(_remote_files(given, suffixes))
+    path = Path(given)
+    if path.is_dir():
+        root, found = path, [each for each in path.rglob("*") if each.is_file()]
+        found = [each for each in found if not _is_hidden(each.relative_to(path))]
+        _check_suffixes(given, found, suffixes)
+    elif has_magic(given):
+        # Path.glob takes no pattern that begins at the root.
+        found = [Path(each) for each in glob(given, recursive=True)]  # noqa: PTH207
+        found = [each for each in found if each.is_file()]
+        root = _fixed_part(path)
+    else:
+        if not path.is_file():
+            raise DataError(f"{given}: no such file or folder")
+        root, found = path.parent, [path]
+    if not found:
+        raise DataError(f"{given}: no file {'matches' if has_magic(given) else 'is in the folder'}")
+    return sorted(_described(each, root) for each in found)
+
+
+def _described(path: Path, root: Path) -> InputFile:
+    status = path.stat()
+    name = path.relative_to(root).as_posix()
+    return InputFile(name, str(path.absolute()), status.st_size, str(status.st_mtime_ns))
+
+
+def _remote_files(given: str, suffixes: Collection[str]) -> Iterator[InputFile]:
+    found = remote_files(given)
+    paths = [PurePosixPath(each.url) for each in found]
+    if has_magic(given):
+        root = _fixed_part(PurePosixPath(given))
+    elif paths == [PurePosixPath(given)]:
+        root = paths[0].parent
+    else:
+        root = PurePosixPath(given)
+        _check_suffixes(given, paths, suffixes)
+    for file, path in zip(found, paths, strict=True):
+        name = path.relative_to(root).as_posix()
+        yield InputFile(name, file.url, file.num_bytes, f"{file.content} {file.when}")
+
+
+def _check_suffixes(given: str, found: Sequence[AnyPath], suffixes: Collection[str]) -> None:
+    """Raise UsageError where a folder holds other files too."""
+    odd = sorted(each for each in found if _suffix(each) not in suffixes)
+    if odd:
+        raise UsageError(
+            f"{given}: {count_of(len(odd), 'file')} with an unknown suffix, first {odd[0]}; name "
+            f"the files to read, for example '{given.rstrip('/')}/*.parquet'"
+        )
+
+
+def _fixed_part(pattern: AnyPath) -> AnyPath:
+    """The folders of a pattern before the first one with a wildcard."""
+    fixed = type(pattern)(pattern.anchor)
+    for part in pattern.parts[len(fixed.parts) : -1]:
+        if has_magic(part):
+            break
+        fixed /= part
+    return fixed
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _suffix(path: PurePath) -> str:
+    return PurePath(path.name.lower().removesuffix(".gz")).suffix

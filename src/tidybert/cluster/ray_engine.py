@@ -1,0 +1,184 @@
+"""Ray, started or joined, and Ray Data that hands files to workers.
+
+Ray schedules, restarts workers that die, and holds back what they cannot take yet.
+"""
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.cluster.file_work import FileWork
+from tidybert.cluster.file_worker import FileWorker, Outcome
+from tidybert.cluster.input_files import InputFile
+from tidybert.cluster.job_record import FileDone
+from tidybert.errors import DataError, UsageError, param
+
+LOCAL: Final = "local"
+# A file that kills its worker so often is at fault itself.
+_TRIES: Final = 5
+# Ray's driver keeps an entry for each block; a block of several files counts when all are done.
+_MOST_BLOCKS: Final = 10_000
+
+Item = tuple[InputFile, FileDone | None]
+
+
+@contextmanager
+def ray_cluster(address: str) -> "Iterator[RayCluster]":
+    """Join the cluster at an address, or with "local" start one on this machine, and leave it.
+
+    A program that has joined one by itself stays in it.  Raises UsageError where Ray is not
+    installed or nothing answers at the address.
+    """
+    if address == LOCAL:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise UsageError(
+            f"{param('cluster')} needs Ray: pip install 'tidybert[ray]' ({error})"
+        ) from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    if ray.is_initialized():
+        yield RayCluster(ray)
+        return
+    more: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
+    try:
+        ray.init(address, logging_level="error", log_to_driver=False, **more)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UsageError(
+            f"{param('cluster', address)}: no Ray cluster answers there ({reason}); give its "
+            f"address, auto on one of its machines, or {LOCAL}"
+        ) from None
+    try:
+        yield RayCluster(ray)
+    finally:
+        ray.shutdown()
+
+
+class RayCluster:
+    """A running cluster."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._count = ray.remote(num_cpus=0)(_Count).remote()
+
+    def num_workers(self, wanted: int | None, *, on_gpu: bool) -> int:
+        """How many workers to start: those wanted, or one for each CPU, or GPU, of the cluster."""
+        unit = "GPU" if on_gpu else "CPU"
+        most = int(self._ray.cluster_resources().get(unit, 0))
+        if most < (wanted or 1):
+            flag = param("cluster_workers", wanted or 1)
+            raise UsageError(f"the cluster has {most} {unit}s, and {flag} needs one for each")
+        return wanted or most
+
+    def rows_done(self) -> int:
+        """The rows that workers have done of all files so far."""
+        return int(self._ray.get(self._count.total.remote()))
+
+    def results(
+        self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """What a function gives for each of the arguments, computed on the cluster, in order."""
+        task = self._ray.remote(function)
+        for each in [task.remote(*given) for given in arguments]:
+            yield self._ray.get(each)
+
+    def outcomes(
+        self,
+        work: FileWork,
+        expected: Mapping[str, str],
+        directory: Path,
+        items: Sequence[Item],
+        num_workers: int,
+        *,
+        on_gpu: bool,
+    ) -> Iterator[Outcome]:
+        """What became of each file, as they are done.
+
+        A worker that dies is replaced, and its file begins again.  Raises DataError where the
+        cluster itself stops.
+        """
+        from ray.data import ActorPoolStrategy, from_items
+
+        rows = [
+            {"file": json.dumps([asdict(file), None if done is None else asdict(done)])}
+            for file, done in items
+        ]
+        done = from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS)).map_batches(
+            _RayWorker,
+            fn_constructor_args=(work, dict(expected), directory, self._count),
+            batch_size=1,
+            compute=ActorPoolStrategy(size=num_workers, max_tasks_in_flight_per_actor=2),
+            num_cpus=0 if on_gpu else 1,
+            num_gpus=1 if on_gpu else 0,
+        )
+        try:
+            for batch in done.iter_batches(batch_size=None, prefetch_batches=0):
+                yield from map(Outcome.from_json, batch["outcome"].tolist())
+        except self._ray.exceptions.RayTaskError:
+            # A mistake of ours keeps its traceback.
+            raise
+        except self._ray.exceptions.RayError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise DataError(
+                f"the cluster stopped in the middle ({reason}); the same command goes on"
+            ) from error
+
+
+class _RayWorker:
+    """FileWorker as Ray Data calls it: a batch is one file."""
+
+    def __init__(
+        self, work: FileWork, expected: Mapping[str, str], directory: Path, count: Any
+    ) -> None:
+        self._count = count
+        self._worker = FileWorker(work, expected, directory, count=count.set.remote)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        outcomes = []
+        for text in batch["file"]:
+            file, done = json.loads(text)
+            outcomes.append(self._outcome(InputFile(**file), done and FileDone(**done)).to_json())
+        return {"outcome": outcomes}
+
+    def _outcome(self, file: InputFile, before: FileDone | None) -> Outcome:
+        import ray
+
+        if ray.get(self._count.begin.remote(file.name)) <= _TRIES:
+            return self._worker(file, before)
+        return Outcome(
+            file.name,
+            error=f"{file.path}: {_TRIES} workers died at it, perhaps for lack of memory; give "
+            f"fewer {param('cluster_workers')}, or split the file",
+        )
+
+
+class _Count:
+    """The rows done of each file; a file that begins again counts once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._begun: Counter[str] = Counter()
+
+    def begin(self, name: str) -> int:
+        """How often a file has begun, this time among them."""
+        self._begun[name] += 1
+        return self._begun[name]
+
+    def set(self, name: str, num_rows: int) -> None:
+        self._rows[name] = num_rows
+
+    def total(self) -> int:
+        return sum(self._rows.values())

@@ -1,0 +1,211 @@
+"""The planned pass over few rows: the plain encoder's states, whatever is asked."""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from tidybert.configuration import BertConfig
+from tidybert.modeling.heads import BertForSequenceClassification, BertForTokenClassification
+from tidybert.modeling.kernels import answer_layers as module
+from tidybert.modeling.kernels import linear as linear_module
+from tidybert.modeling.kernels.answer_layers import AnswerEncoder, plan_answers, use_int8
+from tidybert.modeling.kernels.int8_linear import MOST_ROWS, largest_weight
+from tidybert.modeling.kernels.linear import PackedLinear
+from tidybert.modeling.kernels.threads import on_one_thread
+from tidybert.modeling.rows import Rows
+
+CONFIG = BertConfig(
+    vocab_size=100,
+    hidden_size=64,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=128,
+    max_position_embeddings=512,
+)
+LENGTHS = ([1], [2], [3], [8], [19], [64, 2], [127], [128], [20, 20, 5], [1, 1], [129], [512])
+
+
+def rows_of(lengths: Sequence[int]) -> Rows:
+    return Rows.from_lists([(np.arange(length) * 7 + length) % 100 for length in lengths])
+
+
+def pair() -> tuple[BertForSequenceClassification, BertForSequenceClassification]:
+    """A model, and the same one with a plan that is ready."""
+    torch.manual_seed(0)
+    plain = BertForSequenceClassification(CONFIG, num_labels=3).eval()
+    with torch.no_grad():
+        for name, parameter in plain.named_parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter) * ("embeddings" not in name))
+    planned = copy.deepcopy(plain)
+    plan_answers(planned).plan()
+    return plain, planned
+
+
+def passes_of(stack: AnswerEncoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each pass through the first layer of the plan."""
+    seen: list[int] = []
+    first = stack.plan()[0]
+    forward = first.forward
+
+    def run(hidden: torch.Tensor, *given: object, **named: object) -> torch.Tensor:
+        seen.append(len(hidden))
+        return forward(hidden, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(first, "forward", run)
+    return seen
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@torch.inference_mode()
+def test_its_states_are_those_of_the_plain_encoder(lengths: list[int]) -> None:
+    plain, planned = pair()
+    rows = rows_of(lengths)
+    some = torch.tensor([0, rows.num_tokens - 1, rows.num_tokens // 2])
+
+    for expected, found in (
+        (plain(rows), planned(rows)),
+        (plain.bert(rows).last_hidden_state, planned.bert(rows).last_hidden_state),
+        (plain.bert(rows).pooler_output, planned.bert(rows).pooler_output),
+        [each.bert(rows, output_rows=some).last_hidden_state for each in (plain, planned)],
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_rows_are_filled_up_to_sizes_that_recur(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, planned = pair()
+    seen = passes_of(plan_answers(planned), monkeypatch)
+
+    for count in (1, 2, 8, 9, 17, 65, 90, 128, 129):
+        planned(rows_of([count]))
+
+    assert seen == [1, 8, 8, 16, 24, 80, 96, 128]
+
+
+@torch.inference_mode()
+def test_a_text_is_the_same_alone_and_in_company() -> None:
+    _, planned = pair()
+    lengths = [3, 17, 60, 128, 300]
+
+    together = planned(rows_of(lengths))
+
+    alone = torch.cat([planned(rows_of([each])) for each in lengths])
+    torch.testing.assert_close(alone, together, rtol=1e-5, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_the_first_passes_need_no_second_copy_of_the_weights() -> None:
+    plain, _ = pair()
+    stack = plan_answers(plain)
+    before = [plain(rows_of([9])) for _ in range(module._PASSES_WITHOUT_A_PLAN)]
+    assert stack._plan == []
+
+    after = plain(rows_of([9]))
+
+    assert len(stack._plan) == 3
+    for each in before:
+        torch.testing.assert_close(each, after, rtol=1e-6, atol=1e-6)
+
+
+def test_it_follows_weights_that_change() -> None:
+    plain, planned = pair()
+    rows = rows_of([21])
+    with torch.no_grad():
+        for each in (plain, planned):
+            each.bert.layers[1].output.weight.mul_(-2.0)
+    with torch.inference_mode():
+        torch.testing.assert_close(planned(rows), plain(rows), rtol=1e-5, atol=1e-5)
+
+    plan_answers(planned).load_state_dict(pair()[0].bert.encoder.state_dict())
+    with torch.inference_mode():
+        torch.testing.assert_close(planned(rows), pair()[0](rows), rtol=1e-5, atol=1e-5)
+
+
+def test_all_else_goes_the_plain_way() -> None:
+    plain, planned = pair()
+    rows = rows_of([5, 9])
+
+    assert plan_answers(planned) is plan_answers(planned)
+    assert planned.state_dict().keys() == plain.state_dict().keys()
+    planned(rows).sum().backward()
+    assert planned.bert.layers[0].output.weight.grad is not None
+    copied = copy.deepcopy(planned)
+    assert copied.bert.encoder._plan == []
+    asked = {"output_attentions": True, "output_hidden_states": True}
+    with torch.inference_mode():
+        found, expected = (each.bert(rows, **asked) for each in (copied, plain))
+        for name in ("attentions", "hidden_states"):
+            for mine, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
+                torch.testing.assert_close(mine, theirs)
+        causal = (each.bert(rows, causal=True).last_hidden_state for each in (planned, plain))
+        torch.testing.assert_close(*causal)
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+            assert torch.equal(planned(rows), plain(rows))
+
+
+@torch.inference_mode()
+def test_tags_too() -> None:
+    torch.manual_seed(1)
+    plain = BertForTokenClassification(CONFIG, num_labels=5).eval()
+    planned = copy.deepcopy(plain)
+    plan_answers(planned).plan()
+    rows = rows_of([6, 11])
+    words = torch.tensor([1, 4, 8, 9])
+
+    found, expected = (each(rows, output_rows=words) for each in (planned, plain))
+
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_onednn", [True, False])
+def test_a_packed_linear_is_a_linear(has_onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if has_onednn and linear_module._ONEDNN is None:
+        pytest.skip("PyTorch has no oneDNN here")
+    monkeypatch.setattr(linear_module, "_PRODUCT", linear_module._ONEDNN if has_onednn else None)
+    weight, bias = torch.randn(48, 40), torch.randn(48)
+    packed = PackedLinear(weight, bias)
+    for count in (1, 2, 7, MOST_ROWS):
+        hidden, added = torch.randn(count, 40), torch.randn(count, 48)
+        with torch.inference_mode():
+            torch.testing.assert_close(packed(hidden), hidden @ weight.T + bias)
+            torch.testing.assert_close(packed(hidden, added), hidden @ weight.T + bias + added)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_threads_that_sleep_are_woken_for_much_work_alone(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, planned = pair()
+    if precision == "int8":
+        if not largest_weight():
+            pytest.skip("no exact 8-bit products here")
+        assert use_int8(planned) is None
+    stack = plan_answers(planned)
+    first = stack.plan()[0]
+    used: list[int] = []
+    forward = first.forward
+
+    def run(*given: object, **named: object) -> torch.Tensor:
+        used.append(torch.get_num_threads())
+        return forward(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(first, "forward", run)
+    # A layer of 32,768 weights: 64 rows are the least that several threads share.
+    monkeypatch.setattr(module, "_WORK_FOR_THREADS", (64 * 32_768, 64 * 32_768))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for sleep in (True, False):
+            monkeypatch.setattr(module, "threads_sleep", lambda sleep=sleep: sleep)
+            for count in (9, 64):
+                with torch.inference_mode():
+                    planned(rows_of([count]))
+        assert used == [1, 2, 2, 2]
+        with on_one_thread(False):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,100 @@
+"""What a teacher adds to the loss of vectors: by its formula, by NumPy, and by its properties."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tidybert.data.features import Features
+from tidybert.tasks.vectors import losses
+from tidybert.tasks.vectors.taught_vectors import TaughtVectors, of_scores, of_vectors
+
+
+def random_vectors(count: int, width: int = 6) -> Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randn(count, width, generator=generator).requires_grad_()
+
+
+def features(counts: list[int], taught: Any, labels: list[Any]) -> list[Features]:
+    """Features of so many texts each, a token a text."""
+    return [
+        Features(
+            np.full(count, 7, np.int32), np.zeros(count, np.uint8), 1, lengths=(1,) * count,
+            label=label, taught=np.array(each, np.float32),
+        )
+        for count, each, label in zip(counts, taught, labels, strict=True)
+    ]  # fmt: skip
+
+
+def test_a_vector_is_as_far_from_its_teachers_as_their_directions() -> None:
+    ours = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    theirs = torch.tensor([[1.0, 0.0], [3.0, 3.0]])
+
+    found = losses.angular(ours, theirs).item()
+
+    # Half the squared distance of the unit vectors: 0, and ((1 - s)^2 + s^2) / 2 with s = sqrt(.5).
+    half = 0.5**0.5
+    assert found == pytest.approx(((1 - half) ** 2 + half**2) / 2 / 2)
+
+
+def test_scores_count_by_their_correlation_in_any_unit() -> None:
+    first, second = random_vectors(8), random_vectors(9)[:8]
+    scores = torch.tensor([3.0, 1.0, 0.5, 2.0, 4.5, 1.0, 0.0, 2.5])
+    cosines = torch.cosine_similarity(first, second).detach().numpy()
+
+    found = losses.uncorrelated(first, second, scores)
+
+    assert found.item() == pytest.approx(1 - np.corrcoef(cosines, scores)[0, 1], abs=1e-6)
+    other = losses.uncorrelated(first, second, 100 * scores - 7)
+    assert other.item() == pytest.approx(found.item(), abs=1e-5)
+
+
+def test_equal_scores_and_a_single_pair_teach_nothing() -> None:
+    for count in (1, 4):
+        given = random_vectors(2 * count)
+
+        loss = losses.uncorrelated(given[:count], given[count:], torch.full((count,), 2.0))
+        loss.backward()  # type: ignore[no-untyped-call]
+
+        assert loss.item() == 1
+        assert given.grad is not None
+        assert torch.equal(given.grad, torch.zeros_like(given))
+
+
+def test_each_score_is_that_of_the_first_text_with_another_one() -> None:
+    vectors = random_vectors(7)
+    taught = torch.tensor([[1.0], [2.0], [0.5], [3.0]])
+    batch = features([3, 2, 2], [[[1.0], [2.0]], [[0.5]], [[3.0]]], [None] * 3)
+
+    found = of_scores(vectors, batch, taught)
+
+    rows = torch.tensor([0, 0, 3, 5]), torch.tensor([1, 2, 4, 6])
+    expected = losses.uncorrelated(vectors[rows[0]], vectors[rows[1]], taught[:, 0])
+    assert found.item() == expected.item()
+
+
+def test_labels_have_their_share_and_features_without_one_the_teacher_alone() -> None:
+    vectors = random_vectors(5)
+    taught = np.random.default_rng(0).standard_normal((5, 8))
+    batch = features([2, 1, 2], [taught[:2], taught[2:3], taught[3:]], [1.0, None, 0.0])
+
+    def of_labels(chosen: Tensor, labelled: Any) -> Tensor:
+        assert [one.label for one in labelled] == [1.0, 0.0]
+        return (chosen**2).sum()
+
+    loss = TaughtVectors(of_labels, of_vectors, weight=0.7, scale=20.0, widths=(6, 2))
+
+    theirs = torch.from_numpy(taught).float()
+    apart = losses.angular(vectors, theirs[:, :6]) + losses.angular(vectors[:, :2], theirs[:, :2])
+    own = (vectors[[0, 1, 3, 4]] ** 2).sum()
+    share = 0.3 * 2 / 3
+    expected = (1 - share) * 20 * apart + share * own
+    assert loss(vectors, batch).item() == pytest.approx(expected.item(), rel=1e-6)
+    alone = loss(vectors[2:3], batch[1:2])
+    expected = 20 * (
+        losses.angular(vectors[2:3], theirs[2:3, :6])
+        + losses.angular(vectors[2:3, :2], theirs[2:3, :2])
+    )
+    assert alone.item() == pytest.approx(expected.item(), rel=1e-6)
