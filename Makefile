@@ -3,7 +3,7 @@
 #   make test         style, types and tests
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 #   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
-#   make test-cluster workers and jobs killed on a local Ray: make test-cluster KILLS=20
+#   make test-kills   kill -9 at random moments, of pre-training and on Ray: make test-kills KILLS=20
 #   make test-cuda    only the tests that need a CUDA device
 #   make docs         the guides as a site, in site/
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test fuzz test-faults test-cluster test-cuda docs clean
+.PHONY: help quickstart test fuzz test-faults test-kills test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -45,8 +45,9 @@ test-faults: $(VENV)/.dev
 
 KILLS ?= 20
 
-test-cluster: $(VENV)/.dev
-	TIDYBERT_KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster tests/cli/test_cluster.py
+test-kills: $(VENV)/.dev
+	TIDYBERT_KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	    tests/pretraining/test_kills.py tests/cluster tests/cli/test_cluster.py
 
 test-cuda: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cuda

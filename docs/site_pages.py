@@ -16,6 +16,7 @@ ROOT_PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "benchmarks/NOTES.md": "notes.md",
 }
 _LINK = re.compile(r"(\]\()(?!https?://|#)([^)\s#]+)")

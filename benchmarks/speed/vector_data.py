@@ -18,11 +18,15 @@ _PAIRS: Final = 1024
 Rows = Sequence[tuple[Any, ...]]
 
 
+def _shuffled(rows: Rows) -> Rows:
+    return [rows[at] for at in np.random.default_rng(0).permutation(len(rows))]
+
+
 def stsb(part: str) -> Rows:
-    """Pairs of STS-B with scores from 0 to 1."""
+    """Pairs of STS-B with scores from 0 to 1, in a random order: the file's is by source."""
     (file,) = (data_folder() / "glue" / "STS-B").glob(f"*{part}*.csv")
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    return [(row[5], row[6], float(row[4]) / 5) for row in rows]
+    return _shuffled([(row[5], row[6], float(row[4]) / 5) for row in rows])
 
 
 def squad(part: str) -> Rows:
@@ -37,8 +41,7 @@ def squad(part: str) -> Rows:
         for paragraph in article["paragraphs"]
         for asked in paragraph["qas"]
     ]
-    order = np.random.default_rng(0).permutation(len(pairs))
-    shuffled = [pairs[at] for at in order]
+    shuffled = _shuffled(pairs)
     return shuffled if part == "train" else shuffled[:_QUESTIONS]
 
 
@@ -46,8 +49,7 @@ def banking77(part: str) -> Rows:
     """Questions of BANKING77 with the numbers of their 77 intents, in a random order."""
     names = sorted({one.label for one in examples_of("BANKING77", "train")})
     examples = examples_of("BANKING77", part)
-    order = np.random.default_rng(0).permutation(len(examples))
-    return [(examples[at].text, names.index(examples[at].label)) for at in order]
+    return _shuffled([(one.text, names.index(one.label)) for one in examples])
 
 
 def full(part: str) -> Rows:

@@ -49,7 +49,7 @@ def _ours(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         return found
 
     loop.TrainingLoop.train = timed  # type: ignore[method-assign]
-    given = ("train_batch_size", "max_seq_length", "learning_rate", "max_steps", "seed")
+    given = ("train_batch_size", "tokens_per_batch", "max_seq_length", "learning_rate", "max_steps")
     tidybert.finetune(
         list(rows),
         "embed",
@@ -57,8 +57,9 @@ def _ours(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         dev=0,
         out=work["out"],
         num_train_epochs=1,
+        seed=work["seed"],
         precision=work["precision"],
-        **{name: work[name] for name in given},
+        **{name: work[name] for name in given if work.get(name) is not None},
     )
     return clock
 
@@ -157,6 +158,7 @@ def main() -> None:
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--train-batch-size", type=int, default=32)
+    parser.add_argument("--tokens-per-batch", type=int, help="of our side; else its default")
     parser.add_argument("--max-steps", type=int, help="else one epoch")
     parser.add_argument("--max-seq-length", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=5e-5)

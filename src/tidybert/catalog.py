@@ -15,7 +15,12 @@ from typing import NoReturn
 from tidybert.configuration import PUBLISHED, SIZES
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.model_files import CONFIG_FILE, WEIGHTS_FILE
+from tidybert.storage.model_files import (
+    CHECKPOINTS_FOLDER,
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    checkpoints_by_step,
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ def find_model(model: str | Path) -> Path:
     """The directory of a MODEL: where named weights are installed, or a directory itself.
 
     ``minilm`` is the installed weights even if a folder has this name; ``./minilm`` is the folder.
+    ``RUN@STEP`` is a checkpoint that the RUN keeps.
 
     Raises:
         ModelNotFoundError: the name's package is not installed, or this tidybert lacks its weights,
@@ -122,7 +128,19 @@ def find_model(model: str | Path) -> Path:
     # Path("") would be the current folder.
     if name and path.is_dir() and not is_size(model):
         return path
+    run, _, step = name.rpartition("@")
+    if run and (Path(run) / CHECKPOINTS_FOLDER).is_dir():
+        return _checkpoint(Path(run), step)
     raise ModelNotFoundError(_why_not_found(name, path, is_size(model)))
+
+
+def _checkpoint(run: Path, step: str) -> Path:
+    """The directory of a kept checkpoint."""
+    found = checkpoints_by_step(run)
+    if step.isdecimal() and int(step) in found:
+        return found[int(step)]
+    steps = ", ".join(map(str, found)) or "none"
+    raise ModelNotFoundError(f"{run} keeps no checkpoint of step {step!r}; it has {steps}")
 
 
 def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:

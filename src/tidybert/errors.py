@@ -25,6 +25,10 @@ _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END
 
 _NO_MEMORY: Final = re.compile(
     "(?i)out of memory|allocate memory|not enough memory"
+    # A thread needs memory for its stack.
+    "|can't start new thread"
+    # oneDNN says no more about its own.
+    "|could not create a (primitive|memory object)"
     # cuBLAS has no memory left for its workspace.
     "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"
 )

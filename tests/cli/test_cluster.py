@@ -13,7 +13,7 @@ import pytest
 
 from tidybert.cli.main import run as shell
 
-# make test-cluster tries more of them, at random moments.
+# make test-kills tries more of them, at random moments.
 KILLS = int(os.environ.get("TIDYBERT_KILLS", "1"))
 
 

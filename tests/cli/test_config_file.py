@@ -119,7 +119,16 @@ def test_a_run_of_pairs_reads_the_next_file_as_its_own_and_refuses_single_texts(
     run = str(tmp_path / "run")
     columns = ["--text", "first", "--text-pair", "second", "--label", "kind"]
     command = ["finetune", "classify", str(tiny_model), "--train", str(train), "--dev", str(train)]
-    flags = [*columns, "--delimiter", "semicolon", "--max-steps", "1", *SHORT, "--tensorboard"]
+    flags = [
+        *columns,
+        "--delimiter",
+        "semicolon",
+        "--max-steps",
+        "1",
+        *SHORT,
+        "--log-to",
+        "tensorboard",
+    ]
     figures: list[str] = []
 
     class SummaryWriter:

@@ -26,7 +26,7 @@ from tidybert.inference.answer_files import write_answers
 
 pytest.importorskip("ray")
 
-# make test-cluster tries more of them, at random moments.
+# make test-kills tries more of them, at random moments.
 KILLS = int(os.environ.get("TIDYBERT_KILLS", "1"))
 NUM_FILES = 5
 NUM_ROWS = 3000

@@ -215,7 +215,7 @@ def test_resume_state(fuzz: Fuzz, tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters())
 
     def read(folder: Path) -> None:
-        found, _ = read_checkpoint(folder, course, progress)
+        found, *_ = read_checkpoint(folder, course, progress)
         if found is not None:
             check_fits(model, found)
             load_optimizer(model, optimizer, found.moments)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tidybert.cli.main import run as shell
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
 from tidybert.tasks.vectors.vector_examples import VectorExample
@@ -122,3 +123,18 @@ def test_options_that_select_nothing(given: dict[str, Any]) -> None:
 def test_one_text_has_no_negatives(embedder: Embedder) -> None:
     with pytest.raises(DataError, match="fewer than two different texts"):
         HardNegatives(embedder, "", ["a", "a"], PAIRS, MiningOptions())
+
+
+def test_vectors_that_are_not_finite_are_refused(
+    embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Embedder, rows: Any, _pooling: Any) -> torch.Tensor:
+        return torch.full((len(rows.lengths), self.dimension), torch.nan)
+
+    monkeypatch.setattr(Embedder, "_vectors", broken)
+    negatives = HardNegatives(embedder, "", [one.texts[1] for one in PAIRS], PAIRS, MiningOptions())
+
+    with pytest.raises(WeightsError, match="outputs are not finite"):
+        negatives.write(PAIRS, tmp_path / "hard.jsonl")
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,18 +1,21 @@
 """packaging/: its examples are valid, and agree with the server's defaults.
 
-nginx, Caddy and systemd check their files where they are installed.
+nginx, Caddy, systemd, shellcheck and a schema of Kubernetes check them where they are installed.
 """
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tidybert.cli import main as shell
 
@@ -132,3 +135,75 @@ def test_caddy_takes_its_example(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def pretrain_words(text: str) -> list[str]:
+    """The words of a command line after ``pretrain``."""
+    words = shlex.split(text)
+    return words[words.index("pretrain") + 1 :]
+
+
+def parse_pretrain(words: list[str]) -> dict[str, object]:
+    command = shell.program().commands["pretrain"]  # type: ignore[attr-defined]
+    given: dict[str, object] = command.make_context("pretrain", words).params
+    return given
+
+
+def test_the_jobs_give_flags_that_a_restart_can_repeat() -> None:
+    text = read("pretrain.sbatch").replace("\\\n", " ")
+    (slurm,) = (line for line in text.splitlines() if " pretrain " in line)
+    job = yaml.safe_load_all(read("pretrain-job.yaml"))
+    (container,) = [*job][1]["spec"]["template"]["spec"]["containers"]
+    for words in (slurm.rstrip("& "), shlex.join(container["args"])):
+        given = parse_pretrain(pretrain_words(words))
+        assert given["resume"] is True
+        # torchrun kills its processes 30 seconds after SIGTERM.
+        assert given["preempt_seconds"] == 25
+
+
+def test_slurm_takes_its_script(tmp_path: Path) -> None:
+    """A fake Slurm sends the signal; the script passes it on and queues itself again."""
+    for name, body in {
+        "scontrol": 'case $1 in show) echo node1;; *) echo "$@" >> calls;; esac',
+        "srun": "echo \"$@\" >> calls; trap 'echo TERM >> calls; exit 1' TERM\n"
+        "while :; do sleep 0.05; done",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_JOB_NUM_NODES": "2"}
+    slurm |= {"SLURM_GPUS_ON_NODE": "8", "SLURM_JOB_ID": "7", "RUN": "/r"}
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    job = subprocess.Popen(
+        ["bash", str(PACKAGING / "pretrain.sbatch")],
+        cwd=tmp_path,
+        env={**os.environ, **slurm, "PATH": path},
+    )
+    calls = tmp_path / "calls"
+    for _ in range(200):
+        if calls.exists():
+            break
+        time.sleep(0.05)
+    time.sleep(0.2)  # the script sets its trap
+    job.terminate()
+
+    assert job.wait(timeout=20) == 0
+    started, *rest = calls.read_text().splitlines()
+    assert "--rdzv-endpoint node1:29400" in started
+    assert rest == ["TERM", "requeue 7"]
+
+
+def test_shellcheck_finds_nothing() -> None:
+    scripts = [PACKAGING / "pretrain.sbatch", *sorted((ROOT / "examples").glob("*.sh"))]
+    done = subprocess.run(
+        [needs("shellcheck"), "--severity=warning", *map(str, scripts)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_kubernetes_takes_its_job() -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    for document in yaml.safe_load_all(read("pretrain-job.yaml")):
+        validator.validate(document, validator.latest_version(), strict=True)

@@ -28,7 +28,6 @@ from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     rate_at,
-    why_not_so_many_steps,
 )
 from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer
@@ -176,12 +175,9 @@ def stopped_at(step: int, small: Small, run: Path, **given: Any) -> None:
         small(run, callbacks=stop, **given)
 
 
-def test_settings_of_memory_and_precision_may_change_on_the_way(
-    small: Small, tmp_path: Path
-) -> None:
+def test_settings_of_memory_may_change_on_the_way(small: Small, tmp_path: Path) -> None:
     told: list[str] = []
-    memory = {"micro_batch": 200, "precision": "float32", "checkpoint_activations": True}
-    memory |= {"deterministic": True}
+    memory = {"micro_batch": 200, "deterministic": True, "checkpoint_activations": True}
     intervals = {"save_steps": 7, "eval_steps": 3}
     small(tmp_path / "whole", dropout=0.0)
     stopped_at(5, small, tmp_path / "run", dropout=0.0)
@@ -196,23 +192,11 @@ def test_settings_of_memory_and_precision_may_change_on_the_way(
     assert arguments["micro_batch"] == 200
     assert arguments["deterministic"]
     assert arguments["record"]["changed_on_the_way"][0]["step"] == 5
-    assert arguments["record"]["changed_on_the_way"][0]["precision"] == ["auto", "float32"]
+    assert arguments["record"]["changed_on_the_way"][0]["micro_batch"] == [96, 200]
     # Only rounding differs.
     ours, whole = (read_tensors(tmp_path / name) for name in ("run", "whole"))
     for name, tensor in whole.items():
         torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
-
-
-def test_more_steps_go_on_only_where_the_steps_so_far_are_the_same(
-    small: Small, tmp_path: Path
-) -> None:
-    level = {"schedule": "trapezoid", "warmup_steps": 1}
-    small(tmp_path / "whole", max_steps=14, **level)
-    stopped_at(8, small, tmp_path / "run", **level)
-
-    small(tmp_path / "run", max_steps=14, resume=True, **level)
-
-    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
 
 
 def test_a_resume_names_what_must_not_change(small: Small, corpus: Path, tmp_path: Path) -> None:
@@ -222,10 +206,9 @@ def test_a_resume_names_what_must_not_change(small: Small, corpus: Path, tmp_pat
     with pytest.raises(TrainingError) as caught:
         small(run, resume=True, schedule="linear", max_steps=20, seed=7, weight_decay=0.5)
 
-    first, *lines = sorted(str(caught.value).splitlines()[1:])
-    assert first.startswith("  max_steps: 12 before, 20 now: the steps so far would have had other")
-    assert first.endswith("learning rates (schedule='linear')")
+    lines = sorted(str(caught.value).splitlines()[1:])
     assert lines == [
+        "  max_steps: 12 before, 20 now",
         "  seed: 42 before, 7 now",
         "  weight_decay: 0.01 before, 0.5 now",
     ]
@@ -236,18 +219,6 @@ def test_a_resume_names_what_must_not_change(small: Small, corpus: Path, tmp_pat
     (other / "corpus.json").write_text(json.dumps(manifest))
     # The same shards in another place are the same corpus.
     small(run, resume=True, schedule="linear", data=other)
-
-
-def test_steps_that_are_done_cannot_be_undone() -> None:
-    level = {"schedule": "trapezoid", "warmup_steps": 5, "long_share": 0.0}
-    given = PretrainingArguments(max_steps=100, **level)
-
-    assert why_not_so_many_steps(replace(given, max_steps=200), 100, 80) is None
-    assert "other learning" in str(why_not_so_many_steps(replace(given, max_steps=200), 100, 82))
-    assert why_not_so_many_steps(replace(given, max_steps=60), 100, 60) == "60 steps are done"
-    longer = replace(given, max_steps=200, long_share=0.4)
-    assert "other lengths" in str(why_not_so_many_steps(longer, 100, 70))
-    assert why_not_so_many_steps(longer, 100, 60) is None
 
 
 @pytest.fixture
@@ -512,7 +483,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
     monkeypatch.setattr("tidybert.training.loop.begin_step", count)
     monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: late)
 
-    with pytest.raises(TrainingError, match="not finite in 3 steps in a row, up to step 7 of 12"):
+    with pytest.raises(TrainingError, match="in 3 steps in a row: it began at step 5 of 12"):
         small(tmp_path / "run", max_bad_steps=3, eval_steps=99, save_steps=99)
 
     assert launched == 7 + late

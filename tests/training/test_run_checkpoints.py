@@ -10,6 +10,7 @@ import pytest
 from torch import nn
 
 from tidybert.errors import TrainingError, in_python
+from tidybert.training.changes import NOTHING, STEPS
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
@@ -258,18 +259,22 @@ def test_another_course_is_refused(make_trainer: Make, tmp_path: Path) -> None:
 
 def test_what_changes_on_the_way_is_told_and_kept(make_trainer: Make, tmp_path: Path) -> None:
     make_trainer(run=tmp_path, identity=RunIdentity({"precision": "auto"}, {})).train()
-    told = []
+    told, kinds = [], []
     for precision in ("float32", "bfloat16", "bfloat16"):
-        course = RunIdentity({"precision": precision}, {}, free=("precision",))
-        found, lines = module.read_checkpoint(tmp_path, course, {"seconds": 0.0})
+        course = RunIdentity({"precision": precision}, {}, {"precision": STEPS})
+        found, lines, changed = module.read_checkpoint(
+            tmp_path, course, {"seconds": 0.0}, allowed=True
+        )
         assert found is not None
         module.write_checkpoint(tmp_path, found, 1)
         told += map(in_python, lines)
+        kinds.append(changed)
 
     assert told == [
         "precision: auto before, float32 now",
         "precision: float32 before, bfloat16 now",
     ]
+    assert kinds == [STEPS, STEPS, NOTHING]
     assert found.state.changes == [
         {"step": 14, "precision": ["auto", "float32"]},
         {"step": 14, "precision": ["float32", "bfloat16"]},

@@ -271,8 +271,21 @@ def model_description(
     return values
 
 
-def save_model_directory(
-    directory: str | Path,
+def save_model_directory(directory: str | Path, **parts: Any) -> ModelMetadata:
+    """Write a model that tidybert and transformers open, into a new or an existing directory.
+
+    A full disk leaves the directory as it was: all files are written before the first one moves
+    into place.  A kill between the moves leaves a directory that ``ModelDirectory.verify`` refuses.
+    Other files in the directory stay.  ``parts`` are those of ``write_model``.
+
+    Raises as ``write_model``, and InUseError where another process writes the directory.
+    """
+    with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
+        return write_model(partial, **parts)
+
+
+def write_model(
+    directory: Path,
     *,
     model_state: Mapping[str, Tensor],
     config: BertConfig,
@@ -283,11 +296,7 @@ def save_model_directory(
     beside: Mapping[str, str] | None = None,
     sentence: SentenceForm | None = None,
 ) -> ModelMetadata:
-    """Write a model that tidybert and transformers open, into a new or an existing directory.
-
-    A full disk leaves the directory as it was: all files are written before the first one moves
-    into place.  A kill between the moves leaves a directory that ``ModelDirectory.verify`` refuses.
-    Other files in the directory stay.
+    """Write the files of a model into a directory that nobody reads yet.
 
     Args:
         model_state: our state dict; its tensors are finite and keep their dtypes.
@@ -304,9 +313,7 @@ def save_model_directory(
         WeightsError: a value is not finite, a parameter has no Hugging Face name, the number of
             label names does not fit the classifier.
         DiskError: a write fails.
-        InUseError: another process writes the directory.
     """
-    directory = Path(directory)
     check_finite(model_state, str(directory))
     tensors = to_huggingface(model_state, config)
     names = metadata.label_names
@@ -320,13 +327,12 @@ def save_model_directory(
             )
     values = model_description(config, architecture, names, problem_type)
     description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with files_together(directory, first=METADATA_FILE, last=WEIGHTS_FILE) as partial:
-        atomic_write_text(partial / CONFIG_FILE, description)
-        tokenizer.save(partial)
-        write_tensors(partial, tensors)
-        if sentence is not None:
-            write_sentence_form(partial, sentence, config.hidden_size)
-        sealed = metadata.write(partial)
-        for name, text in (beside or {}).items():
-            atomic_write_text(partial / name, text)
+    atomic_write_text(directory / CONFIG_FILE, description)
+    tokenizer.save(directory)
+    write_tensors(directory, tensors)
+    if sentence is not None:
+        write_sentence_form(directory, sentence, config.hidden_size)
+    sealed = metadata.write(directory)
+    for name, text in (beside or {}).items():
+        atomic_write_text(directory / name, text)
     return sealed

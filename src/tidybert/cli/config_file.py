@@ -6,14 +6,15 @@ from typing import Any, Final
 
 import typer
 
+from tidybert.catalog import find_model
 from tidybert.cli.output import note
 from tidybert.errors import UsageError, suggestion
 from tidybert.pretraining.pretraining_arguments import is_what_it_was
 from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.model_files import RECORD
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.training.runs.run_origin import recorded_files
 
-NOT_RECORDED: Final = ("out", "config", "resume", "force", "json")
+NOT_RECORDED: Final = ("out", "config", "branch", "resume", "change", "force", "json")
 """Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
 
 # Tasks that are commands themselves; finetune has all others.
@@ -31,6 +32,9 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     values = read_json_object(path)
     values.pop(RECORD, None)
     command = context.command.name
+    # What --log-to was in earlier versions.
+    if values.pop("tensorboard", False):
+        values["log_to"] = ["tensorboard"]
     task = values.get("task")
     if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
         other = task if task in _COMMANDS else "another program"
@@ -53,6 +57,17 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
         if each is not None
     }
     return path
+
+
+def take_branch(context: typer.Context, checkpoint: str | None) -> str | None:
+    """Make the arguments of the RUN whose checkpoint it is the defaults; raises as take_config."""
+    if checkpoint is not None:
+        run, sign, _ = checkpoint.rpartition("@")
+        if not sign:
+            raise UsageError(f"--branch {checkpoint}: expected RUN@STEP, a checkpoint of a RUN")
+        find_model(checkpoint)
+        take_config(context, Path(run) / ARGUMENTS_FILE)
+    return checkpoint
 
 
 def note_changed(path: Path | None, files: Mapping[str, Any]) -> None:

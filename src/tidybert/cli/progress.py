@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
-from tidybert.errors import UsageError, in_shell
-from tidybert.storage.model_files import TENSORBOARD_FOLDER
+from tidybert.errors import in_shell
 from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from tidybert.corpus.documents import CorpusReport, Document
     from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.training.reports import StepReport
+    from tidybert.training.trackers import Track
 
 LINE_SECONDS: Final = 30.0
 BAR_SECONDS: Final = 0.2
@@ -27,8 +26,6 @@ Figures = Callable[[float, float], str]
 """From the seconds that have passed and the rate of what is done to a text."""
 Show = Callable[[int, int | None, Figures], None]
 """Takes what is done, the total (None: unknown) and the figures; shows them only now and then."""
-AddFigure = Callable[[str, float, int], None]
-"""Takes a figure's name, its value and the step."""
 
 
 @contextmanager
@@ -57,7 +54,9 @@ def shown_progress(title: str) -> Iterator[Show]:
         shown = _Shown(title, bar if console.is_terminal else None)
         ended = Event()
         if not console.is_terminal:
-            Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
+            # Without memory for a thread the work may still be done.
+            with suppress(RuntimeError):
+                Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
         try:
             yield shown.show
         finally:
@@ -151,7 +150,7 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int]
 
 @contextmanager
 def shown_training(
-    metric: str, train_batch_size: int, tensorboard: AddFigure | None = None
+    metric: str, train_batch_size: int, track: "Track | None" = None
 ) -> "Iterator[Callbacks]":
     """Callbacks of a fine-tuning: a bar for the steps, and a line for each evaluation.
 
@@ -185,34 +184,4 @@ def shown_training(
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
-        yield Callbacks(
-            note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
-        )
-
-
-@contextmanager
-def tensorboard_figures(run: Path, wanted: bool) -> Iterator[AddFigure | None]:
-    """A function that writes a figure for TensorBoard: name, value, step; None: not wanted."""
-    if not wanted:
-        yield None
-        return
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise UsageError(
-            "--tensorboard needs the package tensorboard: pip install 'tidybert[tracking]'"
-        ) from error
-    writers: list[SummaryWriter] = []
-
-    def add(name: str, value: float, step: int) -> None:
-        if not writers:
-            # RUN must be empty until training has begun.  A resumed run replaces the figures from
-            # this step on.
-            writers.append(SummaryWriter(run / TENSORBOARD_FOLDER, purge_step=step))
-        writers[0].add_scalar(name, value, step)
-
-    try:
-        yield add
-    finally:
-        for each in writers:
-            each.close()
+        yield Callbacks(note=note, spell=in_shell, step=step, metrics=metrics, track=track)

@@ -87,8 +87,9 @@ class RunFlags(RunOptions):
     config: Path | None = field(default=None, metadata={"callback": take_config})
     """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
     win."""
-    tensorboard: bool = False
-    """``--tensorboard``: Write figures for TensorBoard into RUN."""
+    log_to: list[str] | None = None
+    """``--log-to TRACKER``: Also log figures to tensorboard, wandb, mlflow, or PACKAGE:function.
+    Give it again for more."""
     # Its help is that of RunOptions; the shell needs one.
     out: Path = field()
 

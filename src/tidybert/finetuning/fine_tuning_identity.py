@@ -10,7 +10,8 @@ from tidybert.data.checks import TrainingData
 from tidybert.finetuning.distillation import Lessons
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.tasks.task import AnyTask
-from tidybert.training.runs.run_identity import INTERVALS, RunIdentity, sha256_of, weights_sha256
+from tidybert.training.changes import changes_of
+from tidybert.training.runs.run_identity import RunIdentity, sha256_of, weights_sha256
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -49,13 +50,5 @@ def identity_of(
             **asdict(arguments),
         },
         contents={"data": sha256_of(pieces()), "weights": weights_sha256(model), **contents},
-        free=(*INTERVALS, "tokens_per_batch", "precision", "deterministic"),
-        refusal=_refusal,
+        kinds=changes_of(arguments),
     )
-
-
-def _refusal(name: str, _before: Any, _step: int) -> str:
-    """Why a setting must not change on the way."""
-    if name in ("max_steps", "num_train_epochs"):
-        return "the learning rates of the steps so far follow from the number of all steps"
-    return ""

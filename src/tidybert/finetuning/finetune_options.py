@@ -99,8 +99,10 @@ class FinetuneOptions(ReadingOptions, total=False):
     device: str
     allow_pickle: bool
     resume: bool
+    change: bool
     force: bool
     keep_checkpoints: bool
+    keep_every: int | None
 
 
 class NamedFinetuneOptions(FinetuneOptions, total=False):

@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from torch import nn
+from torch import Tensor, nn
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.label_values import restored_values, stored_values
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import save_model_directory
+from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, UsageError
 from tidybert.inference.answer_list import AnswerList
@@ -195,14 +195,23 @@ def save(
 
     ``beside``: texts of further files, by name.
     """
-    save_model_directory(
-        directory,
-        model_state=finished.model.state_dict(),
-        config=finished.config,
-        tokenizer=finished.tokenizer,
-        metadata=finished.metadata,
-        architecture=finished.task.architecture,
-        problem_type=finished.task.problem_type,
-        sentence=finished.task.sentence_form(finished.max_seq_length),
-        beside=beside,
-    )
+    state = finished.model.state_dict()
+    save_model_directory(directory, model_state=state, beside=beside, **_parts(finished))
+
+
+def write_weights(
+    trained: FinetunedModel[Any], directory: Path, weights: Mapping[str, Tensor]
+) -> None:
+    """Write weights of a model in training as a MODEL, into a directory that nobody reads yet."""
+    write_model(directory, model_state=weights, **_parts(trained))
+
+
+def _parts(finished: FinetunedModel[Any]) -> dict[str, Any]:
+    return {
+        "config": finished.config,
+        "tokenizer": finished.tokenizer,
+        "metadata": finished.metadata,
+        "architecture": finished.task.architecture,
+        "problem_type": finished.task.problem_type,
+        "sentence": finished.task.sentence_form(finished.max_seq_length),
+    }

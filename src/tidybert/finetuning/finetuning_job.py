@@ -29,9 +29,9 @@ SET_FOR_TEACHER: Final = ("teacher_weight", "teacher_temperature")
 SET_BY_FEW: Final = ("head_start", "num_train_epochs", "max_steps")
 _MOST_SEEDS: Final = 1000
 # They say how a run is begun, and arguments.json says what it is.
-_NOT_RECORDED: Final = ("out", "resume", "force")
+_NOT_RECORDED: Final = ("out", "resume", "change", "force")
 _PATHS: Final = ("train", "dev", "unlabelled", "corrections", "vocab", "teacher")
-_OF_SHELL: Final[Mapping[str, Any]] = {"tensorboard": False, "threads": None}
+_OF_SHELL: Final[Mapping[str, Any]] = {"log_to": None, "threads": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,7 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     """Divide logits of teacher and student by this before they are compared."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for each in fields(FinetuningOptions):
             check_type(each.name, getattr(self, each.name), each.type)
         few, seeds, search = map(param, ("few", "seeds", "search"))

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,19 @@ import torch
 from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.training_texts import text_hashes, write_training_texts
-from tidybert.errors import CollapseWarning, UsageError, in_python, param
+from tidybert.errors import CollapseWarning, in_python
 from tidybert.finetuning.collapse import collapse_message, collapsed_to
 from tidybert.finetuning.distillation import lessons_of
 from tidybert.finetuning.fine_tuning_identity import identity_of
-from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.first_weights import built_from, keep_layers, model_sources
-from tidybert.finetuning.head_start import ProbeMemory, start_with_probe, with_head_start
+from tidybert.finetuning.head_start import ProbeMemory, start_with_probe
 from tidybert.finetuning.run_card import write_run_card
+from tidybert.finetuning.run_defaults import with_defaults
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.finetuning.unlabelled import examine_unlabelled
 from tidybert.inference.answer_precision import as_trained
@@ -47,6 +48,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
+from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.runs.run_origin import RunOrigin, environment
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -88,7 +90,7 @@ def train(
     config, tokenizer, origin = model_sources(job.model, job.vocab)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
-    arguments, config = _with_defaults(job.arguments, task, config, callbacks.tell)
+    arguments, config = with_defaults(job.arguments, task, config, callbacks.tell)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
@@ -102,7 +104,7 @@ def train(
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
-    _require_room(run, network, arguments, examples)
+    _require_room(job, network, arguments, examples)
     data = TrainingData(
         examples.train,
         examples.held_out,
@@ -130,14 +132,19 @@ def train(
         metric=task.metric,
         note=callbacks.tell,
     )
-    loop = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
+    trained = FinetunedModel(
+        *(task, network, tokenizer, config, length, TrainingResult(0, 0, {}, 0.0, 0, 0)),
+        inputs=task.inputs_of(examples.train),
+        made_from=examples.origin,
+    )
+    loop = _loop(job, objective, identity, callbacks, trained)
     given = {**job.recorded(), **asdict(arguments)}
     record = _record(data, examples.origin, objective.settings.num_steps, device)
     if lessons.teacher:
         record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
         if job.resume:
-            loop.resume()
+            loop.resume(change=job.change)
         elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
@@ -147,16 +154,11 @@ def train(
     answers = _calibrated(task, network, measure) if has_dev else None
     if answers is not None:
         task, result.metrics = answers.task, answers.metrics()
-    finished = FinetunedModel(
-        task,
-        network,
-        tokenizer,
-        config,
-        length,
-        result,
+    finished = replace(
+        trained,
+        task=task,
+        result=result,
         collapsed=_collapse(answers, callbacks),
-        inputs=task.inputs_of(examples.train),
-        made_from=examples.origin,
         arguments=given,
         run=run,
         held_out=data.held_out,
@@ -186,33 +188,22 @@ def _finish(
     save(finished, run)
 
 
-def _with_defaults(
-    arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
-) -> tuple[TrainingArguments, BertConfig]:
-    """The arguments with the rate and the start that none names, and the encoder that pools so."""
-    if arguments.learning_rate is None:
-        arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
-        tell(
-            f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
-            f"{param('learning_rate')} sets another"
-        )
-    config = _with_pooling(config, arguments.pooling, task)
-    if arguments.dropout is not None:
-        config = config.with_dropout(arguments.dropout)
-    return with_head_start(arguments, task), config
-
-
-def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
-    """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
-    if task.pools_itself:
-        return config.with_pooling("cls")
-    if task.has_pooling:
-        return config if pooling is None else config.with_pooling(pooling)
-    if pooling is not None:
-        raise UsageError(
-            f"{param('pooling', pooling)}: the head of {task.name} reads every token; leave it out"
-        )
-    return config.with_pooling("cls")
+def _loop(
+    job: FinetuningJob,
+    objective: FineTuning,
+    identity: RunIdentity,
+    callbacks: Callbacks,
+    trained: FinetunedModel,
+) -> TrainingLoop[FineTuning]:
+    """The loop, whose checkpoints are MODELs."""
+    return TrainingLoop(
+        objective,
+        run=job.out,
+        identity=identity,
+        callbacks=callbacks,
+        as_model=partial(write_weights, trained),
+        keep_every=job.keep_every,
+    )
 
 
 def _trained(
@@ -262,7 +253,7 @@ def _record(
 
 
 def _require_room(
-    run: Path | None,
+    job: FinetuningJob,
     network: nn.Module,
     arguments: TrainingArguments,
     examples: TrainingExamples,
@@ -271,7 +262,7 @@ def _require_room(
 
     Long texts may have several windows, and then there are more steps than are counted here.
     """
-    if run is None:
+    if job.out is None:
         return
     num_examples = len(examples.train) + len(examples.unlabelled)
     per_epoch = math.ceil(num_examples / arguments.train_batch_size)
@@ -280,11 +271,12 @@ def _require_room(
     # The words that occur in no example have no moments, and they may be nearly all.
     words = encoder_of(network).word_embeddings.weight
     require_room_for_run(
-        run,
+        job.out,
         network,
         moments=2 * (trained_bytes(network) - words.nbytes * words.requires_grad),
         save_total_limit=arguments.save_total_limit,
         num_saves=max(1, steps // (arguments.save_steps or max(1, per_epoch))),
+        keep_every=job.keep_every,
         keeps_best=bool(examples.held_out),
     )
 

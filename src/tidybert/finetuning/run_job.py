@@ -57,7 +57,7 @@ def _run_few(
     """Choose the best way on folds, and train in this way on all examples."""
     # arguments.json repeats the way, which would not be chosen again.
     job = replace(job, few=False, dev_fraction=0.0, new_head=True)
-    in_memory = replace(job, out=None, resume=False, force=False)
+    in_memory = replace(job, out=None, resume=False, change=False, force=False)
 
     def train_some(some: Sequence[Any], arguments: TrainingArguments) -> FinetunedModel[Any]:
         return train(replace(in_memory, arguments=arguments), examples.some(some), Callbacks())

@@ -172,6 +172,7 @@ def _run_trial(
         time_limit=None,
         out=directory,
         resume=directory.exists(),
+        change=False,
         force=False,
     )
     begin = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidybert.page import attention_views, pretraining_views, task_views, token_views
+from tidybert.page import attention_views, pretraining_views, run_views, task_views, token_views
 from tidybert.page.page_model import View
 
 VIEWS: Final[dict[str, View]] = {
@@ -17,6 +17,7 @@ VIEWS: Final[dict[str, View]] = {
     "next": pretraining_views.next_sentence,
     "training": pretraining_views.training,
     "left": pretraining_views.left_to_right,
+    "run": run_views.run,
     "positions": pretraining_views.positions,
     "answer": task_views.answer,
     "entities": task_views.entities,

@@ -5,18 +5,20 @@ from typing import ClassVar
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.training.changes import NOTHING, STEPS, argument
 
 
 @dataclass(frozen=True)
 class LanguageModelArguments(PretrainingArguments):
     """The arguments of pre-training, with the recipe for a small budget."""
 
+    COMMAND: ClassVar = "train-lm"
     PANEL: ClassVar = "Training"
 
-    recipe: str = "fast"
+    recipe: str = argument(STEPS, "fast")
     """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
     without a default."""
-    initial_weights: str | None = "random"
+    initial_weights: str | None = argument(NOTHING, "random")
     """Language models begin with random weights: what BERT takes from the corpus lies on both
     sides of a word."""
 

@@ -6,6 +6,8 @@ that of all next tokens.
 """
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -56,57 +58,76 @@ def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
 class HeldOut:
     """Measures on held-out documents, on the same instances and masks each time.
 
+    The documents are cut at the length of each phase.  The plain metrics, which choose the best
+    weights, are those at the longest; ``mlm_loss/sequences of 128`` is one at another length.
     Several corpora are measured apart, each on ``eval_tokens``; the metrics of all are means by the
     corpora's shares.  A language model may have a text whole, without any document held out:
     ``part`` is then train.
     """
 
     def __init__(
-        self, plan: PretrainingPlan, training: InstanceStream, device: torch.device
+        self, plan: PretrainingPlan, phases: Sequence[InstanceStream], device: torch.device
     ) -> None:
         self.part = "held-out"
-        self._taken: list[StepBatches] = []
-        for each in plan.corpus.corpora:
-            corpus = TokenCorpus(each.directory, "held-out")
-            if plan.is_causal and not corpus.num_documents:
-                corpus = each
-                plan.note("no document is held out: measured on the text that it learns from")
-                self.part = "train"
-            instances = PretrainingInstances(corpus, plan.instances, plan.masking, _HELD_OUT_SEED)
-            tokens = plan.arguments.eval_tokens
-            if plan.is_causal:
-                # Nothing is drawn, so a text has the same loss each time that it is read.
-                tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
-            stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
-            # The graphs that training compiled serve here too.
-            stream.shape = training.shape
-            self._taken.append(stream.take(Position()))
+        # By length, of each corpus.
+        self._taken: dict[int, list[StepBatches]] = {}
+        corpora = [self._measured_part(plan, each) for each in plan.corpus.corpora]
+        for training in phases:
+            length = training.instances.options.max_seq_length
+            options = replace(plan.instances, max_seq_length=length)
+            self._taken[length] = []
+            for corpus in corpora:
+                instances = PretrainingInstances(corpus, options, plan.masking, _HELD_OUT_SEED)
+                tokens = max(plan.arguments.eval_tokens, length if len(phases) > 1 else 0)
+                if plan.is_causal:
+                    # Nothing is drawn, so a text has the same loss each time that it is read.
+                    tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
+                stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
+                # The graphs that training compiled serve here too.
+                stream.shape = training.shape
+                self._taken[length].append(stream.take(Position()))
         self._shares = plan.shares
         self._names = corpus_names(plan.corpus)
         self.device = device
         self.is_mixed = is_mixed(plan.arguments.precision, device)
+
+    def _measured_part(self, plan: PretrainingPlan, corpus: TokenCorpus) -> TokenCorpus:
+        held_out = TokenCorpus(corpus.directory, "held-out")
+        if not plan.is_causal or held_out.num_documents:
+            return held_out
+        plan.note("no document is held out: measured on the text that it learns from")
+        self.part = "train"
+        return corpus
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
         """The loss, each part's loss and accuracy, and the perplexity of the words.
 
         Of several corpora each one's losses and accuracies too, as ``mlm_loss/NAME``.
         """
-        apart = [self._measured(model, taken) for taken in self._taken]
-        found = {
-            name: sum(share * each[name] for share, each in zip(self._shares, apart, strict=True))
-            for name in apart[0]
-        }
+        longest = max(self._taken)
+        apart = [self._measured(model, taken) for taken in self._taken[longest]]
+        found = self._mean(apart)
         losses = [each for name, each in found.items() if name.endswith("_loss")]
+        named = zip(self._names, apart, strict=True) if len(apart) > 1 else ()
+        others = [
+            (
+                f"sequences of {length}",
+                self._mean([self._measured(model, each) for each in self._taken[length]]),
+            )
+            for length in sorted(self._taken.keys() - {longest})
+        ]
         return {
             "loss": sum(losses),
             "perplexity": math.exp(min(losses[0], 700.0)),
             **found,
-            **{
-                f"{name}/{corpus}": each[name]
-                for corpus, each in zip(self._names, apart, strict=True)
-                for name in each
-                if len(apart) > 1
-            },
+            **{f"{name}/{what}": each[name] for what, each in (*named, *others) for name in each},
+        }
+
+    def _mean(self, apart: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """The means of the corpora's metrics by their shares."""
+        return {
+            name: sum(share * each[name] for share, each in zip(self._shares, apart, strict=True))
+            for name in apart[0]
         }
 
     def _measured(self, model: nn.Module, taken: StepBatches) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from torch import nn
 
@@ -16,18 +16,12 @@ from tidybert.pretraining.pretraining_arguments import (
     MASKED_LM_PROB,
     PretrainingArguments,
     is_what_it_was,
-    why_not_so_many_steps,
 )
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
+from tidybert.training.changes import MEASURE, ORDER, changes_of
 from tidybert.training.distributed import Processes
-from tidybert.training.runs.run_identity import INTERVALS, RunIdentity, weights_sha256
-
-# With other values the steps so far would have been the same, but for rounding and dropout.
-_MAY_CHANGE: Final = (
-    *INTERVALS, "max_bad_steps", "micro_batch", "precision", "deterministic", "sharding",
-    "compile", "checkpoint_activations",
-)  # fmt: skip
+from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 
 
 @dataclass(frozen=True)
@@ -104,14 +98,12 @@ class PretrainingPlan:
                 "corpus": self.corpus.contents_sha256(),
                 "weights": weights_sha256(model),
             },
-            free=_MAY_CHANGE,
-            refusal=self._refusal,
+            kinds={
+                **changes_of(self.instances, MaskingOptions, self.arguments),
+                "corpus": ORDER | MEASURE,
+                "data": ORDER | MEASURE,
+            },
+            was_so=lambda name, value: is_what_it_was(
+                name, value, self.arguments.setting("schedule")
+            ),
         )
-
-    def _refusal(self, name: str, before: Any, step: int) -> str | None:
-        """Why a setting must not change after a step; None where it may."""
-        if name == "max_steps":
-            return why_not_so_many_steps(self.arguments, before, step)
-        if is_what_it_was(name, before, self.arguments.setting("schedule")):
-            return None
-        return ""

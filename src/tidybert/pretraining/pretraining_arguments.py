@@ -1,11 +1,15 @@
 """PretrainingArguments: every knob of a pre-training run, and the recipes that set them."""
 
+import math
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Final, Self, get_args
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import PAPER_SHARE
 from tidybert.training.argument_checks import bad_value, check_arguments, one_of
+from tidybert.training.changes import MEASURE, MODEL, NOTHING, ORDER, STEPS, argument
 from tidybert.training.training_arguments import Precision
 
 # bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
@@ -40,6 +44,8 @@ _EARLIER: Final = {
 _FAST_TOKENS: Final = {"cpu": 4_096, "cuda": 131_072}
 DECAY_SHARE: Final = 0.2
 """The share of the steps, at the end, over which a trapezoid's learning rate falls."""
+COSINE_FLOOR: Final = 0.1
+"""The share of the highest learning rate at which a cosine ends."""
 MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 """The share of the tokens that a recipe predicts where MaskingOptions give none."""
 
@@ -51,6 +57,7 @@ class PretrainingArguments:
     The recipe sets every argument that is None; ``for_device`` the tokens of fast's steps.
     """
 
+    COMMAND: ClassVar = "pretrain"
     PANEL: ClassVar = "Training"
     PANELS: ClassVar = {
         "Checkpoints": (
@@ -58,78 +65,93 @@ class PretrainingArguments:
             "logging_steps",
         ),
         "Device": (
-            "micro_batch", "precision", "deterministic", "sharding", "compile",
-            "checkpoint_activations",
+            "micro_batch", "precision", "deterministic", "sharding", "compile", "peak_tflops",
+            "checkpoint_activations", "preempt_seconds",
         ),
     }  # fmt: skip
 
-    recipe: str = "bert"
+    recipe: str = argument(STEPS, "bert")
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
-    initial_weights: str | None = None
+    initial_weights: str | None = argument(NOTHING, None)
     """Begin a size with random weights, or with weights from the corpus: word embeddings from
     neighbouring words, and heads that look at neighbours."""
-    max_steps: int | None = None
+    max_steps: int | None = argument(STEPS, None)
     """Updates of the weights."""
-    tokens_per_step: int | None = None
+    tokens_per_step: int | None = argument(STEPS, None)
     """Tokens in each update, over all processes. If not set: 32,768 for bert; for fast 4,096 on
     CPU and 131,072, not measured, on CUDA."""
-    optimizer: str | None = None
+    optimizer: str | None = argument(MODEL, None)
     """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
-    micro_batch: str | int | None = None
+    micro_batch: str | int | None = argument(NOTHING, None)
     """Most tokens at once, to bound memory; auto: as many as CUDA holds. If not set: 4,096 on CPU,
     32,768 on CUDA."""
-    learning_rate: float | None = None
+    learning_rate: float | None = argument(STEPS, None)
     """Highest learning rate of the schedule."""
-    warmup_steps: int | None = None
+    warmup_steps: int | None = argument(STEPS, None)
     """Steps over which the learning rate rises from 0; at most a tenth of all."""
-    schedule: str | None = None
-    """After the warm-up, linear falls to 0; trapezoid stays level and falls in the last fifth."""
-    adam_beta1: float = 0.9
+    schedule: str | None = argument(STEPS, None)
+    """After the warm-up, linear falls at once, trapezoid after a level part, cosine along half a
+    wave; all end at --min-learning-rate."""
+    decay_steps: int | None = argument(STEPS, None)
+    """Last steps, over which a trapezoid falls. If not set: a fifth of all."""
+    min_learning_rate: float | None = argument(STEPS, None)
+    """Learning rate at which the schedule ends. If not set: 0, for cosine a tenth of
+    --learning-rate."""
+    adam_beta1: float = argument(STEPS, 0.9)
     """Adam's decay rate of the mean gradient."""
-    adam_beta2: float | None = None
+    adam_beta2: float | None = argument(STEPS, None)
     """Adam's decay rate of the mean squared gradient."""
-    adam_epsilon: float = 1e-6
+    adam_epsilon: float = argument(STEPS, 1e-6)
     """Adam's guard against division by zero."""
-    weight_decay: float = 0.01
+    weight_decay: float = argument(STEPS, 0.01)
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = argument(STEPS, 1.0)
     """Scale gradients down to at most this norm."""
-    dropout: float | None = None
+    dropout: float | None = argument(STEPS, None)
     """Dropout of hidden states and attention weights in pre-training; config.json keeps the model's
     own."""
-    long_share: float | None = None
+    long_share: float | None = argument(STEPS | MEASURE, None)
     """Fraction of the steps, at the end, that train on sequences of --long-seq-length."""
-    long_seq_length: int = 512
+    long_seq_length: int = argument(ORDER | MEASURE, 512)
     """Most tokens of a sequence in the steps of --long-share."""
-    seed: int = 42
+    seed: int = argument(STEPS | ORDER, 42)
     """Random seed for initial weights, instances, masks and dropout."""
-    eval_steps: int = 1000
+    eval_steps: int = argument(NOTHING, 1000)
     """Measure on held-out documents after every N steps, and at the end."""
-    eval_tokens: int = 65_536
+    eval_tokens: int = argument(MEASURE, 65_536)
     """Tokens to measure on, the same ones each time."""
-    save_steps: int = 1000
+    save_steps: int = argument(NOTHING, 1000)
     """Write a checkpoint after every N steps, and at the end."""
-    save_minutes: float = 30.0
+    save_minutes: float = argument(NOTHING, 30.0)
     """Also write a checkpoint after this many minutes."""
-    save_total_limit: int = 2
+    save_total_limit: int = argument(NOTHING, 2)
     """Checkpoints to keep, besides the best weights."""
-    logging_steps: int = 10
+    logging_steps: int = argument(NOTHING, 10)
     """Write a line of metrics.jsonl after every N steps."""
-    max_bad_steps: int = 10
+    max_bad_steps: int = argument(NOTHING, 10)
     """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""
-    precision: str = "auto"
+    skip_steps: str | None = argument(STEPS, None)
+    """``--skip-steps A:B``: Pass over the data of steps A to B without an update, as after a
+    divergence; several ranges as A:B,C:D."""
+    preempt_seconds: float | None = argument(NOTHING, None)
+    """Seconds between SIGTERM and the kill, of which tidybert uses all that a checkpoint does not
+    need. If not set: it ends after the step at hand."""
+    precision: str = argument(STEPS, "auto")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
-    deterministic: bool = False
+    deterministic: bool = argument(NOTHING, False)
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""
-    sharding: str = "none"
+    sharding: str = argument(NOTHING, "none")
     """With several processes: none gives each the whole model (DDP), full divides weights,
     gradients and moments among them (FSDP)."""
-    compile: bool = False
+    compile: bool = argument(NOTHING, False)
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
-    checkpoint_activations: bool = False
+    peak_tflops: float | None = argument(NOTHING, None)
+    """Operations a second, in 1e12, that each device can do: the run shows its share of them. If
+    not set: known for A100, H100 and H200."""
+    checkpoint_activations: bool = argument(NOTHING, False)
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""
 
@@ -146,19 +168,25 @@ class PretrainingArguments:
             above_0=(
                 "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
                 "long_seq_length", "eval_steps", "eval_tokens", "save_steps", "save_minutes",
-                "save_total_limit", "logging_steps", "max_bad_steps",
+                "save_total_limit", "logging_steps", "max_bad_steps", "preempt_seconds",
+                "peak_tflops", "decay_steps",
             ),
-            at_least_0=("warmup_steps", "weight_decay"),
+            at_least_0=("warmup_steps", "weight_decay", "min_learning_rate"),
             below_1=("adam_beta1", "adam_beta2", "dropout"),
             shares=("long_share",),
             choices={
                 "initial_weights": ("random", "corpus"),
-                "schedule": ("linear", "trapezoid"),
+                "schedule": ("linear", "trapezoid", "cosine"),
                 "optimizer": ("adamw", "muon"),
                 "precision": get_args(Precision),
                 "sharding": ("none", "full"),
             },
         )  # fmt: skip
+        skipped_ranges(self.skip_steps)
+        lowest = self.min_learning_rate
+        if lowest is not None and lowest > self.setting("learning_rate"):
+            expected = f"at most {param('learning_rate', self.learning_rate)}"
+            raise bad_value("min_learning_rate", lowest, expected)
 
     def _read_micro_batch(self) -> None:
         """A number may come from the shell as text."""
@@ -193,12 +221,39 @@ def rate_at(step: int, arguments: PretrainingArguments) -> float:
     warmup = min(arguments.setting("warmup_steps"), num_steps // 10)
     if step < warmup:
         return float(peak * (step + 1) / (warmup + 1))
-    start = warmup
+    start, lowest = warmup, arguments.min_learning_rate
     if arguments.schedule == "trapezoid":
-        start = max(warmup, num_steps - int(num_steps * DECAY_SHARE))
+        decay = arguments.decay_steps
+        start = max(warmup, num_steps - (int(num_steps * DECAY_SHARE) if decay is None else decay))
     if step < start:
         return float(peak)
-    return float(peak * (num_steps - step) / max(1, num_steps - start))
+    left = (num_steps - step) / max(1, num_steps - start)
+    if arguments.schedule == "cosine":
+        lowest = peak * COSINE_FLOOR if lowest is None else lowest
+        return float(lowest + (peak - lowest) * (1 - math.cos(math.pi * left)) / 2)
+    if not lowest:
+        return float(peak * (num_steps - step) / max(1, num_steps - start))
+    return float(lowest + (peak - lowest) * left)
+
+
+@cache
+def skipped_ranges(text: str | None) -> tuple[range, ...]:
+    """The steps that ``skip_steps`` names, counted from 1.  Raises UsageError."""
+    found = []
+    for each in text.split(",") if text else ():
+        parts = re.fullmatch(r"([1-9][0-9]{0,14}):([1-9][0-9]{0,14})", each.strip())
+        first, last = (int(parts[1]), int(parts[2])) if parts else (1, 0)
+        if first > last:
+            raise bad_value(
+                "skip_steps", text, "the first and the last step as A:B, counted from 1"
+            )
+        found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def is_skipped(step: int, arguments: PretrainingArguments) -> bool:
+    """Whether the data of step 0, 1, … are passed over."""
+    return any(step + 1 in each for each in skipped_ranges(arguments.skip_steps))
 
 
 def first_long_step(arguments: PretrainingArguments) -> int:
@@ -214,26 +269,6 @@ def is_what_it_was(name: str, value: Any, schedule: str) -> bool:
     if name in ("max_span_length", "span_length_p"):
         return True
     return name in _EARLIER and value == _EARLIER[name]
-
-
-def why_not_so_many_steps(arguments: PretrainingArguments, before: int, step: int) -> str | None:
-    """Why a run of ``before`` steps cannot go on after ``step`` of them to ``max_steps``.
-
-    None where the steps so far would have been the same with ``max_steps``.
-    """
-    earlier = replace(arguments, max_steps=before)
-    if step >= arguments.setting("max_steps"):
-        return f"{step} steps are done"
-    for what, value_at in (
-        (f"learning rates ({param('schedule', arguments.schedule)})", rate_at),
-        (
-            f"lengths of sequences ({param('long_share', arguments.long_share)})",
-            lambda each, given: each >= first_long_step(given),
-        ),
-    ):
-        if any(value_at(each, earlier) != value_at(each, arguments) for each in range(step)):
-            return f"the steps so far would have had other {what}"
-    return None
 
 
 def least_micro_batch(arguments: PretrainingArguments, longest: int) -> int:

@@ -19,7 +19,16 @@ from tidybert.training.runs.run_options import RunOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(RunOptions):
+class BranchOption:
+    PANEL: ClassVar = "Checkpoints"
+
+    branch: str | None = None
+    """``--branch RUN@STEP``: Begin with a checkpoint of another RUN; its arguments hold for every
+    flag that is not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(RunOptions, BranchOption):
     """The options of a pre-training beside its groups, each a flag."""
 
     verify: bool = True
@@ -27,6 +36,9 @@ class PretrainingOptions(RunOptions):
     cache_gb: float = CACHE_GB
     """Most gigabytes of corpora from other machines to keep on this one; those used longest ago go
     first."""
+    probe: list[str] | None = None
+    """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
+    at most 1,000 of them, and logs its accuracy. Give it again for more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +84,8 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
             "model": str(self.model),
             "data": data if len(data) > 1 else data[0],
             "device": self.device,
+            "keep_every": self.keep_every,
         }
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
-        return found
+        return {**found, "probe": self.probe}

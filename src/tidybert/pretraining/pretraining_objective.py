@@ -20,6 +20,8 @@ from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
+    first_long_step,
+    is_skipped,
     least_micro_batch,
     rate_at,
 )
@@ -34,7 +36,7 @@ from tidybert.training.runs.run_identity import RunIdentity
 # Of the arguments, for the loop.
 _SETTINGS: Final = (
     "eval_steps", "save_steps", "logging_steps", "save_minutes", "save_total_limit", "seed",
-    "max_grad_norm", "max_bad_steps",
+    "max_grad_norm", "max_bad_steps", "preempt_seconds",
 )  # fmt: skip
 
 Take = Callable[[int, Any], StepBatches]
@@ -49,6 +51,7 @@ class PretrainingObjective(Objective):
         take: see Take.
         evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
         first_position: where the data begin.
+        in_new_order: where they go on after a position if they come in a new order from there on.
         mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
             None where the peak is not known.
         note: called with lines of text.
@@ -67,6 +70,7 @@ class PretrainingObjective(Objective):
         *,
         evaluate: Callable[[nn.Module], dict[str, Any]],
         first_position: Sequence[int],
+        in_new_order: Callable[[Sequence[int]], list[int]] = list,
         processes: Processes | None = None,
         mfu: Callable[[int, float], float] | None = None,
         note: Callable[[str], None] = lambda _line: None,
@@ -94,6 +98,7 @@ class PretrainingObjective(Objective):
             optimizer,
             LoopSettings(
                 num_steps=arguments.setting("max_steps"),
+                command=arguments.COMMAND,
                 writes_beside=True,
                 times_steps=True,
                 **{name: getattr(arguments, name) for name in _SETTINGS},
@@ -103,6 +108,7 @@ class PretrainingObjective(Objective):
             progress={"position": list(first_position), "num_tokens": 0},
         )
         self._evaluate = evaluate
+        self._in_new_order = in_new_order
         self._ahead: ThreadPoolExecutor | None = None
         self._following: Future[StepBatches] | None = None
 
@@ -142,6 +148,8 @@ class PretrainingObjective(Objective):
             self._following = None
             if step + 1 < self.settings.num_steps:
                 self._following = self._ahead.submit(self._pinned, step + 1, taken.position)
+        if is_skipped(step, self.arguments):
+            return Work(None, 0, 0, {"position": taken.position})
         # The parts of a step on all processes add up to the mean over all predictions.
         taken = replace(taken, counts=self.processes.totals(taken.counts))
         so_far = progress["num_tokens"] + taken.num_tokens
@@ -204,6 +212,14 @@ class PretrainingObjective(Objective):
     def evaluate(self) -> dict[str, Any]:
         """The metrics of held-out text."""
         return self._evaluate(self.model)
+
+    def is_other(self, step: int) -> bool:
+        """Whether longer sequences begin with a step."""
+        return step == first_long_step(self.arguments)
+
+    def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The beginning of an order of the documents that the run has not had."""
+        return {"position": self._in_new_order(progress["position"])}
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
         """Where a step's instances begin, in words."""

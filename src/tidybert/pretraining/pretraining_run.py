@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import torch
 
-from tidybert.catalog import is_size
+from tidybert.catalog import find_model, is_size
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import save_model_directory
+from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
 from tidybert.corpus.manifest import verify_files
 from tidybert.corpus.token_shards import TokenCorpus
@@ -32,6 +32,7 @@ from tidybert.pretraining.pretraining_arguments import PretrainingArguments, che
 from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
+from tidybert.pretraining.probes import read_probes, scores_of
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import Data, weighted_corpora
@@ -111,29 +112,44 @@ def _pretrain(
     # Sharding and compiling change the network in place.
     from_corpus = is_size(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
-    _require_room(run, network, plan)
+    _require_room(job, network, plan)
     to_device(network, str(chosen))
     _choose_how_layers_run(network, arguments)
     stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
-    held_out = HeldOut(plan, stream.streams[0], chosen)
+    held_out = HeldOut(plan, stream.streams, chosen)
+    probes = read_probes(job.probe, plan)
     identity = plan.identity(network)
     objective = build_objective(
         network,
         stream.take,
         arguments,
-        evaluate=held_out.measure,
+        evaluate=lambda each: {**held_out.measure(each), **scores_of(probes, each)},
         first_position=stream.first_position,
+        in_new_order=stream.in_new_order,
         processes=processes,
         mfu=used.of_step if used else None,
         note=callbacks.tell,
     )
     identity = objective.identity(identity)
-    loop = TrainingLoop(objective, run=run, identity=identity, callbacks=callbacks)
-    if job.resume:
-        loop.resume()
+    loop = TrainingLoop(
+        objective,
+        run=run,
+        identity=identity,
+        callbacks=callbacks,
+        as_model=lambda folder, weights: write_model(
+            folder, model_state=weights, **_parts(plan, config)
+        ),
+        keep_every=job.keep_every,
+    )
+    if job.force and processes.is_first:
+        clear_run(run)
+    if job.branch is not None:
+        loop.branch(job.branch, find_model(job.branch))
+    elif job.resume:
+        loop.resume(change=job.change)
     if unchanged is not None and not loop.state.step:
         if processes.is_first:
             start_from_corpus(unchanged, plan)
@@ -144,15 +160,13 @@ def _pretrain(
         given["initial_weights"] = None
     record = {**_record(plan, loop.state.changes, chosen), "measured_on": held_out.part}
     if processes.is_first:
-        if job.force:
-            clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     result = loop.train()
     so_far = loop.state.progress
     result = replace(result, seconds=so_far["seconds"], num_tokens=so_far["num_tokens"])
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
-        where = f"{processes.size} x {torch.cuda.get_device_name(chosen)}"
+        where = f"{processes.size} x {record.get('device_name', record['processor'])}"
         callbacks.tell(f"{share:.1%} of the peak of {where}")
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
@@ -222,18 +236,19 @@ def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device)
     }
 
 
-def _require_room(run: Path, network: PretrainingModel, plan: PretrainingPlan) -> None:
+def _require_room(job: PretrainingJob, network: PretrainingModel, plan: PretrainingPlan) -> None:
     """Raise DiskError unless the disk has room for what the first process writes at least."""
     arguments = plan.arguments
     if not plan.processes.is_first:
         return
     num_moments = 2 if arguments.setting("optimizer") == "adamw" else 1
     require_room_for_run(
-        run,
+        job.out,
         network,
         moments=num_moments * trained_bytes(network),
         save_total_limit=arguments.save_total_limit,
         num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
+        keep_every=job.keep_every,
         keeps_best=True,
     )
 
@@ -242,7 +257,8 @@ def _utilization(
     config: BertConfig, stream: PhasedStream, plan: PretrainingPlan, device: torch.device
 ) -> Utilization | None:
     """Measures the share of the devices' peak that the run reaches; None where it is unknown."""
-    peak = peak_flops(device)
+    given = plan.arguments.peak_tflops
+    peak = peak_flops(device) if given is None else given * 1e12
     if peak is None:
         return None
     predicted = plan.predicted_share
@@ -263,18 +279,23 @@ def _save(
     plan.processes.wait()
     if not plan.processes.is_first:
         return
-    save_model_directory(
-        run,
-        model_state=weights,
-        config=config,
-        tokenizer=plan.tokenizer(),
-        metadata=ModelMetadata(
+    save_model_directory(run, model_state=weights, **_parts(plan, config, result.metrics))
+    remove_best(run)
+
+
+def _parts(
+    plan: PretrainingPlan, config: BertConfig, metrics: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """What makes weights of the run a MODEL."""
+    return {
+        "config": config,
+        "tokenizer": plan.tokenizer(),
+        "metadata": ModelMetadata(
             task=plan.task,
-            max_seq_length=plan.instances.max_seq_length,
+            max_seq_length=plan.longest,
             settings={"objective": plan.instances.objective},
-            metrics=result.metrics,
+            metrics=dict(metrics),
         ),
         # Sharding gives the network's own class another name.
-        architecture=build_pretraining_model(plan.instances.objective).__name__,
-    )
-    remove_best(run)
+        "architecture": build_pretraining_model(plan.instances.objective).__name__,
+    }

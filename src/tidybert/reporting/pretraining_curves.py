@@ -35,7 +35,7 @@ from tidybert.reporting.training_history import (
     thinned,
 )
 from tidybert.storage.model_files import CURVES_FILE
-from tidybert.training.runs.run_origin import measured_text
+from tidybert.training.runs.run_origin import changes_of_run, measured_text
 
 # The part of the objective that each loss measures.
 _PARTS: Final = {
@@ -44,6 +44,7 @@ _PARTS: Final = {
     "nsp_loss": "pairs of segments",
 }
 _RATE: Final = "learning_rate"
+_PROBE: Final = "probe_"
 _WIDTH: Final = 780.0
 # Room beside the panels for half of the last number of steps; above and below them for the legend
 # and the tokens.
@@ -62,16 +63,28 @@ def write_curves(run: Path) -> Path | None:
 
     Raises OSError where it cannot write the file.
     """
-    history = read_training_history(run, ("num_tokens", _RATE, *_PARTS))
-    if history is None:
+    picture = run_picture(run)
+    if picture is None:
         return None
     path = run / CURVES_FILE
-    curves_picture(history, measured_text(run)).save(path)
+    picture.save(path)
     return path
 
 
-def curves_picture(history: TrainingHistory, measured_on: str = "held-out text") -> Picture:
-    """The picture of all panels."""
+def run_picture(run: Path) -> Picture | None:
+    """The picture of a RUN so far; None while its log is empty."""
+    history = read_training_history(run, ("num_tokens", _RATE, *_PARTS))
+    if history is None:
+        return None
+    return curves_picture(history, measured_text(run), changes_of_run(run))
+
+
+def curves_picture(
+    history: TrainingHistory,
+    measured_on: str = "held-out text",
+    changes: Sequence[tuple[int, str]] = (),
+) -> Picture:
+    """The picture of all panels; ``changes`` are steps at which arguments changed, with words."""
     steps, evaluations = history.steps, history.evaluations
     last = max(each["step"] for each in (*steps, *evaluations))
     tokens = [(0.0, 0.0), *course_of(steps, "num_tokens")]
@@ -84,6 +97,9 @@ def curves_picture(history: TrainingHistory, measured_on: str = "held-out text")
                 for name_of in _corpora(evaluations, key)
             }
             panels.append(_part(name, trained, measured, last, measured_on, apart))
+    probes = sorted({name for each in evaluations for name in each if name.startswith(_PROBE)})
+    if probes:
+        panels.append(_probes({name: course_of(evaluations, name) for name in probes}, last))
     if rates := course_of(steps, _RATE):
         panels.append(_learning_rate(rates, last))
     kind = "Training" if any("lm_loss" in each for each in steps) else "Pre-training"
@@ -92,7 +108,9 @@ def curves_picture(history: TrainingHistory, measured_on: str = "held-out text")
         title += f", {_amount(tokens[-1][1])} tokens"
     drawn, top = [text(title, 52, 26, "heading"), _legend(measured_on)], _HEAD
     for panel in panels:
-        drawn.append(moved(0, top, _grid(panel, panel is panels[-1], tokens), *panel.drawn))
+        marks = _marks(panel.frame, [each for each in changes if each[0] <= last])
+        grid = _grid(panel, panel is panels[-1], tokens)
+        drawn.append(moved(0, top, grid, *marks, *panel.drawn))
         top += panel.frame.height
     figures = "; ".join(f"{panel.name}: {panel.figures}" for panel in panels)
     return Picture("curves", title, figures, _WIDTH, top + _FOOT, drawn)
@@ -108,6 +126,38 @@ class _Panel:
     y_name: str
     y_text: Callable[[float], str]
     drawn: list[Markup]
+
+
+def _marks(frame: Frame, changes: Sequence[tuple[int, str]]) -> list[Markup]:
+    """An upright line at each step at which arguments changed, with words under the pointer."""
+    return [
+        element(
+            "<g><title>{}</title>{}</g>",
+            f"after step {step:,}: {words}",
+            frame.upright(step, *frame.y, "ideal"),
+        )
+        for step, words in changes
+    ]
+
+
+def _probes(courses: Mapping[str, Points], last: float) -> _Panel:
+    """The accuracy of each probe."""
+    low, high = around([value for course in courses.values() for _, value in course])
+    missing = max(0.0, _NARROWEST - (high - low)) / 2
+    range_ = (low - missing, min(1.0, high + missing))
+    frame = Frame((0, last), range_, _WIDTH, _RATE_HEIGHT, right=_RIGHT)
+    drawn, figures = [], []
+    for name, course in courses.items():
+        shown_name = name.removeprefix(_PROBE)
+        drawn.append(frame.line(course, "line held-out"))
+        drawn += [
+            frame.dot(x, y, f"{shown_name}, step {x:,}: {y:.1%}", 3.5, "dot measured")
+            for x, y in course
+        ]
+        x, y = course[-1]
+        drawn.append(text(shown_name, frame.at_x(x) - 6, frame.at_y(y) - 8, "tick", "end"))
+        figures.append(f"{shown_name} {y:.1%}")
+    return _Panel(frame, "probes", ", ".join(figures), "accuracy", shown, drawn)
 
 
 def _corpora(evaluations: Sequence[Mapping[str, float]], key: str) -> list[str]:

@@ -149,6 +149,9 @@ def end_on_signals(server: uvicorn.Server) -> None:
 
 
 def _reload_on_signal(engine: Engine) -> None:
+    if not hasattr(signal, "SIGHUP"):
+        # Windows; POST /admin/reload does the same.
+        return
     reloading: set[asyncio.Task[None]] = set()
 
     async def reload() -> None:

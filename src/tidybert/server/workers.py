@@ -40,8 +40,8 @@ from tidybert.server.settings import ServerSettings, Worker
 
 _LOGGER: Final = logging.getLogger(__name__)
 _OF_END: Final = {signal.SIGTERM, signal.SIGINT}
-# A worker ends at this one as soon as its clients have gone to others.
-_LEAVE: Final = signal.SIGUSR1
+# A worker ends at this one as soon as its clients have gone to others; Windows has no workers.
+_LEAVE: Final = getattr(signal, "SIGUSR1", signal.SIGTERM)
 # A worker that lived for less than these seconds is not replaced before they are over.
 _SHORT_LIFE: Final = 1.0
 

@@ -48,12 +48,16 @@ TRAINING_TEXTS_FILE: Final = "training_texts.npy"
 CARD_FILE: Final = "README.md"
 """The model card."""
 TENSORBOARD_FOLDER: Final = "tensorboard"
+WANDB_FOLDER: Final = "wandb"
+MLFLOW_FOLDER: Final = "mlruns"
 
 # checkpoints/step-N/ and checkpoints/best/, each with WEIGHTS_FILE.
 CHECKPOINTS_FOLDER: Final = "checkpoints"
 BEST_FOLDER: Final = "best"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 STATE_FILE: Final = "training_state.json"
+KEPT_FILE: Final = "kept"
+"""In a checkpoint that stays when the run is finished."""
 
 
 def checkpoints_by_step(run: Path) -> dict[int, Path]:

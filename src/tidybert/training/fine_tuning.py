@@ -7,6 +7,7 @@ tokens bound memory while the batch size keeps the paper's meaning.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from tidybert.data.features import Features
 from tidybert.errors import TrainingError, param
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.dropout import drawing_from
+from tidybert.training.changes import changes_of
 from tidybert.training.frozen_states import freeze, frozen_states
 from tidybert.training.gradients import add_gradients_on_threads
 from tidybert.training.objective import LoopSettings, Objective, Work
-from tidybert.training.optimization import build_optimizer, decay_until, learning_rate_at
+from tidybert.training.optimization import build_optimizer, decay_over, learning_rate_at
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.random_numbers import DefaultDraws
 from tidybert.training.runs.run_checkpoints import TrainingState
@@ -98,16 +100,21 @@ class FineTuning(Objective):
         # Whether the loss draws from PyTorch's own generator; None until it was called once.
         self._draws: bool | None = None if device.type == "cpu" else True
         self._order_of_epoch = -1
+        # The arguments of the steps before one, where they were others.
+        self._earlier: list[tuple[int, TrainingArguments]] = []
         self._order = np.empty(0, dtype=np.int64)
 
-    def _settings(self) -> LoopSettings:
-        arguments = self.arguments
+    def _num_steps(self, arguments: TrainingArguments) -> int:
         # In floating point 25 steps times 2.2 are a little more than 55.
         num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6))
         if arguments.num_train_epochs:
             num_steps = max(1, num_steps)
+        return min(num_steps, arguments.max_steps or num_steps)
+
+    def _settings(self) -> LoopSettings:
+        arguments = self.arguments
         return LoopSettings(
-            num_steps=min(num_steps, arguments.max_steps or num_steps),
+            num_steps=self._num_steps(arguments),
             eval_steps=arguments.eval_steps or self.steps_per_epoch,
             save_steps=arguments.save_steps or self.steps_per_epoch,
             logging_steps=arguments.logging_steps,
@@ -116,6 +123,15 @@ class FineTuning(Objective):
             max_grad_norm=arguments.max_grad_norm,
             patience=arguments.early_stopping_patience,
         )
+
+    def changed_before(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        """The decay of rows that no example uses follows from the arguments of all steps so far."""
+        arguments, names, earlier = self.arguments, changes_of(TrainingArguments), []
+        for change in reversed(changes):
+            before = {name: each[0] for name, each in change.items() if name in names}
+            arguments = replace(arguments, **before)
+            earlier.append((change["step"], arguments))
+        self._earlier = earlier[::-1]
 
     @property
     def draws_from_default(self) -> bool:
@@ -244,4 +260,8 @@ class FineTuning(Objective):
 
     def _decay(self, step: int) -> float:
         """The factor of the rows that no example uses."""
-        return decay_until(step, self.settings.num_steps, self.arguments)
+        factor, begin = 1.0, 0
+        for end, arguments in (*self._earlier, (step, self.arguments)):
+            steps, begin = range(begin, min(end, step)), end
+            factor = decay_over(steps, self._num_steps(arguments), arguments, factor)
+        return factor

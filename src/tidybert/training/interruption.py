@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,19 @@ from tidybert.system.signals import STOP_SIGNALS
 
 @dataclass
 class StopRequest:
-    """``signal_number`` is 0 until a signal comes."""
+    """``signal_number`` is 0 until a signal comes; ``at`` is when it came, by time.monotonic."""
 
     signal_number: int = 0
+    at: float = 0.0
+
+    def is_due(self, seconds: float | None, needed: float) -> bool:
+        """Whether the run must stop now, as ``needed`` seconds before its end after SIGTERM.
+
+        ``seconds``: between SIGTERM and the kill; None, and any other signal, stop at once.
+        """
+        if seconds is None or self.signal_number != signal.SIGTERM:
+            return bool(self.signal_number)
+        return time.monotonic() - self.at > seconds - needed
 
 
 class TrainingInterrupted(TidyBertError):
@@ -64,7 +75,8 @@ def stop_requests(
         if not (is_first or forwarded):
             restore()
         if is_first or not forwarded:
-            request.signal_number = request.signal_number or number
+            if is_first:
+                request.signal_number, request.at = number, time.monotonic()
             # The signal may have come while the same stream was being written.
             with contextlib.suppress(RuntimeError):
                 say(number, 1 if is_first else 2)

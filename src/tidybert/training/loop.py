@@ -22,6 +22,7 @@ import torch
 
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory
 from tidybert.modeling.kernels.transfer import Fetched
+from tidybert.training.changes import Changes
 from tidybert.training.divergence import BadSteps
 from tidybert.training.figures import LaunchedStep, StepFigures
 from tidybert.training.interruption import StopRequest, TrainingInterrupted
@@ -30,6 +31,7 @@ from tidybert.training.optimization import begin_step, update
 from tidybert.training.random_numbers import seeds_allowed
 from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
 from tidybert.training.runs.run_checkpoints import (
+    AsModel,
     Checkpoint,
     TrainingState,
     check_fits,
@@ -51,6 +53,8 @@ class TrainingLoop(Generic[AnyObjective]):
         run: directory for checkpoints and logs, which the first process writes; None keeps
             everything in memory.
         identity: what a resumed run must share with this one.
+        as_model: writes the weights of a checkpoint as a MODEL; None: as tensors alone.
+        keep_every: every so many of ``settings.save_steps`` the checkpoint stays for good.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class TrainingLoop(Generic[AnyObjective]):
         run: Path | None = None,
         identity: RunIdentity | None = None,
         callbacks: TrainingCallbacks | None = None,
+        as_model: AsModel | None = None,
+        keep_every: int | None = None,
     ) -> None:
         self.objective = objective
         self.settings = settings = objective.settings
@@ -75,25 +81,44 @@ class TrainingLoop(Generic[AnyObjective]):
             note=self.callbacks.tell,
             processes=objective.processes,
             writes_beside=settings.writes_beside,
+            kept_steps=None if keep_every is None else keep_every * settings.save_steps,
+            preempt_seconds=settings.preempt_seconds,
+            as_model=as_model,
         )
         self.bad_steps = BadSteps(objective, self.record)
         plot = partial(self.callbacks.plot, "train")
         self.figures = StepFigures(objective, self.record, self.bad_steps, plot)
         self._saved_at = self._counted_until = time.perf_counter()
         self._num_examples = self._num_tokens = 0
+        self._is_skipping = False
 
     @property
     def state(self) -> TrainingState:
         """Where the run is."""
         return self.record.state
 
-    def resume(self) -> None:
-        """Go on from the last valid checkpoint, and note where that is."""
-        self.record.resume(self._load)
+    def resume(self, *, change: bool = False) -> None:
+        """Go on from the last valid checkpoint, and note where that is.
+
+        ``change``: arguments may change the steps from here on.
+        """
+        changed = self.record.resume(self._load, change=change)
+        if Changes.ORDER in changed:
+            self.state.progress |= self.objective.in_new_order(self.state.progress)
+        if not changed & (Changes.ORDER | Changes.MEASURE):
+            self.bad_steps.recall()
         self.bad_steps.log.rewind(self.state.step)
+
+    def branch(self, name: str, directory: Path) -> None:
+        """Begin with the checkpoint RUN@STEP in a directory, or go on after a kill; arguments may
+        change the steps from there on.
+        """
+        self.record.branch(name, directory)
+        self.resume(change=True)
 
     def _load(self, checkpoint: Checkpoint) -> None:
         model = self.objective.model
+        self.objective.changed_before(checkpoint.state.changes)
         with self.whole_model():
             check_fits(model, checkpoint)
         load_optimizer(model, self.objective.optimizer, checkpoint.moments)
@@ -157,7 +182,10 @@ class TrainingLoop(Generic[AnyObjective]):
                 self._evaluate()
         # All processes must agree, because each has to stop here for the same step.
         is_late = time.perf_counter() - self._saved_at > 60 * self.settings.save_minutes
-        stops, is_late = self.objective.processes.any(bool(request.signal_number), is_late)
+        # The time of a step and a checkpoint, twice, because neither is known beforehand.
+        needed = 2 * (time.perf_counter() - begin + self.record.seconds_to_save) + 1
+        stops = request.is_due(self.settings.preempt_seconds, needed)
+        stops, is_late = self.objective.processes.any(stops, is_late)
         if stops or is_late or self.record.is_due(self.settings.save_steps):
             self._report(self.figures.read())
             self._save()
@@ -168,6 +196,10 @@ class TrainingLoop(Generic[AnyObjective]):
     def _launch(self, step: int, work: Work, begin: float, before: Mapping[str, Any]) -> None:
         """One update, or none where the loss or the gradient is not finite; counts the step."""
         objective, settings = self.objective, self.settings
+        if work.batches is None:
+            self._skip(step, work)
+            return
+        self._is_skipping = False
         rate, draws = objective.learning_rate(step), objective.draws_from_default
         # On a CPU others in the process get PyTorch's own generator back after each step.
         may_seed = draws and objective.device.type != "cuda"
@@ -181,6 +213,15 @@ class TrainingLoop(Generic[AnyObjective]):
         self.state.step += 1
         self.state.progress |= work.progress
         self.figures.add(LaunchedStep(step + 1, begin, work, before, rate, Fetched(figures)))
+
+    def _skip(self, step: int, work: Work) -> None:
+        """Count a step whose data are passed over."""
+        self.state.step += 1
+        self.state.progress |= work.progress
+        self.record.log.write({"step": step + 1, "skipped": True})
+        if not self._is_skipping:
+            self.callbacks.tell(f"from step {step + 1} on, data are passed over without an update")
+        self._is_skipping = True
 
     def _report(self, done: Sequence[StepReport]) -> None:
         for each in done:

@@ -35,12 +35,16 @@ class MetricsLog:
         self._waiting: list[str] = []
         self._lock = threading.Lock()
 
-    def rewind(self, step: int) -> None:
-        """Drop the lines after ``step``, which a resumed run writes again."""
-        if self.path is None or not present(self.path, error=TrainingError):
+    def rewind(self, step: int, source: Path | None = None) -> None:
+        """Drop the lines after ``step``, which a resumed run writes again.
+
+        ``source``: take the lines of this file in place of the log's own.
+        """
+        source = source or self.path
+        if self.path is None or source is None or not present(source, error=TrainingError):
             return
         kept, unreadable = [], 0
-        for line, entry in read_json_lines(self.path, error=TrainingError):
+        for line, entry in read_json_lines(source, error=TrainingError):
             done = None if entry is None else entry.get("step")
             if not isinstance(done, int | float):
                 unreadable += 1
@@ -48,8 +52,16 @@ class MetricsLog:
                 kept.append(line + "\n")
         # A kill can leave half a line at the end.
         if unreadable > 1:
-            self.tell(f"warning: {self.path}: {unreadable} lines cannot be read and are dropped")
+            self.tell(f"warning: {source}: {unreadable} lines cannot be read and are dropped")
         atomic_write_text(self.path, "".join(kept))
+
+    def last(self, name: str, most: int) -> list[tuple[int, float]]:
+        """The last lines' steps and their values of ``name``, at most ``most``."""
+        if self.path is None or not present(self.path, error=TrainingError):
+            return []
+        entries = [entry for _, entry in read_json_lines(self.path, error=TrainingError) if entry]
+        found = [(each["step"], each[name]) for each in entries if name in each]
+        return [(int(step), float(value)) for step, value in found[-most:]]
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line, after those that wait."""

@@ -31,6 +31,8 @@ class LoopSettings:
     patience: how many evaluations in a row may bring no better one; None: any number.
     writes_beside: a thread writes copies of the weights while steps go on.
     times_steps: a run's seconds are those of its steps, without evaluations and checkpoints.
+    command: of tidybert, which can branch the run; None: none can.
+    preempt_seconds: between SIGTERM and the kill, which the run uses; None: it ends after a step.
     """
 
     num_steps: int
@@ -45,13 +47,15 @@ class LoopSettings:
     patience: int | None = None
     writes_beside: bool = False
     times_steps: bool = False
+    command: str | None = None
+    preempt_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Work:
     """What one step trains on.
 
-    batches: this process's share, as the objective made it.
+    batches: this process's share, as the objective made it; None passes over the data of the step.
     num_examples, num_tokens: of all processes.
     progress: the entries of the run's progress after the step, such as its place in the data; none
         where these follow from the step's number.
@@ -131,6 +135,17 @@ class Objective:
     def is_better(self, metrics: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
         """Whether metrics are better than the best so far."""
         return bool(metrics["loss"] < best["loss"])
+
+    def is_other(self, step: int) -> bool:
+        """Whether the losses before step 0, 1, … say nothing of those from it on."""
+        return False
+
+    def changed_before(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of a resumed run's earlier settings: each change's step, and their values."""
+
+    def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of the progress that differ where the next data come in a new order."""
+        return {}
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
         """Where the data of step 0, 1, … are, in words; ``progress`` is that before the step."""

@@ -65,18 +65,17 @@ class Notes:
 
     note: called with each line of text for the reader.
     spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
-    tensorboard: called with a name, a value and a step for each figure that is logged.
+    track: called with figures by their names and their step, for each line that is logged.
     """
 
     note: Callable[[str], None] = lambda _line: None
     spell: Callable[[str], str] = in_python
-    tensorboard: Callable[[str, float, int], None] | None = None
+    track: Callable[[Mapping[str, float], int], None] | None = None
 
     def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
-        """Give figures to ``tensorboard``, under names such as train/loss."""
-        if self.tensorboard is not None:
-            for name, value in figures.items():
-                self.tensorboard(f"{kind}/{name}", value, step)
+        """Give figures to ``track``, under names such as train/loss."""
+        if self.track is not None:
+            self.track({f"{kind}/{name}": value for name, value in figures.items()}, step)
 
     def tell(self, line: str) -> None:
         """Give a line to ``note``; work goes on where it cannot be written."""

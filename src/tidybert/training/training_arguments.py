@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Self, get_args
 
 from tidybert.training.argument_checks import check_arguments
+from tidybert.training.changes import MODEL, NOTHING, STEPS, argument
 
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
@@ -26,59 +27,59 @@ class TrainingArguments:
         "Device": ("precision", "tokens_per_batch", "deterministic"),
     }
 
-    num_train_epochs: float = 3.0
+    num_train_epochs: float = argument(STEPS, 3.0)
     """Passes over the training data; 0.5 is half a pass. 0 trains nothing after --head-start."""
-    max_steps: int | None = None
+    max_steps: int | None = argument(STEPS, None)
     """Stop after this many steps, even before --num-train-epochs."""
-    train_batch_size: int = 32
+    train_batch_size: int = argument(MODEL, 32)
     """Examples in each step, that is, in each update of the weights."""
-    tokens_per_batch: int = 4096
+    tokens_per_batch: int = argument(NOTHING, 4096)
     """Split a step into parts of at most this many tokens and sum their gradients, to bound
     memory."""
-    learning_rate: float | None = None
+    learning_rate: float | None = argument(STEPS, None)
     """Highest learning rate. If not set: 5e-5 for widths of 512 and more; below 1e-4, and 3e-4 to
     tag or answer."""
-    warmup_proportion: float = 0.1
+    warmup_proportion: float = argument(STEPS, 0.1)
     """Fraction of the steps over which the learning rate rises from 0; it then falls linearly to
     0."""
-    head_start: str | None = None
+    head_start: str | None = argument(MODEL, None)
     """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
     or at random. If not set: a probe."""
-    pooling: str | None = None
+    pooling: str | None = argument(MODEL, None)
     """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
     open. If not set: as MODEL."""
-    dropout: float | None = None
+    dropout: float | None = argument(STEPS, None)
     """Dropout in the encoder and before the head, 0 or above and below 1. If not set: as MODEL."""
-    weight_decay: float = 0.01
+    weight_decay: float = argument(STEPS, 0.01)
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
-    adam_beta1: float = 0.9
+    adam_beta1: float = argument(STEPS, 0.9)
     """AdamW's decay rate of the mean gradient."""
-    adam_beta2: float = 0.999
+    adam_beta2: float = argument(STEPS, 0.999)
     """AdamW's decay rate of the mean squared gradient."""
-    adam_epsilon: float = 1e-6
+    adam_epsilon: float = argument(STEPS, 1e-6)
     """AdamW's guard against division by zero."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = argument(STEPS, 1.0)
     """Scale gradients down to at most this norm."""
-    seed: int = 42
+    seed: int = argument(MODEL, 42)
     """Random seed for head weights, example order and dropout."""
-    eval_steps: int | None = None
+    eval_steps: int | None = argument(NOTHING, None)
     """Evaluate on dev after every N steps. If not set: at the end of each epoch."""
-    save_steps: int | None = None
+    save_steps: int | None = argument(NOTHING, None)
     """Write a checkpoint after every N steps. If not set: at the end of each epoch."""
-    save_total_limit: int = 1
+    save_total_limit: int = argument(NOTHING, 1)
     """Checkpoints to keep, besides the best weights."""
-    early_stopping_patience: int | None = None
+    early_stopping_patience: int | None = argument(STEPS, None)
     """Stop after this many evaluations without a better one. If not set: never."""
-    freeze_layers: int = 0
+    freeze_layers: int = argument(MODEL, 0)
     """Do not train the embeddings and this many of the lowest layers."""
-    freeze_embeddings: bool = False
+    freeze_embeddings: bool = argument(MODEL, False)
     """Do not train the embeddings."""
-    precision: str = "auto"
+    precision: str = argument(STEPS, "auto")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
-    deterministic: bool = False
+    deterministic: bool = argument(NOTHING, False)
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""
-    logging_steps: int = 10
+    logging_steps: int = argument(NOTHING, 10)
     """Write a line of metrics.jsonl after every N steps."""
 
     @property

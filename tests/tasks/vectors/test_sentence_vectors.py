@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tidybert
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertVectorizer
@@ -325,3 +327,14 @@ def test_evaluate_searches_among_more_texts(
         assert again["map"] == found["map"]
         with pytest.raises(UsageError, match="texts is for pairs of texts that belong together"):
             tidybert.evaluate(tmp_path / "run", SCORED, texts=more)
+
+
+def test_a_query_never_gets_the_prompt_of_documents(tiny_model: Path, tmp_path: Path) -> None:
+    train(PAIRS, tiny_model, out=tmp_path / "run", document_prompt="the ")
+
+    form = read_sentence_form(ModelDirectory.open(tmp_path / "run"))
+
+    assert form.prompt(name=form.query_prompt_name) == ""
+    assert form.prompt(name=form.document_prompt_name) == form.prompt() == "the "
+    again = train(PAIRS, tmp_path / "run", max_steps=1)
+    assert (again.task.query_prompt, again.task.document_prompt) == ("", "the ")

@@ -90,23 +90,24 @@ def finetune(
         arguments,
         read=read,
         task_options=options,
-        recorded_too={"tensorboard": given.tensorboard, "threads": given.threads},
+        recorded_too={"log_to": given.log_to, "threads": given.threads},
         unlabelled=given.unlabelled,
         **flags.values_of(given, FinetuningOptions),
     )
     if given.is_done:
         return
-    from tidybert.cli.progress import shown_training, tensorboard_figures
+    from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_trials
     from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.finetuning.run_job import run_finetuning
+    from tidybert.training.trackers import tracked
 
     @contextmanager
     def training(job: FinetuningJob, metric: str) -> "Iterator[Callbacks]":
         assert job.out is not None
         with (
-            tensorboard_figures(job.out, given.tensorboard) as add_figure,
-            shown_training(metric, job.arguments.train_batch_size, add_figure) as callbacks,
+            tracked(job.out, given.log_to, note) as track,
+            shown_training(metric, job.arguments.train_batch_size, track) as callbacks,
         ):
             yield callbacks
 

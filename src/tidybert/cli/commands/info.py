@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import clock, print_json, print_line
+from tidybert.cli.output import clock, print_json, print_line, print_table
 
 _WORDS: Final = {
     "text": "single texts",
@@ -17,6 +17,9 @@ _WORDS: Final = {
     "words": "words of sentences",
 }
 SHOWN: Final = 20
+# Of a checkpoint's metrics; a line has 80 columns.
+_IN_TABLE: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "nsp_accuracy")
+_MOST_COLUMNS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,9 @@ class InfoFlags(flags.JsonFlag):
     verify: bool = False
     """``--verify``: Also compare the files with the hashes saved with them; a swapped or edited
     file is an error that names it."""
+    checkpoints: bool = False
+    """``--checkpoints``: Show the checkpoints that a RUN keeps in one table; each is a MODEL,
+    RUN@STEP."""
 
 
 @takes(given=InfoFlags)
@@ -35,6 +41,9 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     from tidybert.catalog import find_model, is_size
     from tidybert.checkpoints.unfinished import find_unfinished
 
+    if given.checkpoints:
+        _show_checkpoints(find_model(model), as_json=given.json)
+        return
     found: dict[str, Any]
     if is_size(model):
         from tidybert.configuration import BertConfig
@@ -70,6 +79,35 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
         print_line(f"{name.replace('_', ' ')}: {_shown(name, value)}")
     for name, digest in hashes.items():
         print_line(f"{digest}  {name}")
+
+
+def _show_checkpoints(run: Path, *, as_json: bool) -> None:
+    from tidybert.reporting.checkpoint_table import checkpoint_rows
+
+    rows = checkpoint_rows(run)
+    if as_json:
+        print_json({"checkpoints": rows})
+        return
+    named = dict.fromkeys(name for each in rows for name in each["metrics"])
+    metrics = [name for name in named if name in _IN_TABLE or name.startswith("probe_")]
+    metrics = metrics or [*named][:_MOST_COLUMNS]
+    print_table(
+        {"STEP": "right", "measured at": "right", **dict.fromkeys(metrics, "right"), "": "left"},
+        [
+            (
+                f"{each['step']:,}",
+                "-" if each["measured"] is None else f"{each['measured']:,}",
+                *(_shown("", each["metrics"].get(name, "-")) for name in metrics),
+                ", ".join(
+                    word
+                    for word, holds in (("best", each["best"]), ("kept", each["kept_for_good"]))
+                    if holds
+                ),
+            )
+            for each in rows
+        ],
+        title=f"{run}@STEP is a MODEL",
+    )
 
 
 def _finished(directory: Path) -> dict[str, Any]:

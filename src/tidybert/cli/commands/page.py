@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final
 import typer
 
 from tidybert.catalog import obtainable
+from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.commands.serve import named, server_rooms
 from tidybert.cli.flags import takes
@@ -43,14 +44,17 @@ def page(
 ) -> None:
     """Open the page that shows what happens inside models, until Ctrl-C.
 
-    Installed weights are on it too, and the quickstart's models where they are in this folder.
+    Installed weights are on it too, and the quickstart's models where they are in this folder. Of a
+    RUN in training it shows the last checkpoint and the curves.
     Only this machine can reach the page.
     """
     process, _ = server_rooms("page")
     from tidybert.server.settings import ServerSettings
 
+    given_runs = runs or []
+    here = _found_here(given_runs)
     settings = ServerSettings(
-        models=named([*(runs or []), *_found_here(runs or [])]),
+        models={name: _last_of(path) for name, path in named([*given_runs, *here]).items()},
         index=given.index,
         port=given.port,
         device="cpu",
@@ -64,6 +68,12 @@ def page(
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
     process.serve(settings, note, log_requests=False, listening=listening)
+
+
+def _last_of(path: str) -> str:
+    """A MODEL; of a RUN that has not ended its last checkpoint, which is one."""
+    unfinished = find_unfinished(Path(path)) if Path(path).is_dir() else None
+    return f"{path}@{unfinished.step}" if unfinished and unfinished.step else path
 
 
 def _found_here(runs: list[str]) -> list[str]:

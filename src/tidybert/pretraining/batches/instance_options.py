@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from tidybert.configuration import POSITIONS
 from tidybert.training.argument_checks import bad_value, check_arguments
+from tidybert.training.changes import MEASURE, MODEL, ORDER, STEPS, argument
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop", "lm"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
@@ -25,12 +26,12 @@ class InstanceOptions:
     PANEL: ClassVar = "Task"
     CHOICES: ClassVar[tuple[str, ...]] = OBJECTIVES
 
-    objective: str = "mlm+nsp"
+    objective: str = argument(MODEL, "mlm+nsp")
     """Beside masked words, mlm+nsp learns whether B follows A, mlm+sop whether A and B are in
     order, and mlm nothing else."""
-    max_seq_length: int = 128
+    max_seq_length: int = argument(ORDER | MEASURE, 128)
     """Most tokens of a sequence, special tokens included."""
-    short_seq_prob: float | None = None
+    short_seq_prob: float | None = argument(ORDER | MEASURE, None)
     """Fraction of the documents whose sequences aim at a random shorter length. If not set: 0.1, or
     0 for mlm."""
 
@@ -79,8 +80,10 @@ class NextTokenOptions(InstanceOptions):
 
     CHOICES: ClassVar = (NEXT_TOKEN,)
 
-    objective: str = NEXT_TOKEN
-    positions: str = POSITIONS[0]
+    objective: str = argument(MODEL, NEXT_TOKEN)
+    # The model has a position for each token of a sequence.
+    max_seq_length: int = argument(MODEL, 128)
+    positions: str = argument(MODEL, POSITIONS[0])
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,10 +103,10 @@ class MaskingOptions:
 
     PANEL: ClassVar = "Task"
 
-    masked_lm_prob: float | None = None
+    masked_lm_prob: float | None = argument(STEPS | MEASURE, None)
     """Fraction of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
     with --recipe fast."""
-    whole_word: bool = False
+    whole_word: bool = argument(STEPS | MEASURE, False)
     """Mask all tokens of a word together."""
 
     def __post_init__(self) -> None:

@@ -21,6 +21,8 @@ from tidybert.pretraining.pretraining_arguments import first_long_step
 
 # The number of instances that decide the shape of batches.
 _SAMPLE: Final = 1024
+# Of each corpus, in a position: the first is the epoch.  A single corpus has one less.
+_NUMBERS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,13 @@ class PhasedStream:
     def first_position(self) -> list[int]:
         """Where the first step begins."""
         return [0, *self.streams[0].instances.beginning.flat()]
+
+    def in_new_order(self, position: Sequence[int]) -> list[int]:
+        """The beginning of an epoch after a position, which may be in other corpora."""
+        place = self.streams[0].instances.beginning.flat()
+        epoch = max(position[1::_NUMBERS]) + 1
+        place[::_NUMBERS] = [epoch] * len(place[::_NUMBERS])
+        return [position[0], *place]
 
     def take(self, step: int, position: Sequence[int]) -> StepBatches:
         """The batches of a step."""

@@ -7,9 +7,10 @@ import { entities } from "./tabs/entities.js";
 import { gap } from "./tabs/gap.js";
 import { left } from "./tabs/left.js";
 import { next } from "./tabs/next.js";
+import { run } from "./tabs/run.js";
 import { search } from "./tabs/search.js";
 import { tokens } from "./tabs/tokens.js";
 import { training } from "./tabs/training.js";
 import { words } from "./tabs/words.js";
 
-export const TABS = [tokens, gap, attention, next, answer, entities, classify, choose, search, words, training, left];
+export const TABS = [tokens, gap, attention, next, answer, entities, classify, choose, search, words, training, run, left];

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tidybert.page.page_files import HEADERS, INDEX, page_files
 from tidybert.page.page_model import PageModel, View
+from tidybert.page.run_views import run_of
 from tidybert.page.views import VIEWS
 from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
@@ -90,7 +91,12 @@ async def about(request: Request) -> JsonAnswer:
     """The models, and whether all of them are open."""
     engine = engine_of(request)
     models = [
-        {**described(each), "name": each.name, "index": _index_facts(engine, each)}
+        {
+            **described(each),
+            "name": each.name,
+            "index": _index_facts(engine, each),
+            "run": run_of(each.path) is not None,
+        }
         for each in engine.models.values()
     ]
     return JsonAnswer({"ready": engine.is_ready, "models": models})

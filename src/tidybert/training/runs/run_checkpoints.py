@@ -1,37 +1,52 @@
 """Checkpoints of a run: all that a run needs to go on with the same bits.
 
-A checkpoint is a directory checkpoints/step-N of the RUN: model.safetensors (our names),
-optimizer.safetensors (Adam's two moments and step counts) and training_state.json, which has the
-hashes of both and of itself.  The schedule, the order of the data and the random numbers follow
+A checkpoint is a directory checkpoints/step-N of the RUN: a MODEL, optimizer.safetensors (Adam's
+two moments and step counts) and training_state.json, which has the hashes of the tensors and of
+itself.  The schedule, the order of the data and the random numbers follow
 from the seed and the step, so a checkpoint keeps only the step.  Each directory is written aside,
 synced and renamed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
+from tidybert.checkpoints.conversion import from_huggingface
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
-from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, file_sha256
+from tidybert.storage.atomic_files import (
+    atomic_directory,
+    atomic_write_json,
+    atomic_write_text,
+    file_sha256,
+)
 from tidybert.storage.json_objects import json_checksum, read_json_object
 from tidybert.storage.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
+    CONFIG_FILE,
+    KEPT_FILE,
     OPTIMIZER_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
     checkpoints_by_step,
 )
 from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.training.runs.run_identity import RunIdentity, change_line
+from tidybert.training.changes import NOTHING, ORDER, Changes
+from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.sharding import placed_like
 
 _MOST: Final = 10**15
+
+AsModel = Callable[[Path, Mapping[str, Tensor]], object]
+"""Writes weights into a directory as a MODEL."""
 
 
 @dataclass
@@ -52,6 +67,10 @@ class TrainingState:
     evaluations_since_best: int = 0
     progress: dict[str, Any] = field(default_factory=dict)
 
+    def forget_best(self) -> None:
+        """The best weights are chosen among the evaluations to come."""
+        self.best_step, self.best_metrics, self.evaluations_since_best = 0, None, 0
+
 
 def checkpoints_directory(run: Path) -> Path:
     return run / CHECKPOINTS_FOLDER
@@ -64,15 +83,23 @@ def step_directories(run: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint; ``moments`` come from ``optimizer_tensors``."""
+    """The content of a checkpoint; ``moments`` come from ``optimizer_tensors``.
+
+    as_model: writes the weights and what makes them a MODEL; None writes the weights alone.
+    is_kept: whether it stays, also when the run is finished.
+    """
 
     state: TrainingState
     weights: Mapping[str, Tensor]
     moments: Mapping[str, Tensor]
+    as_model: AsModel | None = None
+    is_kept: bool = False
 
 
 def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
+
+    Those that are kept for good stay, and do not count.
 
     Raises TrainingError where it cannot be written, and then removes nothing.
     """
@@ -80,7 +107,12 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     target = checkpoints_directory(run) / f"step-{state.step}"
     try:
         with atomic_directory(target) as partial:
-            write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
+            if checkpoint.as_model is None:
+                write_tensors(partial / WEIGHTS_FILE, checkpoint.weights)
+            else:
+                checkpoint.as_model(partial, checkpoint.weights)
+            if checkpoint.is_kept:
+                atomic_write_text(partial / KEPT_FILE, "")
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
             content = {**asdict(state), "sha256": _hashes(partial)}
             content["checksum"] = json_checksum(content)
@@ -91,47 +123,63 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
         advice = advice if left else "no earlier checkpoint exists"
         raise TrainingError(f"{error.message}; {advice}") from error
     found = checkpoints_by_step(run)
-    kept = [step for step in found if step <= state.step][-max(1, keep) :]
-    for step, path in found.items():
+    passing = [step for step in found if step <= state.step and not _is_kept(found[step])]
+    removed = [step for step in found if step > state.step] + passing[: -max(1, keep)]
+    for step in removed:
         # Later ones are damaged, and a resumed run must not prefer them to this one.
-        if step not in kept:
-            remove_tree(path)
+        remove_tree(found[step])
     return target
 
 
 def read_checkpoint(
-    run: Path, course: RunIdentity, progress: Mapping[str, Any]
-) -> tuple[Checkpoint | None, list[str]]:
-    """The last valid checkpoint, or None; and lines for the reader.
+    run: Path, course: RunIdentity, progress: Mapping[str, Any], *, allowed: bool = False
+) -> tuple[Checkpoint | None, list[str], Changes]:
+    """The last valid checkpoint, or None; lines for the reader; and what changes on the way.
 
     The lines name each checkpoint that cannot be read, and each setting that changes on the way.
-    The checkpoint's state has the new course.  ``progress`` is that of a run that begins; the
-    checkpoint's must have the same form.
+    The checkpoint's state has the new course, and ``allowed`` lets it change the steps from here
+    on.  ``progress`` is that of a run that begins; the checkpoint's must have the same form.
 
     Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
     lines: list[str] = []
     for step, directory in reversed(checkpoints_by_step(run).items()):
         try:
-            found = _read(directory, step, progress)
+            found = checkpoint_at(directory, step, progress)
+        except EarlierVersionError:
+            raise
         except TidyBertError as error:
             lines.append(f"{directory} cannot be read and is passed over: {error.message}")
             continue
-        if found is None:
-            raise TrainingError(
-                f"{directory} was written by an earlier version of tidybert; end the run with that "
-                f"version, or give a new {param('out')}"
-            )
-        return found, lines + _went_over(found.state, course, directory)
-    return None, lines
+        changed = course.changes(found.state.course, directory, allowed=allowed)
+        what = reduce(or_, map(course.kind, changed), NOTHING)
+        if ORDER not in what and not _is_like(found.state.progress, progress, strict=True):
+            lines.append(f"{directory} is not of these data and is passed over")
+            continue
+        if changed:
+            found.state.changes.append({"step": step, **changed})
+        found.state.course = course.to_dict()
+        lines += [course.change_line(name, *values) for name, values in changed.items()]
+        return found, lines, what
+    return None, lines, NOTHING
 
 
-def _read(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint | None:
-    """A checkpoint; None if an earlier version wrote it.  TidyBertError for a damaged one."""
+class EarlierVersionError(TrainingError):
+    """An earlier version wrote a checkpoint."""
+
+
+def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint in a directory.
+
+    Raises TidyBertError for a damaged one, and EarlierVersionError.
+    """
     path = directory / STATE_FILE
     content = read_json_object(path, error=TrainingError)
     if "fingerprint" in content:
-        return None
+        raise EarlierVersionError(
+            f"{directory} was written by an earlier version of tidybert; end the run with that "
+            f"version, or give a new {param('out')}"
+        )
     if content.pop("checksum", None) != json_checksum(content):
         raise TrainingError(f"{STATE_FILE} is not what was written")
     if content.pop("sha256", None) != _hashes(directory):
@@ -141,9 +189,10 @@ def _read(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint
     state = TrainingState(**content)
     if not _is_state(state, step, progress):
         raise TrainingError(f"{STATE_FILE} is not the state of this training")
-    return Checkpoint(
-        state, read_tensors(directory / WEIGHTS_FILE), read_tensors(directory / OPTIMIZER_FILE)
-    )
+    weights = read_tensors(directory / WEIGHTS_FILE)
+    if (directory / CONFIG_FILE).exists():
+        weights, _ = from_huggingface(weights, ModelDirectory(directory).config)
+    return Checkpoint(state, weights, read_tensors(directory / OPTIMIZER_FILE))
 
 
 def _is_state(state: TrainingState, step: int, progress: Mapping[str, Any]) -> bool:
@@ -160,26 +209,20 @@ def _is_state(state: TrainingState, step: int, progress: Mapping[str, Any]) -> b
     )
 
 
-def _is_like(value: Any, example: Any) -> bool:
-    """Whether JSON has the form of another: the same keys and lengths, and numbers not below 0."""
+def _is_like(value: Any, example: Any, *, strict: bool = False) -> bool:
+    """Whether JSON has the form of another: the same keys, and numbers not below 0.
+
+    ``strict``: also the same lengths.  A position in other data may have more or fewer numbers.
+    """
     if isinstance(example, Mapping):
         alike = isinstance(value, dict) and value.keys() == example.keys()
-        return alike and all(_is_like(value[key], example[key]) for key in example)
+        return alike and all(_is_like(value[key], example[key], strict=strict) for key in example)
     if isinstance(example, list | tuple):
-        alike = isinstance(value, list) and len(value) == len(example)
-        return alike and all(map(_is_like, value, example))
+        alike = isinstance(value, list) and (len(value) == len(example) or not strict)
+        return alike and bool(value) and all(_is_like(each, example[0]) for each in value)
     if isinstance(example, float):
         return type(value) in (int, float) and 0 <= value < _MOST
     return type(value) is type(example) and (not isinstance(value, int) or 0 <= value < _MOST)
-
-
-def _went_over(state: TrainingState, course: RunIdentity, directory: Path) -> list[str]:
-    """Give the state a new course; a line for each setting that changes.  Raises TrainingError."""
-    changed = course.changes(state.course, state.step, directory)
-    if changed:
-        state.changes.append({"step": state.step, **changed})
-    state.course = course.to_dict()
-    return [change_line(name, *values) for name, values in changed.items()]
 
 
 def _hashes(directory: Path) -> dict[str, str]:
@@ -218,8 +261,19 @@ def remove_best(run: Path) -> None:
 
 
 def remove_checkpoints(run: Path) -> None:
-    """Remove all checkpoints of a finished RUN, which has the weights itself."""
-    remove_tree(checkpoints_directory(run))
+    """Remove the checkpoints of a finished RUN, which has the weights itself; some are kept."""
+    kept = [path for path in step_directories(run) if _is_kept(path)]
+    if not kept:
+        remove_tree(checkpoints_directory(run))
+        return
+    for path in step_directories(run):
+        if path not in kept:
+            remove_tree(path)
+    remove_best(run)
+
+
+def _is_kept(checkpoint: Path) -> bool:
+    return (checkpoint / KEPT_FILE).exists()
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from tidybert.storage.model_files import (
     CURVES_FILE,
     METADATA_FILE,
     METRICS_FILE,
+    MLFLOW_FOLDER,
     TENSORBOARD_FOLDER,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -29,6 +30,7 @@ from tidybert.storage.model_files import (
     TRIALS_FILE,
     TRIALS_FOLDER,
     VOCABULARY_FILE,
+    WANDB_FOLDER,
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
@@ -45,7 +47,9 @@ _FILES: Final = (
     WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, CONFIG_FILE,
     ARGUMENTS_FILE,
 )  # fmt: skip
-_FOLDERS: Final = (CHECKPOINTS_FOLDER, TRIALS_FOLDER, TENSORBOARD_FOLDER)
+_FOLDERS: Final = (
+    CHECKPOINTS_FOLDER, TRIALS_FOLDER, TENSORBOARD_FOLDER, WANDB_FOLDER, MLFLOW_FOLDER,
+)  # fmt: skip
 _SHOWS_A_RUN: Final = (ARGUMENTS_FILE, METADATA_FILE, TRIALS_FILE, *_FOLDERS)
 
 
@@ -152,6 +156,7 @@ def require_room_for_run(
     save_total_limit: int,
     num_saves: int,
     keeps_best: bool,
+    keep_every: int | None = None,
 ) -> None:
     """Raise DiskError unless the disk has room for what a run writes at least.
 
@@ -161,7 +166,8 @@ def require_room_for_run(
     """
     weights = sum(each.nbytes for each in model.state_dict().values())
     checkpoint, best = weights + moments, weights * keeps_best
-    kept = min(max(1, save_total_limit), num_saves)
+    for_good = 0 if keep_every is None else num_saves // keep_every
+    kept = min(max(1, save_total_limit) + for_good, num_saves)
     writing_last = min(kept + 1, num_saves) * checkpoint + best
     writing_model = kept * checkpoint + best + weights
     there = sum(

@@ -6,17 +6,15 @@ resumed run can say which of them differ.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 from torch import nn
 
 from tidybert.errors import TrainingError, param
-
-INTERVALS: Final = ("eval_steps", "save_steps", "save_minutes", "save_total_limit", "logging_steps")
-"""Settings that decide when a run measures, saves and logs, and no step."""
+from tidybert.training.changes import MODEL, Changes
 
 _CONTENTS: Final = {
     # name: (what it is, settings whose change explains that it differs)
@@ -27,27 +25,20 @@ _CONTENTS: Final = {
 }
 
 
-def no_reason(_name: str, _before: Any, _step: int) -> str:
-    """The reason where any step depends on a setting."""
-    return ""
-
-
 @dataclass(frozen=True)
 class RunIdentity:
     """Everything that a run's steps follow from.
 
     settings: by the names of the flags, as JSON holds them.
     contents: hashes of "data", "corpus", "weights" and "teacher".
-    free: settings that may change on the way: with another value the steps so far would have been
-        the same, but for rounding and dropout.
-    refusal: called for another setting that differs, with its name, its value before and the step;
-        returns why the steps so far depend on it, or None where they do not.
+    kinds: what another value of a setting or of a content changes; MODEL for those without.
+    was_so: whether a setting that earlier versions had, by name and value, did what is done now.
     """
 
     settings: Mapping[str, Any]
     contents: Mapping[str, str]
-    free: Collection[str] = ()
-    refusal: Callable[[str, Any, int], str | None] = no_reason
+    kinds: Mapping[str, Changes] = field(default_factory=dict)
+    was_so: Callable[[str, Any], bool] = lambda _name, _value: False
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint records, as JSON gives it back."""
@@ -55,49 +46,63 @@ class RunIdentity:
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
-    def changes(self, before: Mapping[str, Any], step: int, where: object) -> dict[str, list[Any]]:
-        """The settings that changed, by name, as [before, now].
+    def kind(self, name: str) -> Changes:
+        """What another value of a setting or of a content changes."""
+        return self.kinds.get(name, MODEL)
+
+    def change_line(self, name: str, before: Any, now: Any) -> str:
+        """A setting with its value before and now: --seed: 42 before, 7 now; or what differs."""
+        if name in self.contents:
+            return f"{_CONTENTS[name][0]}: not the same as before"
+        was, given = ("not given" if each is None else f"{each!s:.60}" for each in (before, now))
+        return f"{param(name)}: {was} before, {given} now"
+
+    def changes(
+        self, before: Mapping[str, Any], where: object, *, allowed: bool = False
+    ) -> dict[str, list[Any]]:
+        """The settings and contents that changed, by name, as [before, now].
 
         Args:
             before: what a checkpoint recorded.
-            step: the steps that were done.
             where: names the checkpoint.
+            allowed: whether what changes the steps from here on may change.
 
         Raises TrainingError that lists what must not change: settings with both values, contents.
         """
         now = self.to_dict()
         old, new = before["settings"], now["settings"]
+        gone = [name for name in old if name not in new and not self.was_so(name, old[name])]
         changed = {
             name: [old.get(name), new.get(name)]
-            for name in (*new, *(name for name in old if name not in new))
+            for name in (*new, *gone)
             if old.get(name) != new.get(name)
         }
-        refused, lines = [], []
-        for name, (was, given) in changed.items():
-            if name in self.free:
-                continue
-            reason = self.refusal(name, was, step)
-            if reason is not None:
-                refused.append(name)
-                lines.append(f"  {change_line(name, was, given)}{reason and ': '}{reason}")
-        hashes, found = before["contents"], now["contents"]
-        for name, (what, explained_by) in _CONTENTS.items():
-            is_explained = any(each in refused for each in explained_by)
-            if hashes.get(name) != found.get(name) and not is_explained:
-                lines.append(f"  {what}: not the same as before")
-        if lines:
-            head = (
-                f"{where} was written with other arguments or data; repeat those to continue, or "
+        contents = {
+            name: [before["contents"].get(name), now["contents"].get(name)]
+            for name, (_, explained_by) in _CONTENTS.items()
+            if before["contents"].get(name) != now["contents"].get(name)
+            and not any(each in changed for each in explained_by)
+        }
+        fixed = [name for name in (*changed, *contents) if MODEL in self.kind(name)]
+        refused = fixed or [
+            name for name in (*changed, *contents) if self.kind(name) and not allowed
+        ]
+        if refused:
+            way = (
+                "these cannot change on the way; repeat them to continue, or give a new "
+                f"{param('out')}:"
+                if fixed
+                else f"repeat those to continue, {param('change')} changes them from here on, or "
                 f"give a new {param('out')}:"
             )
+            lines = [
+                f"  {self.change_line(name, *values)}"
+                for name, values in {**changed, **contents}.items()
+                if name in refused
+            ]
+            head = f"{where} was written with other arguments or data; {way}"
             raise TrainingError("\n".join([head, *lines]))
-        return changed
-
-
-def change_line(name: str, before: Any, now: Any) -> str:
-    """A setting with its value before and now: --seed: 42 before, 7 now."""
-    was, given = ("not given" if each is None else f"{each!s:.60}" for each in (before, now))
-    return f"{param(name)}: {was} before, {given} now"
+        return {**changed, **contents}
 
 
 def weights_sha256(model: nn.Module) -> str:

@@ -65,6 +65,22 @@ def measured_text(run: Path) -> str:
     return "training text" if is_train else "held-out text"
 
 
+def changes_of_run(run: Path) -> list[tuple[int, str]]:
+    """The steps after which a RUN's arguments changed, and how, in words."""
+    arguments = run / ARGUMENTS_FILE
+    record = read_json_object(arguments).get(RECORD) if arguments.exists() else None
+    changes = record.get("changed_on_the_way") if isinstance(record, dict) else None
+    found = []
+    for each in changes if isinstance(changes, list) else ():
+        named = {name: values for name, values in each.items() if name != "step"}
+        words = ", ".join(
+            f"{name} {values[0]} → {values[1]}" if name != "corpus" else "another corpus"
+            for name, values in named.items()
+        )
+        found.append((int(each["step"]), words))
+    return found
+
+
 def trained_on(run: Path) -> str | None:
     """The data that a RUN of fine-tuning records, in words; None where it records none."""
     try:

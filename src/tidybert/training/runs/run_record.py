@@ -3,6 +3,9 @@
 The first of several processes writes; all of them hold the same state.
 """
 
+import math
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,18 +15,23 @@ from typing import Any
 
 from torch import Tensor
 
-from tidybert.errors import param
-from tidybert.storage.model_files import METRICS_FILE
+from tidybert.errors import TrainingError, param
+from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
+from tidybert.storage.own_files import make_directory
 from tidybert.system.signals import signal_name
+from tidybert.training.changes import Changes
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
 from tidybert.training.metrics_log import MetricsLog
 from tidybert.training.runs.background_writer import BackgroundWriter, snapshot
 from tidybert.training.runs.run_checkpoints import (
+    AsModel,
     Checkpoint,
     TrainingState,
+    checkpoint_at,
     read_best,
     read_checkpoint,
+    step_directories,
     write_best,
     write_checkpoint,
 )
@@ -40,6 +48,9 @@ class RunRecord:
         identity: what a resumed run must share with this one.
         progress: of the state that it begins with; ``resume`` replaces it.
         save_total_limit: checkpoints to keep.
+        kept_steps: the checkpoint of every so many steps stays for good; None: of none.
+        preempt_seconds: between SIGTERM and the kill.
+        as_model: writes weights as a MODEL; see Checkpoint.
         note: called with lines of text.
         processes: those that share the run.
         writes_beside: a thread writes copies of the weights while steps go on.
@@ -56,17 +67,24 @@ class RunRecord:
         note: Callable[[str], None] = lambda _line: None,
         processes: Processes | None = None,
         writes_beside: bool = False,
+        kept_steps: int | None = None,
+        preempt_seconds: float | None = None,
+        as_model: AsModel | None = None,
     ) -> None:
         self.run = run
         self.num_steps = num_steps
         self.identity = identity
         self.state = TrainingState(identity.to_dict(), progress=dict(progress))
         self.save_total_limit = save_total_limit
+        self.kept_steps = kept_steps
+        self.preempt_seconds = preempt_seconds
+        self.as_model = as_model
         self.note = note
         self.processes = processes or Processes()
         self.log = self.log_file(METRICS_FILE)
         self._writer = BackgroundWriter() if writes_beside else None
         self._saved_step = 0
+        self.seconds_to_save = math.inf
         self._best: dict[str, Tensor] | None = None
 
     def log_file(self, name: str) -> MetricsLog:
@@ -86,13 +104,21 @@ class RunRecord:
         step = self.state.step if step is None else step
         return step >= self.num_steps or step % every == 0
 
-    def resume(self, load: Callable[[Checkpoint], None]) -> None:
+    def resume(self, load: Callable[[Checkpoint], None], *, change: bool = False) -> Changes:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
-        Raises TrainingError for a checkpoint of another run.
+        ``change``: arguments may change the steps from here on.  Returns what changes.  Raises
+        TrainingError for a checkpoint of another run, or after the last step.
         """
         assert self.run is not None
-        found, lines = read_checkpoint(self.run, self.identity, self.state.progress)
+        found, lines, changed = read_checkpoint(
+            self.run, self.identity, self.state.progress, allowed=change
+        )
+        if found is not None and found.state.step > self.num_steps:
+            raise TrainingError(
+                f"{found.state.step} steps are done in {self.run}, and the run would have "
+                f"{self.num_steps}; more steps continue it"
+            )
         if found is not None:
             load(found)
             self.state = found.state
@@ -105,6 +131,29 @@ class RunRecord:
             if self.state.step
             else f"no checkpoint to resume from in {self.run}: starting at step 1"
         )
+        if Changes.MEASURE in changed:
+            self.state.forget_best()
+        return changed
+
+    def branch(self, name: str, directory: Path) -> None:
+        """Begin with a checkpoint of another run, unless this one has its own already.
+
+        ``name``: RUN@STEP.  Raises TidyBertError for a checkpoint that cannot be read.
+        """
+        assert self.run is not None
+        if self.processes.is_first and not step_directories(self.run):
+            step = int(name.rpartition("@")[2])
+            found = checkpoint_at(directory, step, self.state.progress)
+            # Refused before anything is written.
+            self.identity.changes(found.state.course, name, allowed=True)
+            make_directory(self.run)
+            found.state.forget_best()
+            found.state.changes.append({"step": step, "branch": [None, name]})
+            for log in (self.log, self.log_file(BAD_STEPS_FILE)):
+                assert log.path is not None
+                log.rewind(step, directory.parents[1] / log.path.name)
+            write_checkpoint(self.run, replace(found, as_model=self.as_model), 1)
+        self.processes.wait()
 
     def save(self, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
         """Write a checkpoint; every process calls this.  Raises TrainingError."""
@@ -112,7 +161,8 @@ class RunRecord:
         weights, moments = self._copies(weights), self._copies(moments)
         if self.processes.is_first:
             state = replace(self.state, progress=dict(self.state.progress))
-            checkpoint = Checkpoint(state, weights, moments)
+            is_kept = self.kept_steps is not None and state.step % self.kept_steps == 0
+            checkpoint = Checkpoint(state, weights, moments, self.as_model, is_kept)
             self._write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
         self._saved_step = self.state.step
 
@@ -121,11 +171,17 @@ class RunRecord:
         return snapshot(tensors, self.processes.is_first) if self._writer else tensors
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write a file now, or in the thread."""
-        if self._writer:
-            self._writer.start(write)
-        else:
+        """Write a file now, or in the thread, and remember how long it took."""
+
+        def timed() -> None:
+            begin = time.perf_counter()
             write()
+            self.seconds_to_save = time.perf_counter() - begin
+
+        if self._writer:
+            self._writer.start(timed)
+        else:
+            timed()
 
     def log_evaluation(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Write the metrics that are numbers to metrics.jsonl, and return them."""
@@ -170,8 +226,11 @@ class RunRecord:
     def _say_signal(self, number: int, count: int) -> None:
         if count == 1:
             saved = "" if self.run is None else ", with a checkpoint"
+            when = "after the step at hand"
+            if self.preempt_seconds is not None and number == signal.SIGTERM:
+                when = f"within {self.preempt_seconds:g} s"
             self.note(
-                f"{signal_name(number)}: the run ends after the step at hand{saved} "
+                f"{signal_name(number)}: the run ends {when}{saved} "
                 f"({self.state.step} of {self.num_steps} steps are done)"
             )
             return

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
 
 import typer
 
 from tidybert.cli import shared_flags as flags
+from tidybert.cli.config_file import take_branch
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
-from tidybert.cli.progress import AddFigure, tensorboard_figures
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
@@ -22,6 +22,7 @@ from tidybert.system.cores import load_note
 
 if TYPE_CHECKING:
     from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
+    from tidybert.training.trackers import Track
 
 _LINE_SECONDS: Final = 30.0
 _MEANINGS: Final = {
@@ -33,8 +34,11 @@ _MEANINGS: Final = {
     "lm_accuracy": "fraction of the next tokens that are right",
     "nsp_loss": "mean of -ln(probability of the pair's class)",
     "nsp_accuracy": "fraction of the pairs that are right",
+    "probe": "accuracy of a linear probe on the frozen states",
 }
-_SHOWN: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy")
+_SHOWN: Final = (
+    "mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy", "probe",
+)  # fmt: skip
 MOST_USED: Final = (
     "data", "out", "recipe", "objective", "max_steps", "tokens_per_step", "max_seq_length",
     "learning_rate", "seed", "resume",
@@ -48,6 +52,8 @@ class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags
     data: list[str]
     """``--data DIR[:WEIGHT]``: Corpus that build-corpus wrote. Give it again for more, whose
     weights divide the tokens: --data wiki:3 --data books:1."""
+    # Its help is that of BranchOption.
+    branch: str | None = field(default=None, metadata={"callback": take_branch})
 
 
 @takes(
@@ -92,7 +98,7 @@ class ShownFlags(Protocol):
     @property
     def is_done(self) -> bool: ...
     @property
-    def tensorboard(self) -> bool: ...
+    def log_to(self) -> list[str] | None: ...
     @property
     def json(self) -> bool: ...
 
@@ -103,11 +109,12 @@ def train_and_show(job: PretrainingJob, given: "ShownFlags", then: str) -> None:
         return
     from tidybert.pretraining.pretraining_run import run_pretraining
     from tidybert.training.distributed import processes
+    from tidybert.training.trackers import tracked
 
     with (
-        tensorboard_figures(job.out, given.tensorboard) as add_figure,
+        tracked(job.out, given.log_to, note) as track,
         processes(job.device) as group,
-        shown_training(job.out, add_figure) as callbacks,
+        shown_training(job.out, track) as callbacks,
     ):
         result = run_pretraining(job, callbacks, group)
         is_first = group.is_first
@@ -132,7 +139,7 @@ def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool
             (name, f"{each:.4f}", _meaning(name))
             for meant in _MEANINGS
             for name, each in result.metrics.items()
-            if name.partition("/")[0] == meant
+            if _kind(name) == meant
         ],
     )
     if result.num_bad_steps:
@@ -143,14 +150,19 @@ def show_result(result: "TrainingResult", out: Path, then: str, *, as_json: bool
     note(f"the model is in {out}; next: {then}")
 
 
+def _kind(metric: str) -> str:
+    """The name of a metric, whichever corpus, length or probe it is of."""
+    return "probe" if metric.startswith("probe_") else metric.partition("/")[0]
+
+
 def _meaning(metric: str) -> str:
-    """What a metric is; that of one corpus is the same as of all."""
-    name, _, corpus = metric.partition("/")
-    return f"the same, in {corpus}" if corpus else _MEANINGS[name]
+    """What a metric is; that of one corpus or length is the same as of all."""
+    corpus = metric.partition("/")[2]
+    return f"the same, in {corpus}" if corpus else _MEANINGS[_kind(metric)]
 
 
 @contextmanager
-def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[TrainingCallbacks]":
+def shown_training(run: Path, track: "Track | None") -> "Iterator[TrainingCallbacks]":
     """Callbacks that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.training.reports import TrainingCallbacks
     from tidybert.training.runs.run_origin import measured_text
@@ -183,14 +195,12 @@ def shown_training(run: Path, tensorboard: AddFigure | None) -> "Iterator[Traini
         )
 
     def metrics(step: int, values: dict[str, Any]) -> None:
-        names = [name for shown in _SHOWN for name in values if name.partition("/")[0] == shown]
+        names = [name for shown in _SHOWN for name in values if _kind(name) == shown]
         shown = ", ".join(f"{name} {values[name]:.4f}" for name in names)
         note(f"step {step:,}, {measured_text(run)}: {shown}")
         _draw_curves(run)
 
-    yield TrainingCallbacks(
-        note=note, spell=in_shell, step=step, metrics=metrics, tensorboard=tensorboard
-    )
+    yield TrainingCallbacks(note=note, spell=in_shell, step=step, metrics=metrics, track=track)
 
 
 def _draw_curves(run: Path) -> bool:

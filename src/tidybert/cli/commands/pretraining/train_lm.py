@@ -1,16 +1,17 @@
 """``tidybert train-lm``: text in, a language model that reads from left to right out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 import typer
 
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.commands.pretraining.pretrain import train_and_show
+from tidybert.cli.config_file import take_branch
 from tidybert.cli.flags import takes
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.language_model_arguments import LanguageModelArguments
-from tidybert.pretraining.pretraining_job import PretrainingJob, TextCorpusOptions
+from tidybert.pretraining.pretraining_job import BranchOption, PretrainingJob, TextCorpusOptions
 from tidybert.training.runs.run_options import RunOptions
 
 MOST_USED: Final = (
@@ -20,7 +21,9 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainLMFlags(flags.RunFlags, TextCorpusOptions, flags.ThreadsFlag, flags.JsonFlag):
+class TrainLMFlags(
+    flags.RunFlags, BranchOption, TextCorpusOptions, flags.ThreadsFlag, flags.JsonFlag
+):
     PANELS: ClassVar = {"Task": ("model", "max_seq_length", "positions")}
 
     model: str = "transformer-tiny"
@@ -30,6 +33,8 @@ class TrainLMFlags(flags.RunFlags, TextCorpusOptions, flags.ThreadsFlag, flags.J
     """Most tokens that the model reads at once, [SOS] included; longer documents are cut."""
     positions: str = "sinusoidal"
     """Position vectors: sinusoidal, computed once, or learned."""
+    # Its help is that of BranchOption.
+    branch: str | None = field(default=None, metadata={"callback": take_branch})
 
 
 @takes(*MOST_USED, given=TrainLMFlags, arguments=LanguageModelArguments)
@@ -55,6 +60,6 @@ def train_lm(
         data,
         arguments,
         instances=NextTokenOptions(max_seq_length=given.max_seq_length, positions=given.positions),
-        **flags.values_of(given, RunOptions, TextCorpusOptions),
+        **flags.values_of(given, RunOptions, BranchOption, TextCorpusOptions),
     )
     train_and_show(job, given, f'tidybert generate {given.out} "A beginning"')

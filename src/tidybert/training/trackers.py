@@ -1,0 +1,184 @@
+"""Trackers: other programs that get a run's figures, beside metrics.jsonl, which stays the record.
+
+``--log-to`` names one: tensorboard, wandb, mlflow, or PACKAGE:function, a function that takes the
+RUN's directory and returns a Tracker.  W&B and MLflow are configured by their own environment
+(WANDB_MODE, WANDB_PROJECT, MLFLOW_TRACKING_URI, …).
+"""
+
+import hashlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tidybert.errors import UsageError, param
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import (
+    ARGUMENTS_FILE,
+    MLFLOW_FOLDER,
+    RECORD,
+    TENSORBOARD_FOLDER,
+)
+
+Track = Callable[[Mapping[str, float], int], None]
+"""Takes figures by their names, such as train/loss, and their step."""
+
+
+_TENSORBOARD: Final = "torch.utils.tensorboard"
+
+
+class Tracker(Protocol):
+    """What gets the figures of one run."""
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Take the figures of a step; a resumed run may send a step again."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+
+class _TensorBoard:
+    def __init__(self, run: Path) -> None:
+        self._open = importlib.import_module(_TENSORBOARD).SummaryWriter
+        self._run = run
+        self._writer: Any = None
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        if self._writer is None:
+            # A resumed run replaces the figures from this step on.
+            self._writer = self._open(self._run / TENSORBOARD_FOLDER, purge_step=step)
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _WeightsAndBiases:
+    def __init__(self, run: Path) -> None:
+        wandb = importlib.import_module("wandb")
+        # A resumed run goes on under its number.
+        number = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:16]
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "tidybert"),
+            name=run.resolve().name,
+            id=number,
+            dir=str(run),
+            config=_arguments(run),
+            resume="allow",
+        )
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _MLflow:
+    def __init__(self, run: Path) -> None:
+        self._metric = importlib.import_module("mlflow.entities").Metric
+        # Without a server the figures lie in RUN, in files that MLflow 3 has to be asked for.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        here = None if "MLFLOW_TRACKING_URI" in os.environ else (run / MLFLOW_FOLDER).resolve()
+        client = importlib.import_module("mlflow.tracking").MlflowClient
+        self._client = client(here and here.as_uri())
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "tidybert")
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        self._number = self._client.create_run(number, run_name=run.resolve().name).info.run_id
+        for key, value in _arguments(run).items():
+            self._client.log_param(self._number, key, value)
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        metrics = [self._metric(name, value, 0, step) for name, value in figures.items()]
+        self._client.log_batch(self._number, metrics=metrics)
+
+    def close(self) -> None:
+        self._client.set_terminated(self._number)
+
+
+_OPEN: Final[Mapping[str, tuple[str, Callable[[Path], Tracker]]]] = {
+    # name: (the module that it needs, what opens it)
+    "tensorboard": (_TENSORBOARD, _TensorBoard),
+    "wandb": ("wandb", _WeightsAndBiases),
+    "mlflow": ("mlflow.tracking", _MLflow),
+}
+
+
+def _arguments(run: Path) -> dict[str, Any]:
+    """The RUN's arguments, without what it records of itself."""
+    values = read_json_object(run / ARGUMENTS_FILE)
+    values.pop(RECORD, None)
+    return values
+
+
+def opener_of(name: str) -> Callable[[Path], Tracker]:
+    """What opens a tracker; UsageError where its package is not here."""
+    if name in _OPEN:
+        module, opened = _OPEN[name]
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"{param('log_to', name)} needs the package {name}: pip install "
+                "'tidybert[tracking]'"
+            ) from error
+        return opened
+    package, sign, function = name.partition(":")
+    if not (sign and package and function):
+        expected = f"{', '.join(_OPEN)} or PACKAGE:function"
+        raise UsageError(f"{param('log_to', name)}: expected {expected}")
+    try:
+        found: Callable[[Path], Tracker] = getattr(importlib.import_module(package), function)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{param('log_to', name)}: {error}") from error
+    return found
+
+
+@contextmanager
+def tracked(
+    run: Path, names: Sequence[str] | None, tell: Callable[[str], None]
+) -> Iterator[Track | None]:
+    """A function that gives figures to trackers; None where none is named.
+
+    They open with the first figures, because RUN must be empty until training has begun.  One that
+    fails is told once, and ends no training.  Raises UsageError as ``opener_of``.
+    """
+    if not names:
+        yield None
+        return
+    waiting = {name: opener_of(name) for name in names}
+    trackers: dict[str, Tracker] = {}
+
+    def track(figures: Mapping[str, float], step: int) -> None:
+        for name in list(waiting):
+            with _survived(name, waiting, tell):
+                trackers[name] = waiting[name](run)
+            waiting.pop(name, None)
+        for name in list(trackers):
+            with _survived(name, trackers, tell):
+                trackers[name].log(figures, step)
+
+    try:
+        yield track
+    finally:
+        for each in trackers.values():
+            with suppress(Exception):
+                each.close()
+
+
+@contextmanager
+def _survived(name: str, among: dict[str, Any], tell: Callable[[str], None]) -> Iterator[None]:
+    """Within the block an error of a tracker is told, and removes it."""
+    try:
+        yield
+    except Exception as error:
+        del among[name]
+        tell(
+            f"warning: {name} takes no more figures: {error}. The training continues, and "
+            "metrics.jsonl has them all"
+        )
