@@ -203,7 +203,10 @@ def write_samples() -> None:
     documents = [
         f"Article {n}. Mr smith is late.\nIt is a long text {n}. No." for n in range(EXAMPLES)
     ]
-    Path("articles").mkdir()
+    Path("evaluation.txt").write_text(" ".join(f"word{number}" for number in range(20)) + "\n")
+    for folder in ("articles", "notes"):
+        Path(folder).mkdir()
+    Path("notes/notes.txt").write_text("\n\n".join(f"note {n}\nand {n}" for n in range(60)) + "\n")
     Path("articles/part-00.txt").write_text("\n\n".join(documents) + "\n")
     lines = [json.dumps({"text": text.replace("smith", "jones")}) for text in documents]
     Path("articles/part-01.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))

@@ -1,6 +1,7 @@
 """Where a model of random weights begins: as drawn, or with what the corpus tells by counting."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.errors import UsageError
 from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]
@@ -49,8 +51,8 @@ def test_words_begin_as_often_as_they_are(small: Small, corpus: Path, tmp_path: 
     assert started[words][seen].std() == pytest.approx(0.05, rel=0.01)
     # The others are the random ones, made as large.
     torch.testing.assert_close(started[words][~seen], drawn[words][~seen] * 2.5)
-    assert f"{int(seen.sum())} words' embeddings" in notes[1]
-    assert f"in {counts.sum():,} tokens" in notes[1]
+    assert any(f"{int(seen.sum())} words' embeddings" in line for line in notes)
+    assert any(f"in {counts.sum():,} tokens" in line for line in notes)
 
 
 def test_a_stopped_run_goes_on_from_its_own_weights(small: Small, tmp_path: Path) -> None:
@@ -79,3 +81,32 @@ def test_weights_that_are_gone_on_with_are_left_as_they_are(small: Small, tmp_pa
     small(tmp_path / "run", max_steps=1, callbacks=TrainingCallbacks(note=notes.append))
     assert not any("start from the corpus" in note for note in notes)
     assert json.loads((tmp_path / "run" / "arguments.json").read_text())["initial_weights"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_lower_case": False}, "do_lower_case is False"),
+        ({"strip_accents": False}, "strip_accents is False"),
+        # An uncased tokenizer strips accents anyway.
+        ({"strip_accents": True}, None),
+    ],
+)
+def test_a_corpus_cased_unlike_the_model_is_refused(
+    small: Callable[..., Any],
+    tiny_model: Path,
+    tmp_path: Path,
+    changes: dict[str, bool],
+    message: str | None,
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    (model / "tokenizer.json").unlink(missing_ok=True)
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps({**settings, **changes}))
+
+    if message is None:
+        small(tmp_path / "run", model=model, max_steps=1)
+        return
+    with pytest.raises(UsageError, match=rf"other tokenizers \(.*{message}.* alone\)"):
+        small(tmp_path / "run", model=model, max_steps=1)

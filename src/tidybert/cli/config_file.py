@@ -38,6 +38,11 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
     task = values.get("task")
     if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
         other = task if task in _COMMANDS else "another program"
+        if "hidden_size" in values and command == "pretrain":
+            raise UsageError(
+                f"--config {path}: this is a model's config.json; name it as SIZE_OR_MODEL: "
+                f"tidybert pretrain {path} …"
+            )
         raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
     if command in _COMMANDS:
         schedule = str(values.get("schedule"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.corpus.manifest import HashedFile
+from tidybert.corpus.manifest import HashedFile, differing
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError, param
 
@@ -85,8 +85,8 @@ def _check_alike(first: TokenCorpus, other: TokenCorpus) -> None:
             f"{first.directory} and {other.directory} have different vocabularies; build both with "
             f"the same {param('vocab')}"
         )
-    if differing := [name for name in mine if mine[name] != theirs.get(name)]:
-        shown = ", ".join(f"{name} {mine[name]} and {theirs.get(name)}" for name in differing)
+    if names := differing(mine, theirs):
+        shown = ", ".join(f"{name} {mine[name]} and {theirs[name]}" for name in names)
         raise UsageError(
             f"{first.directory} and {other.directory} were made with other tokenizers ({shown}); "
             f"build both with the same {param('vocab')}"

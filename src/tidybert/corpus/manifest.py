@@ -41,6 +41,21 @@ def described(tokenizer: BertTokenizer) -> dict[str, Any]:
     }
 
 
+def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The names of what makes two tokenizers unlike, of what ``described`` says of them.
+
+    Accents that follow the casing are as if they were named.
+    """
+    alike = [
+        {**each, "strip_accents": each.get("do_lower_case")}
+        if each.get("strip_accents") is None
+        else each
+        for each in (mine, theirs)
+    ]
+    unlike = [name for name in mine if name in theirs and mine[name] != theirs[name]]
+    return [name for name in unlike if alike[0][name] != alike[1][name]]
+
+
 def _dtype(vocab_size: int) -> str:
     return "<u2" if vocab_size <= 2**16 else "<u4"
 

@@ -26,6 +26,7 @@ from tidybert.corpus.manifest import (
     Shard,
     check_sha256,
     described,
+    differing,
     read_manifest,
     verify_files,
 )
@@ -123,11 +124,7 @@ class TokenCorpus:
     def other_settings(self, tokenizer: BertTokenizer) -> list[str]:
         """What a tokenizer has unlike the one that made the ids: "do_lower_case is False"."""
         found = described(tokenizer)
-        return [
-            f"{name} is {found[name]}"
-            for name, value in self.manifest.vocabulary.items()
-            if name in found and found[name] != value
-        ]
+        return [f"{name} is {found[name]}" for name in differing(found, self.manifest.vocabulary)]
 
     def check_ids(self, ids: npt.NDArray[Any]) -> None:
         """Raise DataError for ids (T,) outside the vocabulary."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidybert.catalog import is_size
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig
+from tidybert.pretraining.model_shape import is_new
 from tidybert.storage.model_files import RECORD
 from tidybert.training.reports import TrainingResult
 
@@ -20,7 +20,7 @@ def write_pretraining_card(
     ``arguments`` is the content of arguments.json.
     """
     model = str(arguments["model"])
-    is_drawn = is_size(model) or model in LANGUAGE_MODELS
+    is_drawn = is_new(model) or model in LANGUAGE_MODELS
     start = f"a `{model}` with random weights" if is_drawn else f"the weights of `{model}`"
     metrics = [
         (name, f"{each:.4f}") for name, each in result.metrics.items() if isinstance(each, float)

@@ -4,7 +4,7 @@ The shell and Python fill it in.  Each parameter, with its type, default, help a
 declared here or in a dataclass that the job holds.
 """
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from tidybert.pretraining.batches.instance_options import (
     MaskingOptions,
     NextTokenOptions,
 )
+from tidybert.pretraining.model_shape import ModelShape
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.weighted_data import CACHE_GB, Data
 from tidybert.training.runs.run_options import RunOptions
@@ -59,12 +60,14 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
     """A model, a corpus, and how to train on it.
 
     Args:
-        model: a size (``mini``), whose vocabulary is the corpus's, or a MODEL with that vocabulary.
+        model: a size (``mini``), whose vocabulary is the corpus's, or a config.json without weights
+            or a MODEL, which have that vocabulary.
         data: a directory that ``tidybert build-corpus`` wrote, or several with their weights:
             ``["wiki:3", "books:1"]``; for a language model one, or text as that command reads it.
         arguments: of the training.
         instances: NextTokenOptions for a language model.
         masking: of an encoder.
+        shape: sizes of a new encoder.
     """
 
     model: str | Path
@@ -73,6 +76,7 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
     _: KW_ONLY
     instances: InstanceOptions = field(default_factory=InstanceOptions)
     masking: MaskingOptions = field(default_factory=MaskingOptions)
+    shape: ModelShape = field(default_factory=ModelShape)
     out: Path = field()
 
     @property
@@ -88,4 +92,4 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         }
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
-        return {**found, "probe": self.probe}
+        return {**found, "probe": self.probe, **asdict(self.shape)}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from tidybert.catalog import find_model, is_size
+from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
@@ -26,6 +26,7 @@ from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.micro_batch import micro_batch_tokens
 from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.language_model_run import text_corpus
+from tidybert.pretraining.model_shape import Estimate, estimate, is_new
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
@@ -41,6 +42,7 @@ from tidybert.storage.model_files import RECORD
 from tidybert.training.determinism import repeating
 from tidybert.training.distributed import Processes
 from tidybert.training.loop import TrainingLoop
+from tidybert.training.precision import is_mixed
 from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
 from tidybert.training.runs.background_writer import snapshot
@@ -107,15 +109,18 @@ def _pretrain(
     if job.verify:
         _verify(plan)
     with weights_drawn_with(arguments.seed):
-        network, config = build_model(model, plan)
+        network, config = build_model(model, plan, job.shape)
     check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
     # Sharding and compiling change the network in place.
-    from_corpus = is_size(model) and arguments.initial_weights == "corpus"
+    from_corpus = is_new(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
     _require_room(job, network, plan)
     to_device(network, str(chosen))
     _choose_how_layers_run(network, arguments)
-    stream = PhasedStream(plan, micro_batch_tokens(network, plan, chosen))
+    micro_batch = micro_batch_tokens(network, plan, chosen)
+    stream = PhasedStream(plan, micro_batch)
+    if not plan.is_causal:
+        callbacks.tell(_estimate(plan, config, micro_batch, chosen).line())
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
@@ -156,7 +161,7 @@ def _pretrain(
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
     given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
-    if not is_size(model):
+    if not is_new(model):
         given["initial_weights"] = None
     record = {**_record(plan, loop.state.changes, chosen), "measured_on": held_out.part}
     if processes.is_first:
@@ -250,6 +255,25 @@ def _require_room(job: PretrainingJob, network: PretrainingModel, plan: Pretrain
         num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
         keep_every=job.keep_every,
         keeps_best=True,
+    )
+
+
+def _estimate(
+    plan: PretrainingPlan, config: BertConfig, micro_batch: int, device: torch.device
+) -> Estimate:
+    """What the run takes, for the line before its start."""
+    arguments = plan.arguments
+    steps, tokens = arguments.setting("max_steps"), arguments.setting("tokens_per_step")
+    return estimate(
+        config,
+        num_tokens=steps * tokens,
+        sequence_length=plan.instances.max_seq_length,
+        predicted_share=plan.predicted_share,
+        micro_batch=min(micro_batch, tokens),
+        num_moments=2 if arguments.optimizer == "adamw" else 1,
+        device=device,
+        mixed=is_mixed(arguments.precision, device),
+        num_processes=plan.processes.size,
     )
 
 

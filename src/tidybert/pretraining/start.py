@@ -6,13 +6,13 @@ from typing import Final
 
 import torch
 
-from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig, CausalConfig
 from tidybert.errors import UsageError, param, suggestion
 from tidybert.modeling.heads import CausalLM
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.cooccurrence import token_vectors
+from tidybert.pretraining.model_shape import ModelShape, is_new, new_config, refuse_shape
 from tidybert.pretraining.neighbour_heads import attend_to_neighbours
 from tidybert.pretraining.objectives import PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
@@ -21,18 +21,24 @@ from tidybert.pretraining.plan import PretrainingPlan
 _CORPUS_START_STD: Final = 0.05
 
 
-def build_model(model: str | Path, plan: PretrainingPlan) -> tuple[PretrainingModel, BertConfig]:
-    """The model with its heads, and the configuration that is saved with it."""
+def build_model(
+    model: str | Path, plan: PretrainingPlan, shape: ModelShape
+) -> tuple[PretrainingModel, BertConfig]:
+    """The model with its heads, and the configuration that is saved with it.
+
+    Raises as ``new_config``, and UsageError for a MODEL of another vocabulary or casing.
+    """
     if isinstance(plan.instances, NextTokenOptions):
         return _language_model(str(model), plan, plan.instances)
     build = build_pretraining_model(plan.instances.objective)
     vocabulary = plan.corpus.manifest.vocabulary
     rate = plan.arguments.setting("dropout")
-    if is_size(model):
-        config = BertConfig.from_name(str(model), vocab_size=int(vocabulary["vocab_size"]))
+    if is_new(model):
+        config = new_config(model, shape, int(vocabulary["vocab_size"]))
         network = build(_with_dropout(config, rate))
         plan.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return network, config
+    refuse_shape(model, shape)
     directory = ModelDirectory.open(model)
     directory.require_bert()
     if directory.tokenizer.vocabulary.sha256 != vocabulary["sha256"]:

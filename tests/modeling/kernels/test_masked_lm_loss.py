@@ -30,7 +30,13 @@ def given() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_loss_and_gradients_are_those_of_all_logits(device: str) -> None:
+@pytest.mark.parametrize("columns", [None, 64])
+def test_loss_and_gradients_are_those_of_all_logits(
+    device: str, columns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if columns is not None:
+        # As on CUDA, where the words fill whole tiles.
+        monkeypatch.setattr(module, "_COLUMNS", dict.fromkeys(("cpu", "cuda"), columns))
     *tensors, labels = given()
     expected = plain_masked_lm_loss(*tensors, labels)
     found = masked_lm_loss(*(each.to(device) for each in (*tensors, labels)))

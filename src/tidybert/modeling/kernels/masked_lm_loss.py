@@ -5,6 +5,7 @@ and every operation up to their gradient reads and writes it.  Here some rows go
 their gradients before the next begin, so no (M, V) tensor exists.  H width.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ IGNORED: Final = -100
 _PART: Final = {"cpu": 2**22, "cuda": 2**28}
 # Products of fewer rows are slow, which matters for a large vocabulary.
 _LEAST_ROWS: Final = 128
+# Words at once: tensor cores multiply whole tiles, and published vocabularies fill none.
+_COLUMNS: Final = {"cpu": 1, "cuda": 64}
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,13 @@ class _Loss(torch.autograd.Function):
             )
             ctx.save_for_backward(of_hidden, of_embeddings, of_bias)
         size = max(_LEAST_ROWS, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
+        num_words = len(bias)
+        missing = -num_words % _COLUMNS.get(hidden.device.type, 1)
         weight, offset = word_embeddings.to(dtype), bias.to(dtype)
+        if missing:
+            # No row predicts a word that is not there, and its probability is 0.
+            weight = functional.pad(weight, (0, 0, 0, missing))
+            offset = functional.pad(offset, (0, missing), value=-math.inf)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), size):
                 part = slice(start, start + size)
@@ -96,8 +105,8 @@ class _Loss(torch.autograd.Function):
                     # Ignored rows are set to 0 here, where they have H numbers and not V.
                     read = counts[:, None].to(dtype)
                     of_hidden[part] = product(gradient, weight.t()) * read
-                    of_embeddings += product(gradient.t(), (rows * read).t())
-                    of_bias += counts.float() @ probs
+                    of_embeddings += product(gradient.t(), (rows * read).t())[:num_words]
+                    of_bias += (counts.float() @ probs)[:num_words]
         ctx.mark_non_differentiable(correct)
         return total, correct
 

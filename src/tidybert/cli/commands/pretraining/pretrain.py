@@ -14,6 +14,7 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
+from tidybert.pretraining.model_shape import ModelShape
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob, PretrainingOptions
 from tidybert.storage.model_files import CURVES_FILE
@@ -62,13 +63,15 @@ class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags
     instances=InstanceOptions,
     masking=MaskingOptions,
     arguments=PretrainingArguments,
+    shape=ModelShape,
 )
 def pretrain(
     model: Annotated[
         str,
         typer.Argument(
             metavar="SIZE_OR_MODEL",
-            help="A size such as mini or base, or weights to continue from.",
+            help="A size such as mini or base, a config.json without weights, or weights to "
+            "continue from.",
         ),
     ],
     *,
@@ -76,6 +79,7 @@ def pretrain(
     instances: InstanceOptions,
     masking: MaskingOptions,
     arguments: PretrainingArguments,
+    shape: ModelShape,
 ) -> None:
     """Pre-train on a corpus, to predict masked words and whether sentences follow each other.
 
@@ -87,6 +91,7 @@ def pretrain(
         arguments,
         instances=instances,
         masking=masking,
+        shape=shape,
         **flags.values_of(given, PretrainingOptions),
     )
     train_and_show(job, given, f"tidybert finetune classify {given.out} --train FILE --out RUN")
