@@ -522,7 +522,7 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         ({"tokens_per_step": 20}, "tokens_per_step is 20; expected at least 32"),
         ({"recipe": "slow"}, "recipe is slow; expected bert or fast"),
         ({"learning_rate": -1.0}, "learning_rate is -1"),
-        ({"schedule": "cosine"}, "schedule is cosine"),
+        ({"schedule": "wave"}, "schedule is wave"),
         ({"sharding": "zero"}, "sharding is zero; expected none or full"),
         ({"micro_batch": "much"}, "micro_batch is much; expected a number above 0"),
         (

@@ -38,7 +38,7 @@ class PretrainingOptions(RunOptions, BranchOption):
     first."""
     probe: list[str] | None = None
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
-    at most 1,000 of them, and logs its accuracy. Give it again for more."""
+    up to 1,000 and logs its accuracy. Repeatable."""
 
 
 @dataclass(frozen=True, kw_only=True)
