@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tidybert.cli import progress
@@ -16,7 +17,7 @@ from tidybert.corpus.token_shards import TokenCorpus
 TEXT = "The red cat saw a dog. It was old and near.\nWe saw the blue hen.\n\n"
 OTHERS = [
     f"A {colour} {animal} is under the cow. We saw it and the {animal}.\n\n"
-    for colour in ("red", "green", "blue", "white")
+    for colour in ("red", "green", "blue", "white", "black", "old")
     for animal in ("cat", "dog", "hen")
 ]
 
@@ -31,7 +32,8 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def corpus(tmp_path: Path, source: Path, tiny_model: Path, capsys) -> str:
     out = str(tmp_path / "built")
-    assert run(["build-corpus", str(source), "--vocab", str(tiny_model), "--out", out]) == 0
+    given = ["build-corpus", str(source), "--vocab", str(tiny_model), "--held-out", "0"]
+    assert run([*given, "--out", out]) == 0
     capsys.readouterr()
     return out
 
@@ -45,10 +47,10 @@ def test_a_corpus_is_built_and_told_of(
     assert run(given) == 0
     out, err = capsys.readouterr()
     corpus, apart = (TokenCorpus(tmp_path / "out", part) for part in ("train", "held-out"))
-    assert corpus.num_documents + apart.num_documents == 13
+    assert corpus.num_documents + apart.num_documents == 19
     rows = [line.split() for line in out.splitlines()]
     assert ["train", *map(str, (corpus.num_documents, corpus.num_sentences))] == rows[2][:3]
-    assert "14 documents read: 1 had come before, 0 had no token" in out
+    assert "20 documents read: 1 had come before, 0 had no token" in out
     assert f"next: tidybert inspect {tmp_path / 'out'}" in err
 
     assert run([*given, "--json"]) == 0
@@ -57,6 +59,39 @@ def test_a_corpus_is_built_and_told_of(
     assert result["counts"]["duplicates"] == 1
     assert result["parts"]["held-out"]["documents"] == apart.num_documents
     assert "is finished: there is nothing to do" in err
+
+
+def test_at_least_eight_documents_are_held_out(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join("cat " * (n + 1) for n in range(200)) + "\n")
+    given = ["build-corpus", str(text), "--vocab", str(tiny_model)]
+
+    assert run([*given, "--out", str(tmp_path / "few")]) == 0
+    said = capsys.readouterr().err
+    assert "8 documents are held out, the fewest that tidybert measures on" in said
+    assert run([*given, "--out", str(tmp_path / "many"), "--held-out", "0.3"]) == 0
+    assert "the fewest" not in capsys.readouterr().err
+    few, many = (TokenCorpus(tmp_path / name, "held-out") for name in ("few", "many"))
+    assert few.num_documents == 8
+    assert 30 < many.num_documents < 90
+    # The same documents, those of the smallest hashes: few's are among many's.
+    few_lengths, many_lengths = (
+        set(np.diff(one.document_ends(np.arange(one.num_documents)), prepend=0).tolist())
+        for one in (few, many)
+    )
+    assert few_lengths < many_lengths
+    # Again, nothing is to do.
+    assert run([*given, "--out", str(tmp_path / "few")]) == 0
+    assert "is finished" in capsys.readouterr().err
+
+    text.write_text("\n\n".join(f"the red cat {n}" for n in range(15)) + "\n")
+    assert run([*given, "--out", str(tmp_path / "small")]) == 1
+    assert "it has 15 documents" in (said := capsys.readouterr().err)
+    assert "--held-out 0 to keep none" in said
+    assert run([*given, "--out", str(tmp_path / "small"), "--held-out", "0"]) == 0
+    assert TokenCorpus(tmp_path / "small", "held-out").num_documents == 0
 
 
 def test_processes_are_for_corpora_of_some_size(

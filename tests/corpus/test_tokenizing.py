@@ -32,7 +32,8 @@ def test_blocks_come_back_in_order_and_are_asked_for_as_they_are_needed(
             asked += 1
             yield [["ba"] * (number % 3 + 1)], number
 
-    for place, (block, number) in enumerate(tokenize_in_order(blocks(), tokenizer, num_workers)):
+    made = tokenize_in_order(blocks(), tokenizer, num_workers)
+    for place, ((block, _), number) in enumerate(made):
         assert number == place
         assert len(block.sentence_lengths) == number % 3 + 1
         assert asked <= place + 3 * num_workers + 2

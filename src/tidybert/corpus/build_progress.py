@@ -1,7 +1,8 @@
 """How far a build is, on the disk, so that it can go on after a stop of any kind.
 
 progress.json holds the build's settings, how far it has read and how long each file was then;
-digests.bin has the hashes of the documents seen.  A finished corpus has neither.
+digests.bin has the hashes of the documents seen, and bands.bin those for near-duplicates.  A
+finished corpus has none of them.
 """
 
 import json
@@ -23,6 +24,8 @@ from tidybert.storage.own_files import make_directory, remove_tree
 
 PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
+BANDS_FILE: Final = "bands.bin"
+EXCLUDED_FILE: Final = "excluded.jsonl"
 _NAMED_FILES: Final = 3
 # Hashing works outside Python's lock.
 _HASHING_THREADS: Final = 2
@@ -32,16 +35,23 @@ _HASHING_THREADS: Final = 2
 class Progress:
     """How far a build is.
 
+    held_out: the share of the documents to hold out, at least that of the settings.
     num_digests: documents whose hashes are in digests.bin.
     num_without_tokens: how many of those have no token.
+    num_near_duplicates, num_excluded: how many of the others were left out.
+    sizes: bytes of the files that grow beside the shards.
     written: for each part, its documents from each file.
     parts: the writers' states.
     """
 
     settings: dict[str, Any]
+    held_out: float
     reading: Reading = field(default_factory=Reading)
     num_digests: int = 0
     num_without_tokens: int = 0
+    num_near_duplicates: int = 0
+    num_excluded: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
     written: dict[str, list[int]] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
 
@@ -66,7 +76,7 @@ def begin(directory: Path, settings: dict[str, Any]) -> Progress:
                 f"{param('out', directory)} is not empty, and no corpus was begun there; name a "
                 "new directory"
             )
-        progress = Progress(settings)
+        progress = Progress(settings, settings["held_out"])
         progress.write(directory)
         return progress
     try:
@@ -102,17 +112,22 @@ def described_files(files: Sequence[Source]) -> list[list[Any]]:
 
 
 def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that differ, and for the files which ones: "files: a.txt"."""
+    """The names of the settings that differ, and for the files which: "files: a.txt changed"."""
     other = [name for name in now if name != "files" and before.get(name) != now[name]]
     old, new = ({each[0]: each[1:] for each in given["files"]} for given in (before, now))
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    names = [
+        f"{name} {'missing' if name not in new else 'new' if name not in old else 'changed'}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
     if names:
         more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
-        other.append(f"files: {', '.join(map(str, names[:_NAMED_FILES]))}{more}")
+        other.append(f"files: {', '.join(names[:_NAMED_FILES])}{more}")
     return other
 
 
 def remove_progress(directory: Path) -> None:
-    """Remove both files of a finished build."""
+    """Remove the files that only a build needs."""
     remove_tree(directory / PROGRESS_FILE)
     remove_tree(directory / DIGESTS_FILE)
+    remove_tree(directory / BANDS_FILE)

@@ -16,12 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tidybert.corpus.build_progress import (
+    BANDS_FILE,
     DIGESTS_FILE,
+    EXCLUDED_FILE,
     Progress,
     begin,
     described_files,
@@ -45,13 +48,16 @@ from tidybert.corpus.manifest import (
 )
 from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.packed_files import corpus_files
+from tidybert.corpus.screening import NOTHING_FOUND, Found, Screening
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
 from tidybert.corpus.sources import Source
 from tidybert.corpus.tokenizing import tokenize_in_order
 from tidybert.errors import DataError, UsageError, param
+from tidybert.files.wording import count_of
 from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.growing_file import GrowingFile
-from tidybert.storage.output_lock import output_lock
+from tidybert.storage.output_lock import contents, output_lock
+from tidybert.storage.own_files import remove_tree
 from tidybert.tokenization import BertTokenizer
 
 SYNC_SECONDS: Final = 10.0
@@ -82,6 +88,8 @@ def build_corpus(
     *,
     options: CorpusOptions | None = None,
     held_out: float = 0.005,
+    least_held_out: int = 0,
+    screening: Screening | None = None,
     num_workers: int = 0,
     max_shard_tokens: int = MAX_SHARD_TOKENS,
     report: CorpusReport | None = None,
@@ -90,14 +98,16 @@ def build_corpus(
 ) -> Manifest:
     """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
-    held_out: share of the documents that go to the part held-out.  num_workers: processes that
-    tokenise, besides this one; 0 for none.  report: filled with the findings in the files.
-    progress: called after each block.
+    held_out: share of the documents that go to the part held-out; a larger one, if that is fewer
+    than ``least_held_out`` documents and the share is not 0.  screening: documents to leave out.
+    num_workers: processes that tokenise, besides this one; 0 for none.  report: filled with the
+    findings in the files.  progress: called after each block.
     tokenised: gives the new documents of the files as blocks, from where its ``Reading`` is, where
     others have tokenised them; None reads and tokenises here.
 
     Raises UsageError for a directory with other things in it, or begun with other settings, and
-    DataError for files that cannot be read, InUseError where another process builds this corpus.
+    DataError for files that cannot be read or hold too few documents, InUseError where another
+    process builds this corpus.
     """
     check_held_out(held_out)
     directory = Path(directory)
@@ -111,8 +121,12 @@ def build_corpus(
         "held_out": held_out,
         "max_shard_tokens": max_shard_tokens,
     }
+    screening = screening or Screening()
+    evaluation = screening.evaluation
+    settings["near_duplicates"] = screening.near_duplicates
+    settings["exclude"] = None if evaluation is None else evaluation.sha256()
     report = CorpusReport() if report is None else report
-    with output_lock(directory), ExitStack() as stack:
+    with output_lock(directory):
         if is_corpus(directory):
             manifest = read_manifest(directory)
             remove_progress(directory)
@@ -124,30 +138,58 @@ def build_corpus(
             return manifest
         state = begin(directory, settings)
         tokenizer.save(directory)
-        output = _Output(directory, state, stack)
-        reading, total_bytes = state.reading, sum(size for _, size, _ in settings["files"])
-        synced = time.monotonic()
-        if tokenised is None:
-            new = new_blocks(files, options, reading, output.seen(), report)
-            blocks = tokenize_in_order(new, tokenizer, num_workers)
-        else:
-            blocks = tokenised(reading, report)
-        for block, origin in blocks:
-            output.write(block, origin)
-            progress(output.built(origin, total_bytes))
-            if time.monotonic() - synced > SYNC_SECONDS:
-                output.sync(origin.reading)
-                synced = time.monotonic()
-        if not sum(reading.finished):
-            raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
-        return output.finish(reading)
+        total_bytes = sum(size for _, size, _ in settings["files"])
+        while True:
+            of_round = CorpusReport()
+            with _Output(directory, state, screening.num_bands) as output:
+                reading, synced = state.reading, time.monotonic()
+                if tokenised is None:
+                    new = new_blocks(files, options, reading, output.seen(), of_round)
+                    blocks = tokenize_in_order(new, tokenizer, num_workers, screening)
+                else:
+                    made = tokenised(reading, of_round)
+                    blocks = (((block, NOTHING_FOUND), origin) for block, origin in made)
+                for (block, found), origin in blocks:
+                    output.write(block, found, origin)
+                    progress(output.built(origin, total_bytes))
+                    if time.monotonic() - synced > SYNC_SECONDS:
+                        output.sync(origin.reading)
+                        synced = time.monotonic()
+                vars(report).update(vars(of_round))
+                if not sum(reading.finished):
+                    raise DataError("\n".join(["the corpus holds no document", *report.lines(str)]))
+                try:
+                    larger = output.larger_share(least_held_out)
+                except DataError:
+                    # Nothing of it can be continued.
+                    for path in contents(directory):
+                        remove_tree(path)
+                    raise
+                if larger is None:
+                    return output.finish(reading)
+            # Which documents are held out is known at the end: such a corpus is built in no time.
+            state = Progress(settings, larger)
+            state.write(directory)
 
 
 class _Output:
     """The files of a corpus that is built: they grow, and ``sync`` notes how far they are."""
 
-    def __init__(self, directory: Path, state: Progress, stack: ExitStack) -> None:
-        self._directory, self._state = directory, state
+    def __init__(self, directory: Path, state: Progress, num_bands: int) -> None:
+        self._directory, self._state, self._num_bands = directory, state, num_bands
+        self._stack = stack = ExitStack()
+        self._beside: dict[str, GrowingFile] = {}
+        wanted = {BANDS_FILE: num_bands, EXCLUDED_FILE: state.settings.get("exclude")}
+        for name in [name for name, is_wanted in wanted.items() if is_wanted]:
+            size = state.sizes.get(name, 0)
+            is_there = size > 0 or os.path.lexists(directory / name)
+            self._beside[name] = GrowingFile(directory / name, size if is_there else None)
+            stack.callback(self._beside[name].close)
+        self._bands = SeenDigests(
+            np.fromfile(directory / BANDS_FILE, f"S{DIGEST_BYTES}")
+            if num_bands
+            else np.empty(0, f"S{DIGEST_BYTES}")
+        )
         path, size = directory / DIGESTS_FILE, state.num_digests * DIGEST_BYTES
         is_there = size > 0 or os.path.lexists(path)
         self._digests = GrowingFile(path, size if is_there else None)
@@ -158,6 +200,34 @@ class _Output:
         for part in PARTS:
             writer = PartWriter(directory, part, dtype, max_tokens, state.parts.get(part))
             self._writers[part] = stack.enter_context(writer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def larger_share(self, least: int) -> float | None:
+        """The share that holds out ``least`` documents; None where as many are held out, or none.
+
+        Raises DataError for a corpus with fewer than twice as many documents.
+        """
+        written = {part: sum(numbers) for part, numbers in self._state.written.items()}
+        if not self._state.held_out or written["held-out"] >= least:
+            return None
+        total = sum(written.values())
+        if total < 2 * least:
+            raise DataError(
+                f"the corpus is too small: it has {count_of(total, 'document')}, and "
+                f"{param('held_out')} keeps at least {least} apart to measure on; give "
+                f"{2 * least} documents or more, or {param('held_out', 0)} to keep none apart"
+            )
+        self._digests.sync()
+        sorted_shares = np.sort(shares(np.fromfile(self._digests.path, f"S{DIGEST_BYTES}")))
+        # Documents without a token are among them, and cannot be measured on.
+        place = int(np.searchsorted(sorted_shares, self._state.held_out)) + least
+        place -= written["held-out"]
+        return float(np.nextafter(sorted_shares[min(place, len(sorted_shares)) - 1], 1.0))
 
     def seen(self) -> SeenDigests:
         """The hashes of the documents in the files; before the first ``write`` only."""
@@ -172,25 +242,49 @@ class _Output:
             num_tokens=sum(writer.num_tokens for writer in self._writers.values()),
         )
 
-    def write(self, block: Block, origin: Origin) -> None:
-        """Write the documents of a block, each to its part."""
+    def write(self, block: Block, found: Found, origin: Origin) -> None:
+        """Write the documents of a block, each to its part, without those to leave out."""
         state = self._state
         is_empty = block.document_sentences == 0
         state.num_without_tokens += int(is_empty.sum())
-        is_held_out = shares(origin.digests) < state.settings["held_out"]
+        is_left_out = self._screened(found, origin, is_empty)
+        is_held_out = shares(origin.digests) < state.held_out
         for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
-            is_in &= ~is_empty
+            is_in &= ~is_empty & ~is_left_out
             self._writers[part].add(block.chosen(is_in))
             written = state.written.setdefault(part, [0] * len(state.settings["files"]))
             for file in origin.files[is_in].tolist():
                 written[file] += 1
         self._digests.write(origin.digests.tobytes())
 
+    def _screened(
+        self, found: Found, origin: Origin, is_empty: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """(D,): the documents that quote evaluation data or are like an earlier one; counted."""
+        state = self._state
+        is_left_out = np.zeros(len(is_empty), np.bool_)
+        names = state.settings["files"]
+        for place, evaluation, words in found.excluded:
+            is_left_out[place] = True
+            line = {"file": names[int(origin.files[place])][0], "in": evaluation, "words": words}
+            self._beside[EXCLUDED_FILE].write(
+                (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+            )
+        state.num_excluded += len(found.excluded)
+        if self._num_bands:
+            is_new = self._bands.add(found.bands).reshape(-1, self._num_bands)
+            self._beside[BANDS_FILE].write(found.bands.tobytes())
+            is_near = ~is_new.all(1) & ~is_left_out & ~is_empty
+            state.num_near_duplicates += int(is_near.sum())
+            is_left_out |= is_near
+        return is_left_out
+
     def sync(self, reading: Reading) -> None:
         """Have a later run go on from here, where ``reading`` is."""
         state = self._state
         state.reading = reading
         state.num_digests = self._digests.sync() // DIGEST_BYTES
+        state.sizes = {name: file.sync() for name, file in self._beside.items()}
         state.parts = {part: writer.sync() for part, writer in self._writers.items()}
         state.write(self._directory)
 
@@ -210,10 +304,14 @@ class _Output:
                 "documents": sum(reading.finished),
                 "duplicates": reading.num_duplicates,
                 "without_tokens": self._state.num_without_tokens,
+                "near_duplicates": self._state.num_near_duplicates,
+                "excluded": self._state.num_excluded,
                 **reading.counts,
             },
             parts={part: writer.finish() for part, writer in self._writers.items()},
         )
+        for file in self._beside.values():
+            file.sync()
         text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False)
         atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
         remove_progress(self._directory)

@@ -29,7 +29,7 @@ CORPUS_FORMATS: Final = ("text", "jsonl", "parquet")
 BUFFER_BYTES: Final = 1 << 20
 
 
-def corpus_files(paths: Sequence[str | Path | Source]) -> list[Source]:
+def corpus_files(paths: Sequence[str | Path | Source], *, any_format: bool = False) -> list[Source]:
     """The sources of a corpus, each once, sorted by path in any order of ``paths``.
 
     A path is a file, a folder (every file in it and below, without hidden ones), a glob (``**`` for
@@ -37,14 +37,15 @@ def corpus_files(paths: Sequence[str | Path | Source]) -> list[Source]:
     name, or a glob finds, is text unless its suffix says otherwise.  In a folder, an unknown suffix
     is an error, so that no other file passes for text.
 
-    Raises DataError for a path without a file, UsageError for a file of another format.
+    Raises DataError for a path without a file, UsageError for a file of another format unless
+    ``any_format``.
     """
     if not paths:
         raise UsageError("no corpus is named: give files, folders or globs")
     found: dict[str, Source] = {}
     for path in paths:
         found |= {source.name: source for source in _sources_of(path)}
-    for source in found.values():
+    for source in found.values() if not any_format else ():
         corpus_format(source)
     return sorted(found.values(), key=lambda source: source.parts)
 

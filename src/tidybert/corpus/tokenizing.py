@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from tidybert.corpus.documents import Document
+from tidybert.corpus.screening import Found, Screening
 from tidybert.corpus.sentences import split_sentences
 from tidybert.corpus.shard_writer import Block
 from tidybert.errors import DataError
@@ -25,6 +26,9 @@ Given = TypeVar("Given")
 _AHEAD = 3
 
 _tokenizer: BertTokenizer
+_screening: Screening
+_NONE: Final = Screening()
+Made = tuple[Block, Found]
 
 
 def tokenized(documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
@@ -46,18 +50,21 @@ def tokenize_in_order(
     blocks: Iterable[tuple[Sequence[Document], Given]],
     tokenizer: BertTokenizer,
     num_workers: int,
-) -> Iterator[tuple[Block, Given]]:
-    """Tokenise blocks of documents; each comes back with the caller's companion to it.
+    screening: Screening = _NONE,
+) -> Iterator[tuple[Made, Given]]:
+    """Tokenise and screen blocks of documents; each comes back with the caller's companion to it.
 
     ``num_workers`` 0 tokenises in this process.  Raises DataError if a process is killed.
     """
     if not num_workers:
         for documents, given in blocks:
-            yield tokenized(documents, tokenizer), given
+            yield (tokenized(documents, tokenizer), screening.found(documents)), given
         return
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(num_workers, context, initializer=_begin_work, initargs=(tokenizer,))
-    waiting: deque[tuple[Future[Block], Given]] = deque()
+    pool = ProcessPoolExecutor(
+        num_workers, context, initializer=_begin_work, initargs=(tokenizer, screening)
+    )
+    waiting: deque[tuple[Future[Made], Given]] = deque()
     try:
         for documents, given in blocks:
             # The first call starts the processes.
@@ -77,14 +84,14 @@ def tokenize_in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def _next(waiting: deque[tuple[Future[Block], Any]]) -> tuple[Block, Any]:
+def _next(waiting: deque[tuple[Future[Made], Any]]) -> tuple[Made, Any]:
     future, given = waiting.popleft()
     return future.result(), given
 
 
-def _begin_work(tokenizer: BertTokenizer) -> None:
-    global _tokenizer
-    _tokenizer = tokenizer
+def _begin_work(tokenizer: BertTokenizer, screening: Screening) -> None:
+    global _tokenizer, _screening
+    _tokenizer, _screening = tokenizer, screening
     # Where no signals can be held back from a process that starts (Windows).
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -98,5 +105,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(documents: Sequence[Document]) -> Block:
-    return tokenized(documents, _tokenizer)
+def _work(documents: Sequence[Document]) -> Made:
+    return tokenized(documents, _tokenizer), _screening.found(documents)

@@ -11,7 +11,9 @@ from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
+from tidybert.corpus.build_progress import EXCLUDED_FILE
 from tidybert.corpus.documents import CorpusOptions
+from tidybert.corpus.manifest import PARTS
 from tidybert.errors import UsageError
 from tidybert.system.cores import available_cores
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # In a smaller corpus, starting other processes costs more time than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
+LEAST_HELD_OUT: Final = 8
+"""Fewer documents measure nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,11 @@ class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag, flags.ClusterFlags):
     """``--vocab MODEL``: Model whose vocabulary is used."""
     out: Path
     """``--out DIR``: Directory to write, or to continue."""
+    near_duplicates: float | None = None
+    """Leave out documents this like an earlier one (0 to 1, such as 0.8), by MinHash."""
+    exclude: list[str] | None = None
+    """``--exclude FILE``: Leave out documents that share thirteen words in a row with this
+    evaluation file. Give it again for more."""
     workers: int | None = field(default=None, metadata={"min": 0})
     """``--workers N``: Processes that tokenise. If not set: one for each core."""
 
@@ -46,6 +55,7 @@ def build_corpus(
     from tidybert.corpus.documents import CorpusReport
     from tidybert.corpus.manifest import is_corpus
     from tidybert.corpus.packed_files import corpus_files
+    from tidybert.corpus.screening import RUN, Screening, read_evaluation
     from tidybert.tokenization import BertTokenizer
 
     if given.cluster is not None:
@@ -58,6 +68,10 @@ def build_corpus(
         size = sum(source.num_bytes for source in sources)
         workers = available_cores() if size > SMALL_CORPUS_BYTES else 0
     tokenizer = BertTokenizer.from_pretrained(given.vocab)
+    evaluation = read_evaluation(given.exclude) if given.exclude else None
+    screening = Screening(given.near_duplicates, evaluation)
+    if evaluation is not None and evaluation.num_short:
+        note(f"{evaluation.num_short:,} texts of --exclude have fewer than {RUN} words: not sought")
     was_finished = is_corpus(out)
     report = CorpusReport()
     with _shown() as progress:
@@ -67,14 +81,27 @@ def build_corpus(
             out,
             options=read,
             held_out=given.held_out,
+            least_held_out=LEAST_HELD_OUT,
+            screening=screening,
             num_workers=workers,
             report=report,
             progress=progress,
         )
     note(*report.lines(str))
+    _note_held_out(manifest, given.held_out)
     if was_finished:
         note(f"the corpus in {out} is finished: there is nothing to do")
     _show(manifest, out, as_json=given.json)
+
+
+def _note_held_out(manifest: "Manifest", asked: float) -> None:
+    """Say where more documents are held out than the share asked for."""
+    counts = {part: sum(each.num_documents for each in manifest.parts[part]) for part in PARTS}
+    if asked and counts["held-out"] == LEAST_HELD_OUT > 2 * asked * sum(counts.values()):
+        note(
+            f"{LEAST_HELD_OUT} documents are held out, the fewest that tidybert measures on; "
+            f"--held-out {asked:g} would have kept fewer apart"
+        )
 
 
 def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOptions) -> None:
@@ -87,6 +114,8 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
         raise UsageError("--on-error continue: a corpus has all its files, or is not built")
     if given.workers is not None:
         raise UsageError("--workers is for one machine: give --cluster-workers")
+    if given.near_duplicates is not None or given.exclude:
+        raise UsageError("--near-duplicates and --exclude are for one machine: leave out --cluster")
     report = CorpusReport()
     with ExitStack() as stack, shown_texts("tokenising") as advance:
         shown: list[Callable[[Built], None]] = []
@@ -104,12 +133,14 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
             cluster=given.cluster,
             num_workers=given.cluster_workers,
             held_out=given.held_out,
+            least_held_out=LEAST_HELD_OUT,
             report=report,
             begun=note_begin,
             advance=advance,
             progress=progress,
         )
     note(*report.lines(str))
+    _note_held_out(manifest, given.held_out)
     _show(manifest, given.out, as_json=given.json)
 
 
@@ -135,6 +166,13 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
         f"{counts['documents']:,} documents read: {counts['duplicates']:,} had come before, "
         f"{counts['without_tokens']:,} had no token"
     )
+    # A corpus of an earlier version has no such counts.
+    if counts.get("near_duplicates"):
+        print_line(f"{counts['near_duplicates']:,} were like one before, and are left out")
+    if counts.get("excluded"):
+        print_line(
+            f"{counts['excluded']:,} quote evaluation data, and are left out: {out / EXCLUDED_FILE}"
+        )
     note(f"next: tidybert inspect {out}")
 
 
