@@ -149,8 +149,8 @@ class PretrainingArguments:
     compile: bool = argument(NOTHING, False)
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
     peak_tflops: float | None = argument(NOTHING, None)
-    """Peak of each device, in 1e12 operations a second, to show the share reached. If not set: known
-    for A100, H100 and H200."""
+    """Peak of each device, in 1e12 operations a second, to show the share reached. If not set:
+    known for A100, H100 and H200."""
     checkpoint_activations: bool = argument(NOTHING, False)
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""

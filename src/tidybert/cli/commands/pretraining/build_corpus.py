@@ -11,7 +11,6 @@ from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
-from tidybert.corpus.build_progress import EXCLUDED_FILE
 from tidybert.corpus.documents import CorpusOptions
 from tidybert.corpus.manifest import PARTS
 from tidybert.errors import UsageError
@@ -170,6 +169,8 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
     if counts.get("near_duplicates"):
         print_line(f"{counts['near_duplicates']:,} were like one before, and are left out")
     if counts.get("excluded"):
+        from tidybert.corpus.build_progress import EXCLUDED_FILE
+
         print_line(
             f"{counts['excluded']:,} quote evaluation data, and are left out: {out / EXCLUDED_FILE}"
         )
