@@ -12,7 +12,6 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
 from tidybert.corpus.documents import CorpusOptions
-from tidybert.corpus.manifest import PARTS
 from tidybert.errors import UsageError
 from tidybert.system.cores import available_cores
 
@@ -95,7 +94,9 @@ def build_corpus(
 
 def _note_held_out(manifest: "Manifest", asked: float) -> None:
     """Say where more documents are held out than the share asked for."""
-    counts = {part: sum(each.num_documents for each in manifest.parts[part]) for part in PARTS}
+    counts = {
+        part: sum(each.num_documents for each in shards) for part, shards in manifest.parts.items()
+    }
     if asked and counts["held-out"] == LEAST_HELD_OUT > 2 * asked * sum(counts.values()):
         note(
             f"{LEAST_HELD_OUT} documents are held out, the fewest that tidybert measures on; "
