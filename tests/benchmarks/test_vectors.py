@@ -35,6 +35,7 @@ def test_the_score_is_that_of_evaluate(
     assert vector_data.score(tmp_path / "run", data, 16) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.weights
 def test_texts_of_full_length_have_more_than_128_tokens() -> None:
     rows = vector_data.full("train")
 

@@ -33,7 +33,7 @@ COLOURS = ("red", "blue", "green", "black")
 ANIMALS = ("dog", "cat", "cow", "horse")
 PAIRS = [(f"the {c} {a}", f"we saw a {a} {c}") for c in COLOURS for a in ANIMALS]
 TRIPLETS = [(*pair, PAIRS[at - 3][1]) for at, pair in enumerate(PAIRS)]
-UNSEEN = ["a cow was near the old horse", "red and blue", "the dog saw a green cat"]
+UNSEEN = ["the cat", "a black cow saw the dog", "red and blue", "we saw a green horse", "a dog red"]
 QUICK: dict[str, Any] = {"dev": 0, "max_seq_length": 16, "train_batch_size": 8}
 
 
@@ -85,33 +85,37 @@ def pair_teacher(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> 
     return directory
 
 
-def test_a_student_comes_near_its_teachers_vectors_on_other_texts(
-    tiny_model: Path, tmp_path: Path
+def test_a_student_of_another_width_comes_near_its_teachers_cosines_on_other_texts(
+    tiny_model: Path, wide_teacher: Path, tmp_path: Path
 ) -> None:
-    train(PAIRS, tiny_model, out=tmp_path / "teacher", num_train_epochs=8, learning_rate=1e-2)
-    theirs = Embedder(tmp_path / "teacher", normalize=True).embed(UNSEEN)
-    given: dict[str, Any] = {"num_layers": 1, "learning_rate": 1e-2, "seed": 2}
+    given: dict[str, Any] = {"learning_rate": 5e-3, "seed": 2, "dropout": 0.0}
     more = [text for pair in PAIRS for text in pair] + ["a red old cat", "near a black dog"] * 8
 
     train(
         PAIRS,
         tiny_model,
-        teacher=tmp_path / "teacher",
+        teacher=wide_teacher,
+        teacher_weight=1.0,
         unlabelled=more,
-        num_train_epochs=12,
+        num_train_epochs=15,
         out=tmp_path / "student",
         **given,
     )
 
     train(PAIRS, tiny_model, num_train_epochs=0, out=tmp_path / "before", **given)
+
+    def cosines(model: Path) -> Any:
+        vectors = Embedder(model, normalize=True).embed(UNSEEN)
+        return (vectors @ vectors.T)[np.triu_indices(len(UNSEEN), 1)]
+
+    theirs = cosines(wide_teacher)
     before, after = (
-        (Embedder(tmp_path / name, normalize=True).embed(UNSEEN) * theirs).sum(1)
-        for name in ("before", "student")
+        np.abs(cosines(tmp_path / name) - theirs).mean() for name in ("before", "student")
     )
-    assert after.min() > max(0.8, before.max())
+    assert after < 0.7 * before
     record = json.loads((tmp_path / "student" / "arguments.json").read_text())["record"]
     assert record["num_unlabelled"] == len(more)
-    assert record["teacher"]["run"] == str(tmp_path / "teacher")
+    assert record["teacher"]["run"] == str(wide_teacher)
 
 
 def test_a_student_that_is_the_teacher_has_nothing_to_learn(tiny_model: Path) -> None:
@@ -130,24 +134,6 @@ def test_a_student_that_is_the_teacher_has_nothing_to_learn(tiny_model: Path) ->
         )  # fmt: skip
 
     assert losses == [pytest.approx(0.0, abs=1e-5)] * 2
-
-
-def test_of_longer_vectors_the_principal_components_are_learned(
-    wide_teacher: Path, tiny_model: Path, taught: Callable[..., Any]
-) -> None:
-    found, told = taught(PAIRS, tiny_model, teacher=wide_teacher, matryoshka_dims="8,4")
-
-    texts = [text for pair in PAIRS for text in pair]
-    vectors = Embedder(wide_teacher, normalize=True).embed(texts)
-    answers = np.concatenate(found)
-    assert answers.shape == (32, 16)
-    left, values, _ = np.linalg.svd(vectors.astype(np.float64), full_matrices=False)
-    best = (left[:, :16] * values[:16]) @ (left[:, :16] * values[:16]).T
-    np.testing.assert_allclose(answers @ answers.T, best, atol=1e-5)
-    # The first of them keep most.
-    np.testing.assert_allclose(np.linalg.norm(answers, axis=0), values[:16], atol=1e-5)
-    share = (values[:16] ** 2).sum() / (values**2).sum()
-    assert f"the student learns 16 principal components of 32 numbers, {share:.1%} of" in told
 
 
 @pytest.fixture
@@ -250,7 +236,7 @@ def test_a_stopped_student_goes_on_to_the_same_bits_with_the_same_teacher_alone(
 
 
 def test_teachers_that_do_not_fit_are_refused(
-    tiny_model: Path, wide_teacher: Path, pair_teacher: Path, served: dict[str, str]
+    tiny_model: Path, pair_teacher: Path, served: dict[str, str]
 ) -> None:
     for data, given, error, message in (
         (PAIRS, {"teacher": served["colours"]}, UsageError, "colours was trained to classify with"),
@@ -272,8 +258,6 @@ def test_teachers_that_do_not_fit_are_refused(
     ):
         with pytest.raises(error, match=message):
             train(data, tiny_model, **given)
-    with pytest.raises(UsageError, match=r"vectors of 16 numbers, and the student's have 32: name"):
-        train(PAIRS, wide_teacher, teacher=tiny_model)
 
 
 def test_every_form_of_data_and_each_face_takes_a_teacher(
@@ -301,7 +285,7 @@ def test_every_form_of_data_and_each_face_takes_a_teacher(
     command += ["--max-seq-length", "16"]
     assert shell([*command, "--out", str(tmp_path / "run"), "--max-steps", "1"]) == 0
     told = " ".join(capsys.readouterr().err.split())
-    assert "unlabelled: 3 examples for the teacher" in told
-    assert "principal components of 32 numbers" in told
+    assert "unlabelled: 5 examples for the teacher" in told
+    assert f"the teacher {wide_teacher} answered 19 examples once" in told
     card = (tmp_path / "run" / "README.md").read_text()
     assert f"It learned the answers of the teacher `{wide_teacher}` (2 layers) too." in card

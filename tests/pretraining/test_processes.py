@@ -247,3 +247,44 @@ def test_shards_go_on_from_one_process_with_adamw(
     two_processes(command(tiny_model, corpus, two, "--resume", **given, sharding="full"))
 
     assert losses_of(two) == pytest.approx(losses_of(alone)[6:], abs=2e-5)
+
+
+def test_two_nodes_branch_skip_probe_and_log(
+    begin: Callable[..., Any], one: Path, tmp_path: Path
+) -> None:
+    """Each node has a process; both see the folder of RUN, and one writes it."""
+    probe = tmp_path / "probe.csv"
+    rows = [f"the {word} is near {n},{word}" for n in range(20) for word in ("cat", "dog")]
+    probe.write_text("text,label\n" + "\n".join(rows) + "\n")
+    given = [
+        "--branch",
+        f"{one}@4",
+        "--skip-steps",
+        "6:7",
+        "--probe",
+        str(probe),
+        "--keep-every",
+        "2",
+    ]
+    given += ["--preempt-seconds", "60", "--peak-tflops", "1", "--log-to", "json:dumps"]
+    alone = shell(["pretrain", *given, "--out", str(tmp_path / "alone")])
+    port = free_port()
+    nodes = [
+        {**as_rank(rank, 2, port), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"} for rank in (0, 1)
+    ]
+    words = ["pretrain", *given, "--sharding", "full", "--out", str(tmp_path / "nodes")]
+
+    both = [begin(*words, stderr=subprocess.PIPE, **node) for node in nodes]
+
+    messages = [each.communicate()[1] for each in both]
+    assert [each.returncode for each in both] == [0, 0], messages
+    assert alone.returncode == 0, alone.stderr
+    assert losses_of(tmp_path / "nodes") == pytest.approx(losses_of(tmp_path / "alone"), rel=1e-4)
+    assert (tmp_path / "nodes/checkpoints/step-8").exists()
+    logged = [
+        json.loads(line) for line in (tmp_path / "nodes/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [line["step"] for line in logged if "skipped" in line] == [6, 7]
+    assert sum("eval_probe_probe" in line for line in logged) == 2
+    # What takes no figures is told once, by the process that writes.
+    assert [message.count("json:dumps takes no more figures") for message in messages] == [1, 0]

@@ -118,6 +118,7 @@ OWN_FILES = {
     "storage/own_files.py": "opens with O_NOFOLLOW",
     "storage/growing_file.py": "opens through own_files",
     "storage/lock_owner.py": "reads a file of the system",
+    "storage/remote_files.py": "opens what lies in a store, not on this machine",
     "system/cores.py": "reads files of the system",
     "system/machine.py": "reads a file of the system",
     "modeling/kernels/linear.py": "reads a file of the system",

@@ -51,7 +51,6 @@ def lessons_of(
     job: FinetuningJob,
     examples: TrainingExamples,
     task: AnyTask,
-    student: nn.Module,
     tokenizer: BertTokenizer,
     features: Sequence[Features],
     tell: Callable[[str], None],
@@ -67,8 +66,7 @@ def lessons_of(
         return Lessons(features, task.loss, task.summed_loss, {})
     begin = time.perf_counter()
     if isinstance(task, SentenceVectors):
-        width = encoder_of(student).config.hidden_size
-        found = taught_by(job, task, examples, width)
+        found = taught_by(job, task, examples)
         answers, remark, noun = found.answers, found.remark, "example"
         teacher, metrics, layers = found.fingerprint, found.metrics, found.num_hidden_layers
         loss: Any = TaughtVectors(

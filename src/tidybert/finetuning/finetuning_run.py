@@ -118,7 +118,7 @@ def train(
     for one in unlabelled:
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
-    lessons = lessons_of(job, examples, task, network, tokenizer, features, callbacks.tell)
+    lessons = lessons_of(job, examples, task, tokenizer, features, callbacks.tell)
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))

@@ -1,7 +1,6 @@
 """A teacher of embed: a MODEL whose vectors a student learns, or a cross-encoder whose scores.
 
-It reads the texts by its own tokenizer, so its vocabulary may be another one.  S texts, d numbers
-of its vectors, H of the student's.
+It reads the texts by its own tokenizer, so its vocabulary may be another one.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.features import text_features
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, DataError, param
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.training_examples import TrainingExamples
@@ -54,17 +53,13 @@ def taught_by(
     job: FinetuningJob,
     task: SentenceVectors,
     examples: TrainingExamples,
-    width: int,
 ) -> Taught:
     """What a job's teacher answers to the examples to train on, then to the unlabelled ones.
 
     It gives vectors, unless it was trained to something else.
 
-    Args:
-        width: H.
-
-    Raises UsageError for a teacher that scores no pairs and for vectors that are too short,
-    DataError for single texts to a cross-encoder, and what ``Embedder`` and ``Predictor`` raise.
+    Raises UsageError for a teacher that scores no pairs, DataError for single texts to a
+    cross-encoder, and what ``Embedder`` and ``Predictor`` raise.
     """
     assert job.teacher is not None
     asked = [*examples.train, *examples.unlabelled]
@@ -72,24 +67,18 @@ def taught_by(
     metadata = directory.metadata
     if is_finished(directory) and (metadata is None or metadata.task != task.name):
         return _scores(job, asked, len(examples.train))
-    return _vectors(job, directory, asked, width)
+    return _vectors(job, directory, asked)
 
 
 def _vectors(
     job: FinetuningJob,
     directory: ModelDirectory,
     examples: Sequence[VectorExample],
-    width: int,
 ) -> Taught:
     """A vector of length 1 for each text; of an example with several, the first is a query."""
     assert job.teacher is not None
     given: Any = {"device": job.device, "allow_pickle": job.allow_pickle}
     embedder = Embedder(job.teacher, normalize=True, **given)
-    if embedder.dimension < width:
-        raise UsageError(
-            f"{param('teacher', job.teacher)} has vectors of {embedder.dimension:,} numbers, and "
-            f"the student's have {width:,}: name a teacher whose vectors are as long or longer"
-        )
     form = read_sentence_form(directory, allow_pickle=job.allow_pickle)
     query, document = (
         form.prompt(name=name) for name in (form.query_prompt_name, form.document_prompt_name)
@@ -104,12 +93,6 @@ def _vectors(
     features = text_features(embedder.tokenizer, [*number_of], None, length)
     found = embedder.vectors(features)
     remark = _cut_remark(sum(one.truncated for one in features), "text", length)
-    if embedder.dimension > width:
-        found, kept = _principal(found, width)
-        remark += (
-            f"; the student learns {width:,} principal components of {embedder.dimension:,} "
-            f"numbers, {kept:.1%} of the squared length"
-        )
     settings = [embedder.pooling, embedder.dimension, query, document, length]
     return Taught(
         [found[[number_of[text] for text in each]] for each in asked],
@@ -119,17 +102,6 @@ def _vectors(
         {} if directory.metadata is None else directory.metadata.metrics,
         remark,
     )
-
-
-def _principal(vectors: Floats, width: int) -> tuple[Floats, float]:
-    """(S, H) of (S, d) that keep inner products best, and the kept share of the squared length.
-
-    The greatest components come first (Eckart & Young 1936).
-    """
-    values = vectors.astype(np.float64)
-    lengths, components = np.linalg.eigh(values.T @ values)
-    kept = float(lengths[-width:].sum() / lengths.sum())
-    return (values @ components[:, : -width - 1 : -1]).astype(np.float32), kept
 
 
 def _scores(job: FinetuningJob, examples: Sequence[VectorExample], num_labelled: int) -> Taught:

@@ -134,7 +134,7 @@ def _marks(frame: Frame, changes: Sequence[tuple[int, str]]) -> list[Markup]:
         element(
             "<g><title>{}</title>{}</g>",
             f"after step {step:,}: {words}",
-            frame.upright(step, *frame.y, "line rate"),
+            frame.upright(step, *frame.y, "ideal"),
         )
         for step, words in changes
     ]
@@ -144,7 +144,8 @@ def _probes(courses: Mapping[str, Points], last: float) -> _Panel:
     """The accuracy of each probe."""
     low, high = around([value for course in courses.values() for _, value in course])
     missing = max(0.0, _NARROWEST - (high - low)) / 2
-    frame = Frame((0, last), (low - missing, high + missing), _WIDTH, _RATE_HEIGHT, right=_RIGHT)
+    range_ = (low - missing, min(1.0, high + missing))
+    frame = Frame((0, last), range_, _WIDTH, _RATE_HEIGHT, right=_RIGHT)
     drawn, figures = [], []
     for name, course in courses.items():
         shown_name = name.removeprefix(_PROBE)

@@ -28,34 +28,36 @@ def features(counts: list[int], taught: Any, labels: list[Any]) -> list[Features
     ]  # fmt: skip
 
 
-def test_a_vector_is_as_far_from_its_teachers_as_their_directions() -> None:
-    ours = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
-    theirs = torch.tensor([[1.0, 0.0], [3.0, 3.0]])
+def test_cosines_of_each_two_texts_are_compared_whatever_the_width() -> None:
+    ours = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    theirs = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 3.0], [0.0, 2.0, 0.0]])
 
-    found = losses.angular(ours, theirs).item()
+    found = of_vectors(ours, [], theirs, 20.0).item()
 
-    # Half the squared distance of the unit vectors: 0, and ((1 - s)^2 + s^2) / 2 with s = sqrt(.5).
-    half = 0.5**0.5
-    assert found == pytest.approx(((1 - half) ** 2 + half**2) / 2 / 2)
+    # 0, and twice the cosine of half a right angle; theirs are 0.
+    assert found == pytest.approx(400 * (0.5 + 0.5) / 3 / 2)
+    assert of_vectors(5 * ours, [], ours @ torch.eye(2, 7), 20.0).item() == pytest.approx(
+        0, abs=1e-9
+    )
+    assert of_vectors(ours[:1], [], theirs[:1], 20.0).item() == 0
 
 
 def test_scores_count_by_their_correlation_in_any_unit() -> None:
-    first, second = random_vectors(8), random_vectors(9)[:8]
+    cosines = torch.tensor([0.9, 0.1, -0.3, 0.4, 0.7, 0.2, 0.0, 0.6])
     scores = torch.tensor([3.0, 1.0, 0.5, 2.0, 4.5, 1.0, 0.0, 2.5])
-    cosines = torch.cosine_similarity(first, second).detach().numpy()
 
-    found = losses.uncorrelated(first, second, scores)
+    found = losses.uncorrelated(cosines, scores)
 
     assert found.item() == pytest.approx(1 - np.corrcoef(cosines, scores)[0, 1], abs=1e-6)
-    other = losses.uncorrelated(first, second, 100 * scores - 7)
+    other = losses.uncorrelated(cosines, 100 * scores - 7)
     assert other.item() == pytest.approx(found.item(), abs=1e-5)
 
 
 def test_equal_scores_and_a_single_pair_teach_nothing() -> None:
     for count in (1, 4):
-        given = random_vectors(2 * count)
+        given = random_vectors(count, 1)
 
-        loss = losses.uncorrelated(given[:count], given[count:], torch.full((count,), 2.0))
+        loss = losses.uncorrelated(given[:, 0], torch.full((count,), 2.0))
         loss.backward()  # type: ignore[no-untyped-call]
 
         assert loss.item() == 1
@@ -68,11 +70,11 @@ def test_each_score_is_that_of_the_first_text_with_another_one() -> None:
     taught = torch.tensor([[1.0], [2.0], [0.5], [3.0]])
     batch = features([3, 2, 2], [[[1.0], [2.0]], [[0.5]], [[3.0]]], [None] * 3)
 
-    found = of_scores(vectors, batch, taught)
+    found = of_scores(vectors, batch, taught, 20.0)
 
-    rows = torch.tensor([0, 0, 3, 5]), torch.tensor([1, 2, 4, 6])
-    expected = losses.uncorrelated(vectors[rows[0]], vectors[rows[1]], taught[:, 0])
-    assert found.item() == expected.item()
+    cosines = torch.cosine_similarity(vectors[[0, 0, 3, 5]], vectors[[1, 2, 4, 6]])
+    expected = 20 * losses.uncorrelated(cosines, taught[:, 0])
+    assert found.item() == pytest.approx(expected.item())
 
 
 def test_labels_have_their_share_and_features_without_one_the_teacher_alone() -> None:
@@ -87,14 +89,14 @@ def test_labels_have_their_share_and_features_without_one_the_teacher_alone() ->
     loss = TaughtVectors(of_labels, of_vectors, weight=0.7, scale=20.0, widths=(6, 2))
 
     theirs = torch.from_numpy(taught).float()
-    apart = losses.angular(vectors, theirs[:, :6]) + losses.angular(vectors[:, :2], theirs[:, :2])
+
+    def apart(width: int) -> Tensor:
+        return of_vectors(vectors[:, :width], [], theirs, 20.0)
+
     own = (vectors[[0, 1, 3, 4]] ** 2).sum()
     share = 0.3 * 2 / 3
-    expected = (1 - share) * 20 * apart + share * own
+    expected = (1 - share) * (apart(6) + apart(2)) + share * own
     assert loss(vectors, batch).item() == pytest.approx(expected.item(), rel=1e-6)
-    alone = loss(vectors[2:3], batch[1:2])
-    expected = 20 * (
-        losses.angular(vectors[2:3], theirs[2:3, :6])
-        + losses.angular(vectors[2:3, :2], theirs[2:3, :2])
-    )
-    assert alone.item() == pytest.approx(expected.item(), rel=1e-6)
+    unlabelled = features([2, 1, 2], [taught[:2], taught[2:3], taught[3:]], [None] * 3)
+    expected = apart(6) + apart(2)
+    assert loss(vectors, unlabelled).item() == pytest.approx(expected.item(), rel=1e-6)

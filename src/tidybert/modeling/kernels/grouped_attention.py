@@ -112,9 +112,8 @@ def grouped_first_row_attention(
     width = query.shape[1] // num_heads
     if len(rows.lengths) == 1 and probability == 0.0:
         first = query.view(1, num_heads, 1, width)
-        found = functional.scaled_dot_product_attention(
-            first, *_heads_of_one(key_value, 2, num_heads)
-        )
+        key, value = _heads_of_one(key_value, 2, num_heads)
+        found = functional.scaled_dot_product_attention(first, key, value)
         return found.reshape(1, -1)
     groups = groups_of(rows, _group_cost(key_value))
     parts = []

@@ -75,25 +75,22 @@ def supervised_contrastive(vectors: Tensor, classes: Tensor, *, scale: float = S
     return -means.sum() / (counts > 0).sum().clamp_min(1)
 
 
-def angular(vectors: Tensor, taught: Tensor) -> Tensor:
-    """Half the squared distance of unit vectors, 1 - cosine (after Reimers & Gurevych 2020).
+def uncorrelated(cosines: Tensor, taught: Tensor) -> Tensor:
+    """1 - Pearson's correlation of cosines and a teacher's values (Huang et al. 2022, DIST).
 
-    ``vectors``, ``taught``: (S, H).
-    """
-    return 1 - functional.cosine_similarity(vectors, taught).mean()
-
-
-def uncorrelated(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
-    """1 - Pearson's correlation of cosines and a teacher's scores (Huang et al. 2022, DIST).
-
-    So the scores may have any unit.  1, without a gradient, where all scores are equal.
+    So the values may have any unit.  1, without a gradient, where all of them are equal.
 
     Args:
-        first, second: (B, H).
-        scores: (B,).
+        cosines, taught: (n,).
     """
-    cosines = functional.cosine_similarity(first, second)
-    return 1 - functional.cosine_similarity(cosines - cosines.mean(), scores - scores.mean(), dim=0)
+    return 1 - functional.cosine_similarity(cosines - cosines.mean(), taught - taught.mean(), dim=0)
+
+
+def cosines_of_pairs(vectors: Tensor) -> Tensor:
+    """(S (S - 1) / 2,) the cosine of each two of the vectors (S, H)."""
+    directions = functional.normalize(vectors)
+    first, second = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
+    return (directions @ directions.T)[first, second]
 
 
 def matryoshka(loss: Callable[[Tensor], Tensor], vectors: Tensor, widths: Sequence[int]) -> Tensor:
