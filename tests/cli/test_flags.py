@@ -67,7 +67,8 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
     shown = sections(command, capsys)
 
     assert list(shown) == [title for title in PANELS if title in shown]
-    first = importlib.import_module(f"tidybert.cli.commands.{command}").MOST_USED
+    folder = "pretraining." if command == "pretrain" else ""
+    first = importlib.import_module(f"tidybert.cli.commands.{folder}{command}").MOST_USED
     assert len(first) == 10
     assert shown["Most used"] == ["--" + name.replace("_", "-") for name in first]
     flags = [flag for panel in shown.values() for flag in panel]

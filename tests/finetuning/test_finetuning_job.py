@@ -82,7 +82,7 @@ def test_a_share_is_held_out_where_it_can_be() -> None:
 def test_arguments_json_has_the_flags_by_name() -> None:
     given = a_job(corrections=Path("c.csv"), vocab=Path("v"), learning_rate=0.1, **RUN)
     recorded = given.recorded()
-    begun = {"out", "config", "resume", "force", "json"}
+    begun = {"out", "config", "resume", "change", "force", "json"}
     groups = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
     # A task has some of all options.
     of_task = {each.name for each in fields(task_flags())}

@@ -21,6 +21,7 @@ from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
+from tidybert.training.optimization import learning_rate_at
 from tidybert.training.reports import StepReport
 from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
@@ -40,6 +41,34 @@ def at_step(step: int, action: Callable[[], None]) -> Callbacks:
             action()
 
     return Callbacks(step=report)
+
+
+def test_more_steps_and_another_rate_from_here_on(
+    toy: Callable[..., FinetunedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run that was told so from the beginning, also in the words that no example has."""
+    before = {"max_steps": 8, "weight_decay": 0.5}
+    after = {"max_steps": 14, "learning_rate": 1e-3, "weight_decay": 0.5}
+    stop = at_step(6, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        toy(run=tmp_path / "run", callbacks=stop, dev=None, **before)
+    with pytest.raises(TrainingError, match="change changes them from here on"):
+        toy(run=tmp_path / "run", resume=True, dev=None, **after)
+    with pytest.raises(TrainingError, match=r"cannot change.*\n  train_batch_size: 16 before, 8"):
+        toy(run=tmp_path / "run", resume=True, change=True, dev=None, train_batch_size=8, **after)
+    toy(run=tmp_path / "run", resume=True, change=True, dev=None, **after)
+
+    def told(step: int, num_steps: int, arguments: TrainingArguments) -> float:
+        if step < 6:
+            return learning_rate_at(step, 8, replace(arguments, learning_rate=first))
+        return learning_rate_at(step, num_steps, arguments)
+
+    first = 1e-2
+    for module in ("fine_tuning", "optimization"):
+        monkeypatch.setattr(f"tidybert.training.{module}.learning_rate_at", told)
+    toy(run=tmp_path / "told", dev=None, **after)
+
+    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "told")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -136,8 +136,8 @@ class PretrainingArguments:
     """``--skip-steps A:B``: Pass over the data of steps A to B without an update, as after a
     divergence; several ranges as A:B,C:D."""
     preempt_seconds: float | None = argument(NOTHING, None)
-    """Seconds between SIGTERM and the kill, of which tidybert uses all that a checkpoint does not
-    need. If not set: it ends after the step at hand."""
+    """Seconds between SIGTERM and the kill: train on while a checkpoint still fits. If not set: end
+    after the step at hand."""
     precision: str = argument(STEPS, "auto")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
     deterministic: bool = argument(NOTHING, False)
@@ -149,8 +149,8 @@ class PretrainingArguments:
     compile: bool = argument(NOTHING, False)
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
     peak_tflops: float | None = argument(NOTHING, None)
-    """Operations a second, in 1e12, that each device can do: the run shows its share of them. If
-    not set: known for A100, H100 and H200."""
+    """Peak of each device, in 1e12 operations a second, to show the share reached. If not set:
+    known for A100, H100 and H200."""
     checkpoint_activations: bool = argument(NOTHING, False)
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""

@@ -4,9 +4,10 @@ The shell and Python fill it in.  Each parameter, with its type, default, help a
 declared here or in a dataclass that the job holds.
 """
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
@@ -15,8 +16,11 @@ from tidybert.pretraining.batches.instance_options import (
 )
 from tidybert.pretraining.model_shape import ModelShape
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.weighted_data import CACHE_GB, Data
 from tidybert.training.runs.run_options import RunOptions
+
+CACHE_GB: Final = 200.0
+Data = str | Path | Sequence[str | Path]
+"""A corpus, or several; each may have a weight, as in books:0.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class PretrainingOptions(RunOptions, BranchOption):
     first."""
     probe: list[str] | None = None
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
-    at most 1,000 of them, and logs its accuracy. Give it again for more."""
+    up to 1,000 and logs its accuracy. Repeatable."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,13 +31,13 @@ from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pre
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
-from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_job import Data, PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.probes import read_probes, scores_of
 from tidybert.pretraining.run_estimate import Estimate, estimate
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
-from tidybert.pretraining.weighted_data import Data, weighted_corpora
+from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
 from tidybert.storage.model_files import RECORD
 from tidybert.training.determinism import repeating

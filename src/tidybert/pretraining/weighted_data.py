@@ -1,19 +1,16 @@
 """Which corpora a run reads, in which shares: ``--data wiki:3 --data books:1``."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from tidybert.corpus.joined_corpora import joined
 from tidybert.corpus.manifest import MANIFEST_FILE
 from tidybert.corpus.remote_corpora import copied_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError, param
+from tidybert.pretraining.pretraining_job import CACHE_GB, Data
 from tidybert.storage.remote_files import is_remote
-
-CACHE_GB: Final = 200.0
-Data = str | Path | Sequence[str | Path]
 
 
 def weighted_corpora(

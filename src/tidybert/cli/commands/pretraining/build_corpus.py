@@ -11,9 +11,7 @@ from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
-from tidybert.corpus.build_progress import EXCLUDED_FILE
 from tidybert.corpus.documents import CorpusOptions
-from tidybert.corpus.manifest import PARTS
 from tidybert.errors import UsageError
 from tidybert.system.cores import available_cores
 
@@ -96,7 +94,9 @@ def build_corpus(
 
 def _note_held_out(manifest: "Manifest", asked: float) -> None:
     """Say where more documents are held out than the share asked for."""
-    counts = {part: sum(each.num_documents for each in manifest.parts[part]) for part in PARTS}
+    counts = {
+        part: sum(each.num_documents for each in shards) for part, shards in manifest.parts.items()
+    }
     if asked and counts["held-out"] == LEAST_HELD_OUT > 2 * asked * sum(counts.values()):
         note(
             f"{LEAST_HELD_OUT} documents are held out, the fewest that tidybert measures on; "
@@ -170,6 +170,8 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
     if counts.get("near_duplicates"):
         print_line(f"{counts['near_duplicates']:,} were like one before, and are left out")
     if counts.get("excluded"):
+        from tidybert.corpus.build_progress import EXCLUDED_FILE
+
         print_line(
             f"{counts['excluded']:,} quote evaluation data, and are left out: {out / EXCLUDED_FILE}"
         )
