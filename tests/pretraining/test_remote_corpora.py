@@ -103,7 +103,7 @@ def test_faults_are_said_before_the_first_step(
     memory: Any, small: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        DataError, match=r"none/corpus.json: no such file, .*build-corpus writes it last"
+        DataError, match=r"none/corpus.json: no such file, .*once build-corpus is done"
     ):
         small(tmp_path / "run", data="memory://b/none")
     monkeypatch.setattr(disk_errors, "free_bytes", lambda _path: 10)

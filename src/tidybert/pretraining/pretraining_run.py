@@ -26,7 +26,7 @@ from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.micro_batch import micro_batch_tokens
 from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.language_model_run import text_corpus
-from tidybert.pretraining.model_shape import Estimate, estimate, is_new
+from tidybert.pretraining.model_shape import is_new
 from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
@@ -34,6 +34,7 @@ from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import Data, PretrainingJob
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.pretraining.probes import read_probes, scores_of
+from tidybert.pretraining.run_estimate import Estimate, estimate
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import weighted_corpora
