@@ -201,7 +201,7 @@ def test_light_commands_load_nothing_heavy(code: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
-@pytest.mark.parametrize("command", ["predict", "embed", "finetune"])
+@pytest.mark.parametrize("command", ["predict", "embed"])
 def test_too_little_memory_is_a_message(
     command: str, begin: Callable[..., Any], tiny_run: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -210,7 +210,6 @@ def test_too_little_memory_is_a_message(
     words = {
         "predict": ["predict", tiny_run, rows, "--out", tmp_path / "o.jsonl"],
         "embed": ["embed", tiny_model, rows, "--out", tmp_path / "o.npy"],
-        "finetune": ["finetune", "classify", tiny_model, "--train", rows, "--out", tmp_path / "o"],
     }
 
     process = begin(*words[command], stderr=subprocess.PIPE, TIDYBERT_TEST_MIB="8")
