@@ -113,6 +113,9 @@ def test_pythons_keywords_are_the_flags() -> None:
     ):
         expected = {each.name: each.type for group in groups for each in fields(group)}
         found = get_type_hints(written)
+        if written is EvaluateOptions:
+            # Python also takes rows in memory.
+            expected["texts"] = Any
         assert found.keys() == expected.keys() - left_out
         for name, hint in found.items():
             assert widened(hint) == widened(expected[name]), name

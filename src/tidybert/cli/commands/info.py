@@ -86,7 +86,7 @@ def _show_checkpoints(run: Path, *, as_json: bool) -> None:
 
     rows = checkpoint_rows(run)
     if as_json:
-        print_json({"checkpoints": rows})
+        print_json({"steps": rows})
         return
     named = dict.fromkeys(name for each in rows for name in each["metrics"])
     metrics = [name for name in named if name in _IN_TABLE or name.startswith("probe_")]
