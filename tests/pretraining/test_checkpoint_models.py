@@ -78,7 +78,7 @@ def test_commands_take_a_checkpoint(
 
 
 def test_checkpoints_compare_in_one_table(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = json.loads(output(capsys, "info", str(kept), "--checkpoints", "--json"))["checkpoints"]
+    rows = json.loads(output(capsys, "info", str(kept), "--checkpoints", "--json"))["steps"]
 
     assert [(each["step"], each["measured"], each["kept_for_good"]) for each in rows] == [
         (4, 4, True),
