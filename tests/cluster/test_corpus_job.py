@@ -11,10 +11,6 @@ import pytest
 from tidybert.cluster import corpus_job
 from tidybert.cluster.corpus_job import build_corpus_on_cluster
 from tidybert.cluster.corpus_parts import CorpusWork, duplicates, read_part
-from tidybert.cluster.file_job import JobReport
-from tidybert.cluster.file_worker import FileWorker
-from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.job_record import this_version
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.new_documents import Reading
@@ -33,20 +29,15 @@ class Here:
 
 
 @pytest.fixture(params=[2**24, 3], ids=["one share", "many shares"])
-def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Any]
+) -> None:
     @contextmanager
     def cluster(_address: str) -> Iterator[Here]:
         yield Here()
 
-    def run(work: CorpusWork, files: Sequence[InputFile], out: Path, **_: Any) -> JobReport:
-        known = {"tidybert": this_version(), "model": work.fingerprint()}
-        out.mkdir(exist_ok=True)
-        outcomes = [FileWorker(work, known, out)(file) for file in reversed(files)]
-        assert all(each.error is None for each in outcomes), outcomes
-        return JobReport([each.done for each in outcomes if each.done])
-
     monkeypatch.setattr(corpus_job, "ray_cluster", cluster)
-    monkeypatch.setattr(corpus_job, "run_job", run)
+    monkeypatch.setattr(corpus_job, "run_job", run_here)
     monkeypatch.setattr(corpus_job, "HASHES_AT_ONCE", request.param)
 
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from tidybert import Embedder, Index, Predictor
+from tidybert import Index, Predictor
 from tidybert.cli.main import run as shell
 from tidybert.cluster import BatchModel
 from tidybert.cluster.file_job import run_job
 from tidybert.cluster.file_work import PredictWork
-from tidybert.cluster.indexing import IndexWork, index_files
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.cluster.ray_engine import ray_cluster
 from tidybert.errors import DataError, UsageError
@@ -108,7 +107,7 @@ def test_a_killed_worker_changes_no_byte(
     assert (len(again.before), again.done) == (NUM_FILES, [])
 
 
-def test_a_bad_file_is_left_for_the_end_and_done_once_it_is_repaired(
+def test_a_bad_file_is_left_for_the_end(
     cluster: str, folder: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -126,10 +125,6 @@ def test_a_bad_file_is_left_for_the_end_and_done_once_it_is_repaired(
             on_error="continue",
         )
     assert (tmp_path / "out" / "0.jsonl.jsonl").is_file()
-
-    (tmp_path / "in" / "1.jsonl").write_text('{"text": "the red fox"}\n')
-    report = run_job(work, files(tmp_path / "in"), tmp_path / "out", cluster=cluster, num_workers=1)
-    assert [each.input for each in report.done] == ["1.jsonl"]
 
 
 def test_another_word_for_on_error_is_refused_before_ray_is_asked(
@@ -155,48 +150,21 @@ def test_too_many_workers_are_refused(
         run_job(work, files(folder), tmp_path / "out", cluster=cluster, num_workers=10_000)
 
 
-def test_an_index_of_files_finds_what_each_file_has(
-    cluster: str, tiny_model: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    for name, text in (("a", "the red fox"), ("b", "a blue bird"), ("c", "the sea")):
-        row = {"text": text, "number": name}
-        (tmp_path / "in" / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-    work = IndexWork(model=str(tiny_model), options={"normalize": True})
-    first = files(tmp_path / "in")[:2]
-    given: dict[str, Any] = {"cluster": cluster, "num_workers": 1}
-    index_files(work, first, tmp_path / "index", **given)
-    report = index_files(work, files(tmp_path / "in"), tmp_path / "index", **given)
-    index_files(work, files(tmp_path / "in"), tmp_path / "whole", **given)
-
-    # What was there was not computed again, and adding has the bytes of one go.
-    assert [each.input for each in report.done] == ["c.jsonl"]
-    for name in ("vectors.npy", "texts.arrow"):
-        assert (tmp_path / "index" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    index = Index(tmp_path / "index")
-    assert index.vectors.shape[0] == 3
-    vectors = Embedder(tiny_model, normalize=True).embed(["the sea"])
-    assert abs(index.vectors[2] - vectors[0]).max() < 1e-6
-    assert not (tmp_path / "index.parts").exists()
-
-
 def test_the_commands_of_the_guide(
     cluster: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("the red fox\na blue bird\nthe sea\n")
+    (tmp_path / "texts" / "a.txt").write_text("\n\n".join(f"the red fox {n}" for n in range(40)))
     model, texts, job = str(tiny_model), str(tmp_path / "texts"), ["--cluster", cluster]
     job += ["--cluster-workers", "1"]
 
-    assert shell(["embed", model, texts, *job, "--out", str(tmp_path / "vectors")]) == 0
     assert shell(["index", model, texts, *job, "--out", str(tmp_path / "index")]) == 0
     shards = ["build-corpus", texts, "--vocab", model, "--out", str(tmp_path / "shards")]
-    assert shell([*shards, *job]) == 0
+    assert shell([*shards, *job, "--held-out", "0.3"]) == 0
 
-    assert (tmp_path / "vectors" / "a.txt.parquet").is_file()
-    assert Index(tmp_path / "index").vectors.shape[0] == 3
+    assert "rows of 1 file" in capsys.readouterr().err
+    assert Index(tmp_path / "index").vectors.shape[1] == 16
     assert (tmp_path / "shards" / "corpus.json").is_file()
-    assert "3 rows of 1 file" in capsys.readouterr().err
 
 
 def test_ray_data_takes_the_model_as_the_guide_says(cluster: str, tiny_run: Path) -> None:
