@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
@@ -120,7 +121,8 @@ def test_the_model_saved_is_the_best_not_the_last(
     finished = toy(run=tmp_path / "run", save_total_limit=9, keep_checkpoints=True)
 
     assert (finished.result.best_step, finished.result.metrics) == (8, {"accuracy": 0.95})
-    saved = finished.model.state_dict()
+    # A checkpoint is a MODEL.
+    saved = to_huggingface(finished.model.state_dict(), finished.model.config)
     for step, is_best in ((8, True), (16, False)):
         weights = read_tensors(tmp_path / "run" / "checkpoints" / f"step-{step}")
         assert all(torch.equal(weights[name], saved[name]) for name in saved) == is_best

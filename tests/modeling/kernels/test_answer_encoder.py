@@ -147,6 +147,22 @@ def test_all_else_goes_the_plain_way() -> None:
 
 
 @torch.inference_mode()
+def test_a_hook_of_a_layer_is_called() -> None:
+    plain, planned = pair()
+    rows, seen = rows_of([9]), []
+    joint = planned.bert.encoder.layers[1].attention.query_key_value
+
+    hook = joint.register_forward_hook(lambda _module, _given, output: seen.append(output))
+    hooked = planned.bert(rows).last_hidden_state
+    hook.remove()
+
+    assert len(seen) == 1
+    torch.testing.assert_close(hooked, plain.bert(rows).last_hidden_state, rtol=0, atol=0)
+    planned.bert(rows)
+    assert len(seen) == 1
+
+
+@torch.inference_mode()
 def test_tags_too() -> None:
     torch.manual_seed(1)
     plain = BertForTokenClassification(CONFIG, num_labels=5).eval()

@@ -138,8 +138,9 @@ class _PackedLayer(AnswerLayer):
 class AnswerEncoder(BertEncoder):
     """A BertEncoder in evaluation mode, which takes a planned pass for few rows.
 
-    It has the layers of ``plain``, and nothing more in its state.  Gradients, causal passes, and
-    those that collect states or attention_probs go the plain way, as do many rows in float32.
+    It has the layers of ``plain``, and nothing more in its state.  Gradients, causal passes, hooks
+    of a layer, and passes that collect states or attention_probs go the plain way, as do many rows
+    in float32.
     """
 
     def __init__(self, plain: BertEncoder, config: BertConfig) -> None:
@@ -152,6 +153,8 @@ class AnswerEncoder(BertEncoder):
         self._plan: list[AnswerLayer] = []
         # The parameters as they were when the plan was made, and the sum of their versions.
         self._planned: tuple[list[nn.Parameter], int] = ([], 0)
+        # All modules of the layers: a plan calls none, so it leaves their hooks out.
+        self._watched: list[nn.Module] = []
         self._num_passes = 0
 
     def forward(
@@ -194,16 +197,21 @@ class AnswerEncoder(BertEncoder):
             self._plan = list(layers) if self.is_int8 else [_PackedLayer(each) for each in layers]
             parameters = list(self.layers.parameters())
             self._planned = parameters, _version(parameters)
+            self._watched = list(self.layers.modules())
         return self._plan
 
     def _layers_for_few(self) -> list[AnswerLayer]:
         self._num_passes += 1
         is_early = self._num_passes <= _PASSES_WITHOUT_A_PLAN and not self._plan
-        return [] if is_early else self.plan()
+        if is_early:
+            return []
+        plan = self.plan()
+        hooked = any(each._forward_hooks or each._forward_pre_hooks for each in self._watched)
+        return [] if hooked else plan
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the plan, which neither a copy nor another process can take over."""
-        return {**self.__dict__, "_plan": [], "_planned": ([], 0)}
+        return {**self.__dict__, "_plan": [], "_planned": ([], 0), "_watched": []}
 
 
 def _version(parameters: Iterable[Tensor]) -> int:
