@@ -34,6 +34,8 @@ def folder(tmp_path: Path, toy_examples: Callable[..., Any]) -> Path:
         (["--cluster-workers", "2"], "--cluster-workers is for --cluster"),
         (["--on-error", "continue"], "--on-error is for --cluster"),
         (["--cluster", "local", "--out", "o"], "--cluster reads files"),
+        (["--cluster", "local", "--out", "s3://b/o"], "expected a folder on a disk"),
+        (["--cluster", "local", "--out", "o", "--threads", "2"], "a worker of --cluster has one"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(

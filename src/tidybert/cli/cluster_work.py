@@ -1,5 +1,6 @@
-"""What predict, embed and index do with --cluster: many files, workers, and a report."""
+"""predict, embed and index with --cluster: many files, workers, and a report."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,10 @@ def run_on_cluster(
 
     if out is None:
         raise UsageError("--cluster needs --out: a folder for the files that it writes")
+    if re.match("[a-z0-9]+:/", str(out)):
+        raise UsageError(f"--out {out}: expected a folder on a disk that every machine sees")
+    if getattr(given, "threads", None) is not None:
+        raise UsageError("--threads: a worker of --cluster has one thread; give --cluster-workers")
     if file == "-":
         raise UsageError("--cluster reads files: name a folder, a pattern or a file")
     files = input_files(file, SUFFIXES)

@@ -32,7 +32,7 @@ from tidybert.storage.own_files import remove_tree
 from tidybert.storage.remote_files import is_remote
 from tidybert.tokenization import BertTokenizer
 
-# A worker sorts so many hashes at once, in about a gibibyte.
+# The most hashes that a worker sorts at once, in an estimated gibibyte.
 HASHES_AT_ONCE: Final = 2**24
 
 

@@ -23,7 +23,7 @@ _SECONDS: Final = 0.5
 
 @dataclass
 class JobReport:
-    """What a job did.
+    """The files of a job, by what became of them.
 
     Args:
         done: the files that this run did.
@@ -98,7 +98,7 @@ def run_job(
 
 
 def _is_unchanged(file: InputFile, done: FileDone, directory: Path) -> bool:
-    """Whether a file and its output look as when it was done; else a worker looks closer."""
+    """Whether a file and its output look as before; else a worker compares their hashes."""
     if (file.num_bytes, file.state) != (done.input_bytes, done.input_state):
         return False
     output = directory / done.output

@@ -41,7 +41,7 @@ class FileWork(ABC):
 
     name: ClassVar[str]
     suffix: ClassVar[str]
-    """Of the file that it writes."""
+    """The suffix of the file that it writes."""
 
     @abstractmethod
     def load(self) -> Any:
@@ -65,7 +65,7 @@ class FileWork(ABC):
         return fingerprint
 
     def settings(self) -> dict[str, Any]:
-        """What the bytes depend on beside the model, as JSON holds it."""
+        """All that decides the bytes beside the model, as JSON."""
         return {
             "options": dict(self.options),
             "read": self.read.flags(),
