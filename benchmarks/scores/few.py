@@ -3,8 +3,7 @@
     python -m benchmarks few --shots 8 16 64 --draws 5 --write docs/results.md
 
 A draw takes so many labelled texts of each class from the training part; every way gets the same
-texts.  A model is scored on at most --num-test texts of the test part.  "few" is what --few does:
-it chooses a way by cross-validation inside the draw, and trains it on all of the draw.  SetFit runs
+texts.  A model is scored on at most --num-test texts of the test part.  SetFit runs
 in an environment of its own that --setfit names (pip install setfit==1.1.3 'transformers<4.56'
 'sentence-transformers<5'), with its defaults on the same weights; its texts of a pair are one text,
 joined by [SEP].  Each measurement is a line of --out, and a stopped run continues from there.
@@ -15,7 +14,6 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any, Final
@@ -27,14 +25,17 @@ from benchmarks.harness.processes import in_environment
 from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
 from benchmarks.speed.finetune import metrics_of
 from tidybert.catalog import find_model
-from tidybert.finetuning.few_labels import choose_way, ways
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
 DATA: Final = ("SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset")
-WAYS: Final = ("probe", "fine-tuning, random head", "fine-tuning", "contrastive", "few", "SetFit")
+WAYS: Final = ("probe", "fine-tuning, random head", "fine-tuning", "contrastive", "SetFit")
+_STEPS: Final = 100
+_FEWEST_EPOCHS: Final = 5.0
+_MOST_EPOCHS: Final = 20.0
+"""Fine-tuning takes the epochs of _STEPS steps, within these limits."""
 _SETFIT: Final = """
 import json, sys, time, setfit
 from datasets import Dataset
@@ -79,29 +80,29 @@ def measured(name: str, shots: int, seed: int, way: str, given: argparse.Namespa
         "train": [[joined(one), one.label] for one in train],
         "test": [[joined(one), one.label] for one in test],
     }
-    return {**in_environment(given.setfit, _SETFIT, work), "chosen": "SetFit"}
+    return dict(in_environment(given.setfit, _SETFIT, work))
 
 
 def ours(train: Sequence[Any], test: Sequence[Any], seed: int, way: str, model: str) -> Line:
     """One of tidybert's ways; all read the mean of all tokens."""
     task = Classification.from_examples(train)
-
-    def trained(some: Sequence[Any], arguments: TrainingArguments) -> Any:
-        return run_finetuning(FinetuningJob(task, model, some, None, arguments))
-
-    arguments = TrainingArguments(seed=seed, pooling="mean")
-    begin, chosen = time.perf_counter(), way
-    if way == "few":
-        found = choose_way(task, train, arguments, trained, lambda _line: None)
-        chosen, arguments = found.name, found.arguments
-    else:
-        arguments = ways(len(train), arguments)[way.removesuffix(", random head")]
-        if way.endswith("random head"):
-            arguments = replace(arguments, head_start="random")
-    one = trained(train, arguments)
+    begin = time.perf_counter()
+    one = run_finetuning(FinetuningJob(task, model, train, None, arguments_of(way, train, seed)))
     seconds = time.perf_counter() - begin
-    metrics = metrics_of(one, task, test)
-    return {"accuracy": metrics["accuracy"], "seconds": seconds, "chosen": chosen}
+    return {"accuracy": metrics_of(one, task, test)["accuracy"], "seconds": seconds}
+
+
+def arguments_of(way: str, train: Sequence[Any], seed: int) -> TrainingArguments:
+    """The arguments of one of tidybert's ways."""
+    epochs = 0.0
+    if way.startswith("fine-tuning"):
+        epochs = _STEPS * TrainingArguments.train_batch_size / len(train)
+        epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
+    start = "random" if way.endswith("random head") else "probe"
+    start = way if way == "contrastive" else start
+    return TrainingArguments(
+        seed=seed, pooling="mean", head_start=start, num_train_epochs=epochs
+    )
 
 
 def joined(one: Any) -> str:

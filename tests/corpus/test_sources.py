@@ -1,8 +1,11 @@
 """Text from other machines and from standard input: the same bytes, resuming, faults of stores."""
 
+import errno
 import io
 import lzma
+import resource
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +142,57 @@ def test_standard_input_is_a_source_and_resumes(
     assert "is finished" in capsys.readouterr().err
     assert piped(MORE.encode(), tmp_path / "out") == 2
     assert "files: -" in capsys.readouterr().err
+
+
+class Slow(io.RawIOBase):
+    """A pipe that gives a few bytes at a time, and then perhaps fails."""
+
+    def __init__(self, content: bytes, error: OSError | None = None) -> None:
+        self.content, self.error = io.BytesIO(content), error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        part = self.content.read(min(len(target), 7))
+        if not part and self.error:
+            raise self.error
+        target[: len(part)] = part
+        return len(part)
+
+
+def test_standard_input_that_comes_slowly_or_breaks(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def piped(content: bytes, out: str, error: OSError | None = None) -> int:
+        stream = io.TextIOWrapper(io.BufferedReader(Slow(content, error)))
+        monkeypatch.setattr(sys, "stdin", stream)
+        flags = ["--vocab", str(tiny_model), "--held-out", "0.3", "--workers", "0"]
+        return shell(["build-corpus", "-", *flags, "--out", str(tmp_path / out)])
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "a.txt").write_text(TEXT)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "file", held_out=0.3)
+
+    assert piped(TEXT.encode(), "slow") == 0
+    assert shards_of(tmp_path / "slow") == shards_of(tmp_path / "file")
+    capsys.readouterr()
+
+    assert piped(TEXT.encode(), "broken", OSError(errno.EIO, "Input/output error")) == 1
+    assert "standard input: cannot be read: Input/output error" in capsys.readouterr().err
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(TEXT) // 2, before[1]))
+    try:
+        status = piped(TEXT.encode(), "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert status == 1
+    assert "File too large" in capsys.readouterr().err
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not (tmp_path / "full").exists() and not (tmp_path / "broken").exists()
 
 
 def test_standard_input_may_be_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:

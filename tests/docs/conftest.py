@@ -40,11 +40,16 @@ def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
 
 @pytest.fixture(scope="session")
 def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> Path:
-    """A tiny encoder: it takes 512 tokens and knows letters and a few words."""
+    """A tiny encoder of sentence vectors: it takes 512 tokens and knows letters and a few words."""
+    from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.checkpoints.sentence_form import SentenceForm
+    from tidybert.checkpoints.sentence_writing import write_sentence_form
     from tidybert.modeling import BertModel
 
     directory = tmp_path_factory.mktemp("models") / "small"
     write_model(directory, BertModel)
+    width = ModelDirectory(directory).config.hidden_size
+    write_sentence_form(directory, SentenceForm(normalize=True), width)
     return directory
 
 

@@ -41,7 +41,6 @@ NOT_RUN = (
     "tidybert download ",
     "tidybert serve ",
     "tidybert page",
-    "tidybert finetune classify minilm --train tickets.csv --few",
     "curl ",
     "python -m benchmarks",
     "python tests/check_types.py",

@@ -37,7 +37,6 @@ def test_given_examples_are_measured_on(quick: Quick, toy: Data) -> None:
         ({"X_val": ["a"], "y_val": ["shape"]}, "^in X_val and y_val: y has the label 'shape'"),
         ({"X_val": [("a", "b")], "y_val": ["colour"]}, "^in X_val and y_val: X holds pairs"),
         ({"groups": [1, 2]}, r"^groups has the shape \(2,\): expected \(24,\)"),
-        ({"groups": [1] * 24}, "^groups decide .* set validation_fraction"),
     ],
 )
 def test_what_cannot_be_measured_on(
@@ -51,6 +50,11 @@ def test_two_ways_at_once(quick: Quick, toy: Data) -> None:
     X, y = toy(24)
     with pytest.raises(UsageError, match="and X_val was given: give one of them"):
         BertClassifier(**quick, validation_fraction=0.2).fit(X, y, X_val=X, y_val=y)
+
+
+def test_groups_without_a_part_to_hold_out(quick: Quick, toy: Data) -> None:
+    with pytest.raises(UsageError, match=r"^groups decide .* set validation_fraction"):
+        BertClassifier(**quick, validation_fraction=0.0).fit(*toy(24), groups=[1] * 24)
 
 
 def test_groups_stay_on_one_side(quick: Quick, toy: Data) -> None:

@@ -279,16 +279,12 @@ def test_a_teacher_that_does_not_fit_is_refused_by_name(
             toy(**given)
 
 
-def test_a_task_without_a_loss_for_it_and_few_labels_refuse_a_teacher(
-    toy: Toy, tiny_run: Path
-) -> None:
+def test_a_task_without_a_loss_for_it_refuses_a_teacher(toy: Toy, tiny_run: Path) -> None:
     class Strange(Classification):
         imitation_losses = Task.imitation_losses
 
     with pytest.raises(UsageError, match="teacher is not for classify; leave it out"):
         toy(task=Strange(("animal", "colour")), teacher=tiny_run)
-    with pytest.raises(UsageError, match="few chooses by itself: leave out teacher"):
-        toy(few=True, teacher=tiny_run)
 
 
 def test_unlabelled_texts_are_read_checked_and_counted(

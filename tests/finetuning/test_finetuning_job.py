@@ -34,24 +34,16 @@ def a_job(task: Any = "classify", **given: Any) -> FinetuningJob:
         ({"seeds": 0}, "^seeds is 0; expected a number from 1 to 1,000"),
         ({"seeds": 1001}, "^seeds is 1001"),
         ({"max_seq_length": "12"}, "^max_seq_length is '12'; expected a whole number"),
-        ({"few": 1}, "^few is 1; expected true or false"),
-        ({"few": True, "seeds": 2}, "^few chooses by itself: leave out search and seeds"),
-        ({"few": True, "search": True}, "^few chooses by itself"),
         ({"search": True, "seeds": 2}, "^give search and seeds one after the other"),
         ({"time_limit": 3.0}, "^time_limit is 3; expected minutes above 0, and only with search"),
         ({"time_limit": 0.0, "search": True}, "^time_limit is 0; expected minutes above 0"),
-        ({"task": "regress", "few": True}, "^few is for classify, not for regress; leave it out"),
-        ({"few": True, "task_options": ClassOptions(multi_label=True)}, "not for multi-label"),
         ({"task": "tag", "corrections": "c.csv"}, "^corrections is for classify, not for tag yet"),
-        ({"few": True, "num_train_epochs": 2.0}, "^num_train_epochs is given, but few sets it"),
-        ({"few": True, "head_start": "probe"}, "^head_start is given, but few sets it"),
         ({"search": True, "learning_rate": 0.1, **RUN}, "^learning_rate is given, but search sets"),
         ({"search": True, "train_batch_size": 8, **RUN}, "^train_batch_size is given, but search"),
         ({"seeds": 2}, "^seeds trains several models: give out, a directory for them"),
         ({"search": True}, "^search trains several models: give out"),
         ({"seed": 2**64 - 2, "seeds": 3, **RUN}, "^seed is 18446744073709551616; expected a whole"),
         ({"early_stopping_patience": 2, "dev_fraction": 0}, "needs examples to evaluate on: give"),
-        ({"early_stopping_patience": 2, "few": True}, "^early_stopping_patience needs examples"),
         ({"early_stopping_patience": 2, "task": Classification("ab")}, "^early_stopping_patience"),
         ({"task": "clasify"}, "expected one of classify, .* did you mean 'classify'"),
     ],
@@ -67,15 +59,20 @@ def test_what_goes_together_is_taken() -> None:
     last = a_job(seed=2**64 - 2, seeds=2, **RUN)
     assert last.has_trials
     assert a_job(search=True, time_limit=0.5, seed=3, **RUN).has_trials
-    assert not a_job(few=True, early_stopping_patience=2, dev="b.csv").has_trials
+    assert not a_job(early_stopping_patience=2, dev="b.csv").has_trials
 
 
-def test_a_share_is_held_out_where_it_can_be() -> None:
-    assert a_job().held_out_share == 0.1
-    assert a_job(dev_fraction=0).held_out_share == a_job(few=True).held_out_share == 0
-    assert a_job(Classification("ab")).held_out_share == 0
-    measured = [a_job(), a_job(dev="b.csv", dev_fraction=0), a_job(Classification("ab"), dev=[1])]
-    assert all(each.is_measured for each in measured)
+def test_a_tenth_of_a_thousand_examples_is_held_out_unless_the_job_says_otherwise() -> None:
+    def share(count: int, **given: Any) -> float:
+        return a_job(**given).share_held_out(count)
+
+    assert (share(999), share(1000)) == (0, 0.1)
+    assert share(1000, dev_fraction=0) == share(1000, dev="b.csv") == 0
+    assert share(5, dev_fraction=0.4) == 0.4
+    assert share(1000, task=Classification("ab")) == 0
+    measured = [{"seeds": 2, **RUN}, {"search": True, **RUN}, {"eval_steps": 5}]
+    measured.append({"early_stopping_patience": 2})
+    assert [share(20, **given) for given in measured] == [0.1] * 4
     assert (a_job().length, a_job("answer").length, a_job(max_seq_length=9).length) == (128, 384, 9)
 
 

@@ -79,8 +79,8 @@ class _Shown:
     def show(self, done: int, total: int | None, figures: Figures) -> None:
         """See Show."""
         now = time.monotonic()
-        if self.first is None:
-            # What an earlier run has done says nothing about this one's speed.
+        if self.first is None or done < self.latest[1]:
+            # What an earlier run, or another part of this one, has done says nothing about its speed.
             self.first, self.begun, self.last = done, now, now
         self.latest = now, done, total, figures
         is_end = self.bar is not None and done == total
@@ -184,4 +184,10 @@ def shown_training(
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
-        yield Callbacks(note=note, spell=in_shell, step=step, metrics=metrics, track=track)
+        def first_step(done: "StepReport") -> None:
+            text = f"contrastive training, loss {done.loss:.4f}"
+            show(done.step, done.num_steps, lambda _, _rate: text)
+
+        yield Callbacks(
+            note, in_shell, first_step=first_step, step=step, metrics=metrics, track=track
+        )

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 from tidybert.errors import DataError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.growing_file import GrowingFile
-from tidybert.storage.opening import open_regular
+from tidybert.storage.opening import open_regular, os_reason
 from tidybert.storage.remote_files import RemoteFile
 
 STANDARD_INPUT: Final = "-"
@@ -82,12 +82,19 @@ def source_of(file: Path | RemoteFile) -> Source:
     return Source(str(file), file, found.st_size, (found.st_size, found.st_mtime_ns))
 
 
+def _next_part(stream: BinaryIO) -> bytes:
+    try:
+        return stream.read(_PART_BYTES)
+    except OSError as error:
+        raise DataError(f"standard input: cannot be read: {os_reason(error)}") from error
+
+
 def spooled(stream: BinaryIO) -> Source:
-    """Standard input as a source, copied to a temporary file.  Raises DiskError."""
+    """Standard input as a source, copied to a temporary file.  Raises DataError and DiskError."""
     folder = TemporaryDirectory(prefix="tidybert-input-")
     path = Path(folder.name) / "input"
     file = GrowingFile(path)
-    while part := stream.read(_PART_BYTES):
+    while part := _next_part(stream):
         file.write(part)
     file.sync()
     file.close()

@@ -73,7 +73,7 @@ class BertEstimator(SavedEstimator):
     vocab: str | Path | None = None
     max_seq_length: int = Task.default_max_seq_length
     doc_stride: int | None = None
-    num_train_epochs: float = TrainingArguments.num_train_epochs
+    num_train_epochs: float | None = TrainingArguments.num_train_epochs
     max_steps: int | None = TrainingArguments.max_steps
     train_batch_size: int = TrainingArguments.train_batch_size
     tokens_per_batch: int = TrainingArguments.tokens_per_batch
@@ -95,7 +95,7 @@ class BertEstimator(SavedEstimator):
     teacher_weight: float = FinetuningOptions.teacher_weight
     teacher_temperature: float = FinetuningOptions.teacher_temperature
     dropout: float | None = TrainingArguments.dropout
-    validation_fraction: float = 0.0
+    validation_fraction: float | None = None
     eval_steps: int | None = TrainingArguments.eval_steps
     early_stopping_patience: int | None = TrainingArguments.early_stopping_patience
     freeze_layers: int = TrainingArguments.freeze_layers
@@ -154,7 +154,7 @@ class BertEstimator(SavedEstimator):
         device = choose_device(self.device)
         is_warm = self.warm_start and hasattr(self, "model_")
         parts = choose_parts(
-            begun.task, begun.examples, held_out, self.validation_fraction, arguments.seed
+            begun.task, begun.examples, held_out, self.validation_fraction, arguments
         )
         shares = weights[kept] * begun.weights
         weight_of = {one.row: each for one, each in zip(begun.examples, shares, strict=True)}
@@ -283,7 +283,7 @@ class BertEstimator(SavedEstimator):
 
     def _arguments(self, *, has_dev: bool) -> TrainingArguments:
         names = [each.name for each in fields(TrainingArguments)]
-        has_dev |= bool(self.validation_fraction)
+        has_dev |= self.validation_fraction != 0
         if self.early_stopping_patience is not None and not has_dev:
             raise UsageError(
                 f"early_stopping_patience is {self.early_stopping_patience}, which needs a part "

@@ -40,17 +40,19 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             beginning and the end, windows reads it all and averages.
         doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
             of a window that is shorter than twice that.
-        num_train_epochs: passes over the training data; a part of one is allowed.
+        num_train_epochs: passes over the training data; a part of one is allowed.  None: 3, or by
+            the number of labels.
         max_steps: stop after this many steps, even before num_train_epochs.
         train_batch_size: examples a step.
         tokens_per_batch: split a step into parts of at most this many tokens.
         learning_rate: peak of the schedule; None: 5e-5, for encoders narrower than 512 1e-4, and
             3e-4 where they tag or answer.
         warmup_proportion: share of the steps over which the rate rises from 0.
-        head_start: how a new head begins: None or "probe" fits it to the encoder's states,
-            "random" draws it.
+        head_start: how a new head begins: "probe" fits it to the encoder's states, "contrastive"
+            first trains the encoder by contrast, "random" draws it; None: a probe, or by the number
+            of labels.
         pooling: the head reads the state of [CLS] (cls) or the mean of all tokens' states (mean),
-            which transformers cannot open; None: as ``model``, usually cls.
+            which transformers cannot open; None: as ``model``, or by the number of labels.
         weight_decay: decoupled decay, never on biases and LayerNorm.
         adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
         max_grad_norm: gradients are scaled down to this norm.
@@ -67,7 +69,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
             y it weighs the texts with a label against those without.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
-            0 holds nothing out and keeps the last weights.
+            0 holds nothing out and keeps the last weights; None: a tenth of 1,000 examples and more.
         eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
         early_stopping_patience: stop after this many evaluations without a better one.
         freeze_layers: do not train the embeddings and this many of the lowest layers.

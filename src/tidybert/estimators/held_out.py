@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import DataError, UsageError
+from tidybert.finetuning.finetuning_job import SHARE_HELD_OUT, share_by_rule
 from tidybert.tasks.task import AnyTask
+from tidybert.training.training_arguments import TrainingArguments
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,21 @@ def _read_groups(groups: Any, num_examples: int) -> npt.NDArray[Any] | None:
 
 
 def choose_parts(
-    task: AnyTask, examples: Sequence[Any], held_out: HeldOut, fraction: float, seed: int
+    task: AnyTask,
+    examples: Sequence[Any],
+    held_out: HeldOut,
+    fraction: float | None,
+    arguments: TrainingArguments,
 ) -> Parts:
-    """The parts of the examples, whose rows are their places in X."""
+    """The parts of the examples, whose rows are their places in X.
+
+    ``fraction``: the share to hold out; None: a tenth for groups, else as ``tidybert.finetune``.
+    """
+    if fraction is None and held_out.examples is not None:
+        fraction = 0.0
+    if fraction is None:
+        has_groups = held_out.groups is not None
+        fraction = SHARE_HELD_OUT if has_groups else share_by_rule(len(examples), arguments)
     if held_out.groups is not None and not fraction:
         raise UsageError(
             "groups decide which examples are held out: set validation_fraction, for example to "
@@ -84,7 +98,7 @@ def choose_parts(
     if held_out.groups is not None:
         groups = [held_out.groups.tolist()[one.row] for one in examples]
     try:
-        train, dev = task.hold_out(examples, fraction, seed, groups)
+        train, dev = task.hold_out(examples, fraction, arguments.seed, groups)
     except DataError as error:
         alone = "" if groups is None else " in groups"
         raise DataError(

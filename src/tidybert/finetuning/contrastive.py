@@ -55,7 +55,12 @@ def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
             arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
         )
         objective = FineTuning(model, groups, _Contrast(task), arguments)
-        TrainingLoop(objective, callbacks=TrainingCallbacks(step=steps.append)).train()
+
+        def step(done: StepReport) -> None:
+            steps.append(done)
+            trainer.callbacks.first_step(done)
+
+        TrainingLoop(objective, callbacks=TrainingCallbacks(step=step)).train()
     trainer.callbacks.tell(
         f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
         f"{GROUP}: loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last; "

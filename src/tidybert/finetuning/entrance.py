@@ -112,7 +112,7 @@ def finetune(
     model: _Model = "minilm",
     *,
     multi_label: bool | None = None,
-    dev: Any = 0.1,
+    dev: Any = None,
     unlabelled: Any = None,
     out: str | Path | None = None,
     verbose: bool = False,
@@ -129,8 +129,8 @@ def finetune(
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
         multi_label: for classify: a text has any number of labels.
-        dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it;
-            0 trains on all, as ``few`` does.
+        dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it, 0
+            for none; None holds a tenth of 1,000 examples and more out.
         unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
@@ -178,14 +178,14 @@ def finetune(
         return run_finetuning(job, Callbacks(note, str, training=training, rows=rows))
 
 
-def _share(dev: Any) -> tuple[float, Any]:
-    """The share to hold out, and the data to measure on in its place, if any."""
-    if dev is None or isinstance(dev, bool) or not isinstance(dev, int | float):
-        if dev is None or isinstance(dev, bool):
-            raise UsageError(
-                f"{param('dev')} is {dev}: expected labelled data, or a fraction such as 0.1"
-            )
-        return 0.1, dev
+def _share(dev: Any) -> tuple[float | None, Any]:
+    """The share to hold out (None: by the rule), and the data to measure on in its place."""
+    if isinstance(dev, bool):
+        raise UsageError(
+            f"{param('dev')} is {dev}: expected labelled data, or a fraction such as 0.1"
+        )
+    if dev is None or not isinstance(dev, int | float):
+        return None, dev
     if not 0 <= dev < 1:
         raise UsageError(
             f"{param('dev')} is {dev}: expected labelled data, or a fraction from 0 to below 1"

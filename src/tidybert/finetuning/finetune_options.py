@@ -60,7 +60,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     document_prompt: str | None
 
     max_seq_length: int | None
-    num_train_epochs: float
+    num_train_epochs: float | None
     max_steps: int | None
     train_batch_size: int
     tokens_per_batch: int
@@ -85,7 +85,6 @@ class FinetuneOptions(ReadingOptions, total=False):
     deterministic: bool
     logging_steps: int
 
-    few: bool
     seeds: int
     search: bool
     time_limit: float | None

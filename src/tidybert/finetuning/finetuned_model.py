@@ -48,7 +48,6 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         arguments: all of the training, by name, as in arguments.json.
         run: the RUN on disk; None for a model in memory alone.
         held_out: the examples that it was measured on.
-        few: the way that ``few`` chose, and the accuracy of each way.
         trials: those of ``seeds`` or ``search``; this is the best one's model.
     """
 
@@ -64,7 +63,6 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
     held_out: Sequence[Any] = ()
-    few: Mapping[str, Any] | None = None
     trials: "Trials | None" = None
 
     @classmethod

@@ -26,12 +26,23 @@ if TYPE_CHECKING:
 SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
 """The arguments that a search sets."""
 SET_FOR_TEACHER: Final = ("teacher_weight", "teacher_temperature")
-SET_BY_FEW: Final = ("head_start", "num_train_epochs", "max_steps")
+SHARE_HELD_OUT: Final = 0.1
+FEWEST_TO_HOLD_OUT: Final = 1000
 _MOST_SEEDS: Final = 1000
 # They say how a run is begun, and arguments.json says what it is.
 _NOT_RECORDED: Final = ("out", "resume", "change", "force")
 _PATHS: Final = ("train", "dev", "unlabelled", "corrections", "vocab", "teacher")
 _OF_SHELL: Final[Mapping[str, Any]] = {"log_to": None, "threads": None}
+
+
+def share_by_rule(num_examples: int, arguments: TrainingArguments) -> float:
+    """The share of labelled examples to hold out where nobody says how many.
+
+    A tenth of 1,000 and more; of fewer only where an argument needs a measurement, because each of
+    them helps more than a score.
+    """
+    needs_some = arguments.eval_steps or arguments.early_stopping_patience
+    return SHARE_HELD_OUT if needs_some or num_examples >= FEWEST_TO_HOLD_OUT else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +58,13 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
         "Checkpoints": ("vocab", "new_head", "num_layers"),
     }
 
-    dev_fraction: float = 0.1
-    """Fraction of --train to measure on where --dev is not given; 0 to train on all, as --few
-    does."""
+    dev_fraction: float | None = None
+    """Fraction of --train to measure on where --dev is not given; 0 trains on all. If not set: a
+    tenth of 1,000 examples and more."""
     corrections: str | Path | None = None
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
-    few: bool = False
-    """``--few``: Compare ways to learn from at most 64 labels a class, and take the best."""
     seeds: int = field(default=1, metadata={"min": 1, "max": _MOST_SEEDS})
     """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
     search: bool = False
@@ -80,8 +89,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
         super().__post_init__()
         for each in fields(FinetuningOptions):
             check_type(each.name, getattr(self, each.name), each.type)
-        few, seeds, search = map(param, ("few", "seeds", "search"))
-        if not 0 <= self.dev_fraction < 1:
+        seeds, search = map(param, ("seeds", "search"))
+        if self.dev_fraction is not None and not 0 <= self.dev_fraction < 1:
             raise bad_value("dev_fraction", self.dev_fraction, "a fraction from 0 to below 1")
         if not 1 <= self.seeds <= _MOST_SEEDS:
             raise bad_value("seeds", self.seeds, f"a number from 1 to {_MOST_SEEDS:,}")
@@ -91,10 +100,6 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
             raise bad_value("teacher_weight", self.teacher_weight, "a fraction above 0, up to 1")
         if not 0 < self.teacher_temperature < math.inf:
             raise bad_value("teacher_temperature", self.teacher_temperature, "a number above 0")
-        if self.few and self.teacher is not None:
-            raise UsageError(f"{few} chooses by itself: leave out {param('teacher')}")
-        if self.few and self.has_trials:
-            raise UsageError(f"{few} chooses by itself: leave out {search} and {seeds}")
         if self.search and self.seeds > 1:
             raise UsageError(
                 f"give {search} and {seeds} one after the other: search first, then seeds"
@@ -118,7 +123,7 @@ class FinetuningJob(FinetuningOptions):
             lists of its examples, and without ``dev`` nothing is measured.
         model: a MODEL, or one in memory.  A size (``mini``) has random weights and needs ``vocab``.
         train: the path of a file, or rows in memory as ``tidybert.finetune`` takes them.
-        dev: the same, to measure on; None holds ``dev_fraction`` of ``train`` out.
+        dev: the same, to measure on; None holds ``share_held_out`` of ``train``.
         arguments: of the training.
         read: how files and rows are read.
         task_options: what the task is given beyond its data.
@@ -144,7 +149,8 @@ class FinetuningJob(FinetuningOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         arguments, name = self.arguments, self.task_class.name
-        if arguments.early_stopping_patience is not None and not self.is_measured:
+        is_measured = self.dev is not None or bool(self.share_held_out(FEWEST_TO_HOLD_OUT))
+        if arguments.early_stopping_patience is not None and not is_measured:
             raise UsageError(
                 f"{param('early_stopping_patience')} needs examples to evaluate on: give "
                 f"{param('dev')}"
@@ -154,17 +160,13 @@ class FinetuningJob(FinetuningOptions):
                 f"{param('search' if self.search else 'seeds')} trains several models: give "
                 f"{param('out')}, a directory for them"
             )
-        if self.few and name != "classify":
-            raise UsageError(f"{param('few')} is for classify, not for {name}; leave it out")
         if self.corrections is not None and name != "classify":
             raise UsageError(f"{param('corrections')} is for classify, not for {name} yet")
-        for chosen, names in (("few", SET_BY_FEW), ("search", SEARCHED)):
-            for each in names if getattr(self, chosen) else ():
-                if getattr(arguments, each) != getattr(TrainingArguments, each):
-                    raise UsageError(
-                        f"{param(each)} is given, but {param(chosen)} sets it: leave out one of "
-                        "them"
-                    )
+        for each in SEARCHED if self.search else ():
+            if getattr(arguments, each) != getattr(TrainingArguments, each):
+                raise UsageError(
+                    f"{param(each)} is given, but {param('search')} sets it: leave out one of them"
+                )
         if self.teacher is None:
             for each in ("unlabelled", *SET_FOR_TEACHER):
                 if getattr(self, each) != getattr(FinetuningJob, each):
@@ -179,15 +181,15 @@ class FinetuningJob(FinetuningOptions):
             return task_class(self.task, self.task_options)
         return type(self.task)
 
-    @property
-    def held_out_share(self) -> float:
+    def share_held_out(self, num_examples: int) -> float:
         """The share of ``train`` that is held out where there is no ``dev``."""
-        return self.dev_fraction if isinstance(self.task, str) and not self.few else 0.0
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether there are examples to measure on."""
-        return self.dev is not None or bool(self.held_out_share)
+        if self.dev is not None or not isinstance(self.task, str):
+            return 0.0
+        if self.dev_fraction is not None:
+            return self.dev_fraction
+        if self.has_trials:
+            return SHARE_HELD_OUT
+        return share_by_rule(num_examples, self.arguments)
 
     @property
     def length(self) -> int:

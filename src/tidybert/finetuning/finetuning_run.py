@@ -266,7 +266,7 @@ def _require_room(
         return
     num_examples = len(examples.train) + len(examples.unlabelled)
     per_epoch = math.ceil(num_examples / arguments.train_batch_size)
-    steps = math.ceil(per_epoch * arguments.num_train_epochs)
+    steps = math.ceil(per_epoch * arguments.epochs)
     steps = min(steps, arguments.max_steps or steps)
     # The words that occur in no example have no moments, and they may be nearly all.
     words = encoder_of(network).word_embeddings.weight

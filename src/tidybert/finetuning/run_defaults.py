@@ -1,6 +1,7 @@
-"""What a fine-tuning takes where its arguments say nothing: the rate, the start and the pooling."""
+"""What a fine-tuning takes where its arguments say nothing: rate, epochs, start and pooling."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
@@ -12,7 +13,8 @@ from tidybert.training.training_arguments import TrainingArguments
 def with_defaults(
     arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
 ) -> tuple[TrainingArguments, BertConfig]:
-    """The arguments with the rate and the start that none names, and the encoder that pools so."""
+    """The arguments with the rate, the epochs and the start, and the encoder that pools so."""
+    arguments = replace(arguments, num_train_epochs=arguments.epochs)
     if arguments.learning_rate is None:
         arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
         tell(

@@ -1,11 +1,10 @@
-"""``run_finetuning``: one function that runs a FinetuningJob: once, few labels, seeds or search."""
+"""``run_finetuning``: one function that runs a FinetuningJob: once, with several seeds, or a search."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from tidybert.finetuning.few_labels import choose_way, recommend_few
+from tidybert.finetuning.best_way import with_best_way
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.finetuning_run import Callbacks, train
@@ -15,7 +14,6 @@ from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
 from tidybert.training.determinism import repeating
 from tidybert.training.runs.run_directory import clear_run, owned_run
-from tidybert.training.training_arguments import TrainingArguments
 
 
 def run_finetuning(job: FinetuningJob, callbacks: Callbacks | None = None) -> FinetunedModel[Any]:
@@ -30,10 +28,9 @@ def run_finetuning(job: FinetuningJob, callbacks: Callbacks | None = None) -> Fi
         stack.enter_context(repeating(job.arguments.deterministic, job.device))
         examples = examples_of(job, callbacks.tell, warns=callbacks.rows is not None)
         callbacks.origin(examples.origin)
-        if job.few:
-            return _run_few(job, examples, callbacks)
-        if isinstance(job.task, str) and job.teacher is None:
-            recommend_few(examples.task, len(examples.train), callbacks.tell)
+        job, why = with_best_way(job, examples)
+        if why is not None:
+            callbacks.tell(why)
         if job.has_trials:
             return _run_trials(job, examples, callbacks)
         return _train(job, examples, callbacks)
@@ -49,22 +46,6 @@ def _train(
     begin = callbacks.training
     with begin(job, examples.task.metric) if begin else nullcontext(callbacks) as its_own:
         return train(job, examples, its_own, probe)
-
-
-def _run_few(
-    job: FinetuningJob, examples: TrainingExamples, callbacks: Callbacks
-) -> FinetunedModel[Any]:
-    """Choose the best way on folds, and train in this way on all examples."""
-    # arguments.json repeats the way, which would not be chosen again.
-    job = replace(job, few=False, dev_fraction=0.0, new_head=True)
-    in_memory = replace(job, out=None, resume=False, change=False, force=False)
-
-    def train_some(some: Sequence[Any], arguments: TrainingArguments) -> FinetunedModel[Any]:
-        return train(replace(in_memory, arguments=arguments), examples.some(some), Callbacks())
-
-    way = choose_way(examples.task, examples.train, job.arguments, train_some, callbacks.tell)
-    trained = _train(replace(job, arguments=way.arguments), examples, callbacks)
-    return replace(trained, few=way.figures())
 
 
 def _run_trials(

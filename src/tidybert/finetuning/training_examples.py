@@ -1,7 +1,7 @@
 """The examples of a job: read from files or memory, or made already."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,6 @@ class TrainingExamples:
     labelled: Sequence[Any] = ()
     origin: RunOrigin = field(default_factory=RunOrigin)
     unlabelled: Sequence[Any] = ()
-
-    def some(self, train: Sequence[Any]) -> "TrainingExamples":
-        """Some of the examples to train on, and none to measure on."""
-        return replace(self, train=train, held_out=None)
 
 
 def examples_of(
@@ -92,11 +88,17 @@ def examples_of(
         label_values=report.label_values,
     )
     train, held_out = labelled, None
-    if job.dev is None and job.held_out_share:
-        train, held_out = chosen.hold_out(labelled, job.held_out_share, job.arguments.seed)
+    share = job.share_held_out(len(labelled))
+    if share:
+        train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
         tell(
             f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
             "measure on"
+        )
+    elif job.dev is None and job.dev_fraction is None:
+        tell(
+            f"no {param('dev')}: all {len(labelled):,} examples train, and none measures; "
+            f"{param('dev_fraction')} 0.1 holds a tenth out"
         )
     task = chosen.from_examples(train, job.task_options)
     if job.dev is not None:

@@ -45,6 +45,10 @@ def noted_training(
                 speed = f"{done.num_examples / done.seconds:.0f} examples/s"
                 say(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
 
+        def first_step(done: StepReport) -> None:
+            if show is not None:
+                show(done.step, done.num_steps, f"contrastive training, loss {done.loss:.4f}")
+
         def metrics(step: int, found: dict[str, Any]) -> None:
             scores = {name: each for name, each in found.items() if isinstance(each, float)}
             history[-1].update(scores)
@@ -55,6 +59,7 @@ def noted_training(
         yield Callbacks(
             note=say if verbose else lambda _line: None,
             spell=str,
+            first_step=first_step,
             step=step,
             metrics=metrics,
             rows=rows,

@@ -197,7 +197,7 @@ def _expected(done: Sequence[Trial], arguments: TrainingArguments, varied: dict[
     """Seconds of training after one more trial, as fast as those that did not fail."""
 
     def epochs(changed: dict[str, Any]) -> float:
-        return replace(arguments, **changed).num_train_epochs
+        return replace(arguments, **changed).epochs
 
     ended = finished(done)
     spent = sum(each.seconds for each in done)

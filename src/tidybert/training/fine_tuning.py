@@ -106,8 +106,8 @@ class FineTuning(Objective):
 
     def _num_steps(self, arguments: TrainingArguments) -> int:
         # In floating point 25 steps times 2.2 are a little more than 55.
-        num_steps = math.ceil(round(self.steps_per_epoch * arguments.num_train_epochs, 6))
-        if arguments.num_train_epochs:
+        num_steps = math.ceil(round(self.steps_per_epoch * arguments.epochs, 6))
+        if arguments.epochs:
             num_steps = max(1, num_steps)
         return min(num_steps, arguments.max_steps or num_steps)
 

@@ -85,7 +85,11 @@ class Notes:
 
 @dataclass(frozen=True)
 class TrainingCallbacks(Notes):
-    """Functions that get lines of text, each step, and each evaluation's step and metrics."""
+    """Functions that get lines of text, each step, and each evaluation's step and metrics.
 
+    first_step: gets each step of a training that comes before, such as a contrastive one.
+    """
+
+    first_step: Callable[[StepReport], None] = lambda _done: None
     step: Callable[[StepReport], None] = lambda _done: None
     metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None

@@ -12,6 +12,7 @@ from tidybert.training.changes import MODEL, NOTHING, STEPS, argument
 
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
+DEFAULT_EPOCHS: Final = 3.0
 HeadStart = Literal["probe", "contrastive", "random"]
 HeadPooling = Literal["cls", "mean"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -27,8 +28,9 @@ class TrainingArguments:
         "Device": ("precision", "tokens_per_batch", "deterministic"),
     }
 
-    num_train_epochs: float = argument(STEPS, 3.0)
-    """Passes over the training data; 0.5 is half a pass. 0 trains nothing after --head-start."""
+    num_train_epochs: float | None = argument(STEPS, None)
+    """Passes over the training data; 0.5 is half a pass, 0 trains nothing after --head-start. If
+    not set: 3, or by the number of labels."""
     max_steps: int | None = argument(STEPS, None)
     """Stop after this many steps, even before --num-train-epochs."""
     train_batch_size: int = argument(MODEL, 32)
@@ -44,10 +46,10 @@ class TrainingArguments:
     0."""
     head_start: str | None = argument(MODEL, None)
     """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
-    or at random. If not set: a probe."""
+    or at random. If not set: a probe, or by the number of labels."""
     pooling: str | None = argument(MODEL, None)
     """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
-    open. If not set: as MODEL."""
+    open. If not set: as MODEL, or by the number of labels."""
     dropout: float | None = argument(STEPS, None)
     """Dropout in the encoder and before the head, 0 or above and below 1. If not set: as MODEL."""
     weight_decay: float = argument(STEPS, 0.01)
@@ -81,6 +83,11 @@ class TrainingArguments:
     rounding. A CPU always repeats."""
     logging_steps: int = argument(NOTHING, 10)
     """Write a line of metrics.jsonl after every N steps."""
+
+    @property
+    def epochs(self) -> float:
+        """``num_train_epochs``, or 3 where it is not set."""
+        return DEFAULT_EPOCHS if self.num_train_epochs is None else self.num_train_epochs
 
     @property
     def peak_rate(self) -> float:

@@ -1,0 +1,102 @@
+"""The best known way to learn from so many labels, where the arguments leave it open.
+
+The measurements behind the rule are in docs/results.md, under "Few labels".
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tidybert.catalog import is_size
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.errors import ConfigError, param
+from tidybert.files.wording import count_of
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.storage.model_files import MODULES_FILE
+from tidybert.storage.opening import present
+from tidybert.tasks.classification import Classification
+from tidybert.training.training_arguments import DEFAULT_EPOCHS, TrainingArguments
+
+MOST_OF_A_CLASS: Final = 50
+"""Texts a class, on average, up to which contrastive training is better than fine-tuning."""
+MOST_CLASSES: Final = 20
+MOST_TEXTS: Final = 999
+"""Texts up to which the mean of all tokens is better than [CLS]."""
+STEPS: Final = 100
+"""Fewest steps of a fine-tuning on so few texts."""
+_OF_STEPS: Final = (
+    "num_train_epochs", "max_steps", "eval_steps", "save_steps", "early_stopping_patience",
+    "freeze_layers", "freeze_embeddings", "head_start",
+)  # fmt: skip
+"""Whoever gives one of these wants the steps of a fine-tuning."""
+
+
+def with_best_way(
+    job: FinetuningJob, examples: TrainingExamples
+) -> tuple[FinetuningJob, str | None]:
+    """The job with the start, pooling and epochs that it leaves open, and a line that says which.
+
+    The rule is for single texts of one class each, and for a MODEL whose sentence vectors are
+    means; every other job stays as it is.  Up to 50 texts a class and 20 classes, the encoder
+    learns by contrast and the head is a probe.  Otherwise, up to 999 texts, everything is
+    fine-tuned from a probe, for 100 steps at least.  The head reads the mean of all tokens.
+
+    Raises what opening MODEL raises.
+    """
+    texts, arguments = examples.train, job.arguments
+    if (
+        not isinstance(examples.task, Classification)
+        or not 0 < len(texts) <= MOST_TEXTS
+        or job.search
+        or job.teacher is not None
+        or any(one.text_pair is not None for one in texts)
+        or not _vectors_are_means(job.model)
+    ):
+        return job, None
+    num_classes = len(examples.task.names)
+    chosen, way = _way(job, len(texts), num_classes)
+    pooling = arguments.pooling or "mean"
+    arguments = replace(arguments, pooling=pooling, **chosen)
+    reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
+    return replace(job, arguments=arguments), (
+        f"{count_of(len(texts), 'labelled text')} of {num_classes} classes: {way}; the head reads "
+        f"{reads}; {param('head_start')}, {param('num_train_epochs')} and {param('pooling')} set "
+        "another way"
+    )
+
+
+def _way(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str, Any], str]:
+    """The arguments of the way to learn from so many texts, and its name."""
+    arguments = job.arguments
+    is_small = num_texts <= MOST_OF_A_CLASS * num_classes and num_classes <= MOST_CLASSES
+    if is_small and _may_learn_by_contrast(job):
+        chosen = {"head_start": "contrastive", "num_train_epochs": 0.0}
+        return chosen, "contrastive training, then a probe"
+    if arguments.num_train_epochs is not None or arguments.max_steps is not None:
+        return {}, "fine-tuning as asked for"
+    epochs = STEPS * arguments.train_batch_size / num_texts
+    epochs = max(DEFAULT_EPOCHS, math.ceil(10 * epochs) / 10)
+    return {"num_train_epochs": epochs}, f"fine-tuning for {epochs:g} epochs"
+
+
+def _may_learn_by_contrast(job: FinetuningJob) -> bool:
+    """Whether nothing is asked for that contrastive training does not do: steps, or weights."""
+    if any(getattr(job.arguments, each) != getattr(TrainingArguments, each) for each in _OF_STEPS):
+        return False
+    by_class = getattr(job.task_options, "class_weight", None)
+    return by_class is None and len(set(job.example_weights or ())) < 2
+
+
+def _vectors_are_means(model: str | Path | FinetunedModel) -> bool:
+    """Whether MODEL was trained for sentence vectors that are the mean of its tokens' states."""
+    if isinstance(model, FinetunedModel) or is_size(model):
+        return False
+    directory = ModelDirectory.open(model)
+    if not present(directory.path / MODULES_FILE, error=ConfigError):
+        return False
+    form = read_sentence_form(directory)
+    return form.pooling == "mean" and not form.dense
