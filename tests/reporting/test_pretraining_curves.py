@@ -169,9 +169,14 @@ def test_it_is_drawn_from_the_log_and_again(tmp_path: Path) -> None:
     first = path.read_text(encoding="utf-8")
     assert "training 9.700, held-out text 9.600" in first
     assert "81.9 k" in first
-    log.write_text(json.dumps({**entries[0], "step": 20}) + "\n")
+    skipped = [{"step": step, "skipped": True} for step in (11, 12, 13, 17)]
+    lines_of_log = [*skipped, {**entries[0], "step": 20}]
+    log.write_text("".join(json.dumps(each) + "\n" for each in lines_of_log))
     write_curves(tmp_path)
-    assert "up to step 20" in path.read_text(encoding="utf-8")
+    again = path.read_text(encoding="utf-8")
+    assert "up to step 20" in again
+    assert "after step 10: the data of steps 11 to 13 are passed over" in again
+    assert "after step 16: the data of steps 17 to 17 are passed over" in again
     assert sorted(each.name for each in tmp_path.iterdir()) == ["curves.svg", "metrics.jsonl"]
 
 

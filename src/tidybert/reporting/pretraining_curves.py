@@ -86,6 +86,10 @@ def curves_picture(
 ) -> Picture:
     """The picture of all panels; ``changes`` are steps at which arguments changed, with words."""
     steps, evaluations = history.steps, history.evaluations
+    passed = [
+        (first - 1, f"the data of steps {first:,} to {end:,} are passed over")
+        for first, end in history.skipped_ranges()
+    ]
     last = max(each["step"] for each in (*steps, *evaluations))
     tokens = [(0.0, 0.0), *course_of(steps, "num_tokens")]
     panels = []
@@ -108,7 +112,7 @@ def curves_picture(
         title += f", {_amount(tokens[-1][1])} tokens"
     drawn, top = [text(title, 52, 26, "heading"), _legend(measured_on)], _HEAD
     for panel in panels:
-        marks = _marks(panel.frame, [each for each in changes if each[0] <= last])
+        marks = _marks(panel.frame, [each for each in (*changes, *passed) if each[0] <= last])
         grid = _grid(panel, panel is panels[-1], tokens)
         drawn.append(moved(0, top, grid, *marks, *panel.drawn))
         top += panel.frame.height

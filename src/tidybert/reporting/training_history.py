@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -28,10 +28,22 @@ class TrainingHistory:
     Args:
         steps: the number of each step, and its figures by name.
         evaluations: the step of each evaluation, and its metrics by name.
+        skipped: the steps whose data were passed over.
     """
 
     steps: list[dict[str, float]]
     evaluations: list[dict[str, float]]
+    skipped: list[int] = field(default_factory=list)
+
+    def skipped_ranges(self) -> list[tuple[int, int]]:
+        """The first and the last step of each stretch whose data were passed over."""
+        ranges: list[tuple[int, int]] = []
+        for step in self.skipped:
+            if ranges and ranges[-1][1] == step - 1:
+                ranges[-1] = ranges[-1][0], step
+            else:
+                ranges.append((step, step))
+        return ranges
 
 
 def read_training_history(
@@ -48,10 +60,13 @@ def read_training_history(
         return None
     steps: list[dict[str, float]] = []
     evaluations: list[dict[str, float]] = []
+    skipped: list[int] = []
     for _, logged in read_json_lines(path, error=DataError):
         entry = _numbers(logged or {})
         if "step" not in entry:
             continue
+        if entry.get("skipped"):
+            skipped.append(int(entry["step"]))
         if "loss" in entry:
             steps.append({key: entry[key] for key in ("step", *figures) if key in entry})
         measured = {
@@ -61,7 +76,7 @@ def read_training_history(
         }
         if measured:
             evaluations.append({"step": entry["step"], **measured})
-    return TrainingHistory(steps, evaluations) if steps or evaluations else None
+    return TrainingHistory(steps, evaluations, skipped) if steps or evaluations else None
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
