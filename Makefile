@@ -4,6 +4,8 @@
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 #   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
 #   make test-kills   kill -9 at random moments, of pre-training and on Ray: make test-kills KILLS=20
+#   make test-parity  outputs and gradients beside transformers', for all sizes up to base
+#   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
 #   make test-cuda    only the tests that need a CUDA device
 #   make docs         the guides as a site, in site/
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
@@ -14,7 +16,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test fuzz test-faults test-kills test-cuda docs clean
+.PHONY: help quickstart test fuzz test-faults test-kills test-parity test-mutations \
+    test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -48,6 +51,14 @@ KILLS ?= 20
 test-kills: $(VENV)/.dev
 	TIDYBERT_KILLS=$(KILLS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
 	    tests/pretraining/test_kills.py tests/cluster tests/cli/test_cluster.py
+
+test-parity: $(VENV)/.dev
+	TIDYBERT_PARITY=tiny,mini,small,medium,base $(BIN)/python -m pytest tests/modeling/test_parity.py
+
+EACH ?= 10
+
+test-mutations: $(VENV)/.dev $(VENV)/.weights
+	$(BIN)/python tests/mutations.py --each $(EACH) --out mutations.jsonl
 
 test-cuda: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cuda
