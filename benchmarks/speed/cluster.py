@@ -1,34 +1,43 @@
 """Time a job over many files on a local Ray beside one process, and check the plan for N workers.
 
     python -m benchmarks cluster --texts 20000 --files 10 --rounds 3
+    python -m benchmarks cluster --texts 200000 --characters 60 --rounds 1
+    python -m benchmarks cluster --corpus --rounds 2
     python -m benchmarks cluster --plan --workers 2,4,8
 
 The first embeds lines of Wikipedia: one process with a thread a core, and a job with a worker a
 core, in turn.  Rates begin with the first rows, so they leave out Ray's start and the loading.
+With --characters texts are cut, and come again where Wikipedia has fewer.
+--corpus runs build-corpus on the data folder's Wikipedia, with a process a core and on Ray, from
+its start to its end, and compares the shards.
 --plan has workers of Ray sleep for the time of files of unequal sizes, and compares the seconds
 with those that ``makespan`` computes; docs/scale.md plans with it.
 """
 
 import heapq
 import json
+import lzma
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from benchmarks.harness.datasets import wikipedia_lines
-from benchmarks.harness.rounds import at_least, note, script_parser
+from benchmarks.harness.datasets import data_folder, wikipedia_lines
+from benchmarks.harness.rounds import at_least, in_turn, note, script_parser
 from tidybert.cluster.file_job import run_job
 from tidybert.cluster.file_work import Advance, EmbedWork, FileWork
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.files.read_report import ReadReport
 from tidybert.files.text_files import SUFFIXES
-from tidybert.storage.atomic_files import atomic_write_text
+from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.part_file import Written
 from tidybert.system.cores import available_cores
 
@@ -118,8 +127,11 @@ def largest_worker() -> int:
     return max(found)
 
 
-def bench(model: str, num_texts: int, num_files: int, rounds: int) -> dict[str, Any]:
+def bench(
+    model: str, num_texts: int, num_files: int, rounds: int, most: int | None
+) -> dict[str, Any]:
     _, lines = wikipedia_lines(num_texts)
+    lines = [line[:most] for line in islice(cycle(lines), num_texts)]
     work = EmbedWork(model=model, options={"precision": "float32"})
     samples: dict[str, list[Any]] = {"one process": [], "Ray": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -147,6 +159,41 @@ def show(result: dict[str, Any]) -> None:
     print(f"local Ray     {median['rows/s']:8.1f} rows/s, {median['rows/s'] / alone:.2f} of it")
     print(f"              {median['first rows']:8.1f} s to the first rows, Ray's start included")
     print(f"              {median['MiB']:8.0f} MiB the largest worker")
+
+
+def build_corpora(num_files: int, rounds: int) -> None:
+    """Build one corpus with a process a core and on Ray, in turn, and print the medians."""
+    sides: dict[str, list[str]] = {
+        f"{available_cores()} processes": [],
+        "local Ray": ["--cluster", "local"],
+    }
+    samples: dict[str, list[float]] = {side: [] for side in sides}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "in").mkdir()
+        paths = sorted((data_folder() / "corpus").glob("wiki*.xz"))
+        text = b"\n\n".join(lzma.decompress(path.read_bytes()) for path in paths).decode()
+        documents = text.split("\n\n")
+        for number in range(num_files):
+            part = "\n\n".join(documents[number::num_files])
+            (root / "in" / f"{number:04}.txt").write_text(part + "\n")
+        num_bytes = sum(path.stat().st_size for path in (root / "in").iterdir())
+        for number in range(rounds):
+            found = set()
+            for side in in_turn(tuple(sides), number):
+                out = root / f"corpus-{number}-{side}"
+                command = [sys.executable, "-m", "tidybert", "build-corpus", str(root / "in")]
+                command += ["--vocab", "minilm", "--out", str(out), "--quiet", *sides[side]]
+                begin = time.perf_counter()
+                subprocess.run(command, check=True)
+                samples[side].append(time.perf_counter() - begin)
+                found.add(tuple(file_sha256(path) for path in sorted(out.glob("train-*"))))
+                note(f"{side}: {samples[side][-1]:.1f} s")
+            assert len(found) == 1, "the shards differ"
+    print(f"build-corpus, {num_bytes / 1e6:,.0f} MB in {num_files} files; the shards are equal")
+    for side, seconds in samples.items():
+        middle = float(np.median(seconds))
+        print(f"{side:12} {middle:6.1f} s, {num_bytes / 1e6 / middle:5.2f} MB/s")
 
 
 def check_plan(num_workers: int, num_files: int) -> tuple[float, float]:
@@ -191,11 +238,16 @@ def main() -> int:
     parser.add_argument("--texts", type=at_least(10), default=20_000)
     parser.add_argument("--files", type=at_least(1), default=10)
     parser.add_argument("--rounds", type=at_least(1), default=3)
+    parser.add_argument("--characters", type=at_least(1), help="of each text at most")
+    parser.add_argument("--corpus", action="store_true", help="time build-corpus")
     parser.add_argument("--plan", action="store_true", help="check the plan for N workers")
     parser.add_argument("--workers", default="2,4,8")
     given = parser.parse_args()
+    if given.corpus:
+        build_corpora(given.files, given.rounds)
+        return 0
     if not given.plan:
-        show(bench(given.model, given.texts, given.files, given.rounds))
+        show(bench(given.model, given.texts, given.files, given.rounds, given.characters))
         return 0
     print("workers  files  planned s  Ray s  of the plan")
     for number in map(int, given.workers.split(",")):
