@@ -138,5 +138,6 @@ def _show(finished: "FinetunedModel[Any]", given: FinetuneFlags) -> None:
     print_metrics(finished.task, result.metrics)
     if finished.collapsed is not None:
         note(f"warning: {collapse_message(finished.collapsed)}")
-    note_trained(result, result.num_examples, "examples", stopped_early=result.stopped_early)
+    if result.num_steps:
+        note_trained(result, result.num_examples, "examples", stopped_early=result.stopped_early)
     note(f"the model is in {out}; next: tidybert predict {out} FILE")
