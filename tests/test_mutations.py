@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mutations import mutations, survives
 
-SOURCE = '''
+SOURCE = """
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ def largest(numbers: "Sequence[int]", at_least: int = 0) -> int:
 
 def untested(number: int) -> int:
     return number * 3
-'''
-TEST = '''
+"""
+TEST = """
 from toy import module
 
 def test_it():
     assert module.largest([1, 3, 2]) == 3
     assert module.largest([]) == 0
-'''
+"""
 
 
 def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:

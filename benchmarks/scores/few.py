@@ -100,9 +100,7 @@ def arguments_of(way: str, train: Sequence[Any], seed: int) -> TrainingArguments
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
     start = "random" if way.endswith("random head") else "probe"
     start = way if way == "contrastive" else start
-    return TrainingArguments(
-        seed=seed, pooling="mean", head_start=start, num_train_epochs=epochs
-    )
+    return TrainingArguments(seed=seed, pooling="mean", head_start=start, num_train_epochs=epochs)
 
 
 def joined(one: Any) -> str:

@@ -192,7 +192,8 @@ def test_standard_input_that_comes_slowly_or_breaks(
     assert status == 1
     assert "File too large" in capsys.readouterr().err
     assert not list((tmp_path / "temporary").iterdir())
-    assert not (tmp_path / "full").exists() and not (tmp_path / "broken").exists()
+    assert not (tmp_path / "full").exists()
+    assert not (tmp_path / "broken").exists()
 
 
 def test_standard_input_may_be_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The rule for so many labels: which way it takes, where it stays away, and one model everywhere."""
+"""The rule for so many labels: the way it takes, what it leaves alone, one model everywhere."""
 
 import json
 from collections.abc import Callable, Sequence

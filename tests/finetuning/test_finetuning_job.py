@@ -14,7 +14,6 @@ from tidybert.finetuning.finetune_options import EvaluateOptions, FinetuneOption
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.registry import task_flags
-from tidybert.tasks.task_options import ClassOptions
 from tidybert.training.training_arguments import TrainingArguments
 
 RUN = {"out": Path("run")}

@@ -80,7 +80,7 @@ class _Shown:
         """See Show."""
         now = time.monotonic()
         if self.first is None or done < self.latest[1]:
-            # What an earlier run, or another part of this one, has done says nothing about its speed.
+            # What was done before, or in another part, says nothing about the speed.
             self.first, self.begun, self.last = done, now, now
         self.latest = now, done, total, figures
         is_end = self.bar is not None and done == total

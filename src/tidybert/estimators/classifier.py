@@ -69,7 +69,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
             y it weighs the texts with a label against those without.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
-            0 holds nothing out and keeps the last weights; None: a tenth of 1,000 examples and more.
+            0 holds nothing out and keeps the last weights; None: a tenth of 1,000 and more.
         eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
         early_stopping_patience: stop after this many evaluations without a better one.
         freeze_layers: do not train the embeddings and this many of the lowest layers.

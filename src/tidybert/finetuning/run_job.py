@@ -1,4 +1,4 @@
-"""``run_finetuning``: one function that runs a FinetuningJob: once, with several seeds, or a search."""
+"""``run_finetuning``: runs a FinetuningJob: once, with several seeds, or as a search."""
 
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
