@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mutations import mutations, survives
+from tests.mutations import mutations, survives
 
 SOURCE = """
 from typing import TYPE_CHECKING

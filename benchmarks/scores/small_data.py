@@ -57,6 +57,7 @@ class TransformersTrainer:
         network = transformers.AutoModelForSequenceClassification.from_pretrained(
             self.model, num_labels=len(self.names)
         )
+        self.length = min(128, network.config.max_position_embeddings)
         with tempfile.TemporaryDirectory() as folder:
             quiet: Any = {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
             arguments = transformers.TrainingArguments(folder, use_cpu=True, **quiet)
@@ -76,7 +77,10 @@ class TransformersTrainer:
     def _encoded(self, texts: Sequence[Any], labels: Sequence[str]) -> list[dict[str, Any]]:
         rows = [[text] if isinstance(text, str) else text for text in texts]
         return [
-            {**self.tokenizer(*row, truncation=True, max_length=128), "label": self.names.index(of)}
+            {
+                **self.tokenizer(*row, truncation=True, max_length=self.length),
+                "label": self.names.index(of),
+            }
             for row, of in zip(rows, labels, strict=True)
         ]
 

@@ -22,6 +22,7 @@ def test_config_repeats_a_run_to_the_same_bits_and_flags_win(
     first, again, other = (tmp_path / name for name in ("first", "again", "other"))
     command = ["finetune", "classify", str(tiny_model), "--train", str(train), "--out", str(first)]
     flags = ["--max-steps", "3", "--max-seq-length", "16", "--class-weight", "balanced"]
+    flags += ["--dev-fraction", "0.1"]
     assert shell([*command, *flags, "--learning-rate", "1e-2", "--no-quoting"]) == 0
     written = json.loads((first / "arguments.json").read_text())
     assert (written["train"], written["dev"], written["dev_fraction"]) == (str(train), None, 0.1)

@@ -47,7 +47,8 @@ def test_without_dev_a_part_is_held_out_and_scores_are_shown(
 ) -> None:
     train = toy_file("a.csv", 100, scores=True)
 
-    assert shell(command("regress", tiny_model, train, tmp_path / "run", "--max-steps", "2")) == 0
+    flags = ["--max-steps", "2", "--dev-fraction", "0.1"]
+    assert shell(command("regress", tiny_model, train, tmp_path / "run", *flags)) == 0
 
     out, err = capsys.readouterr()
     assert "10 of 100 examples are held out" in err

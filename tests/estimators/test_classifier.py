@@ -140,7 +140,11 @@ def test_a_prediction_does_not_depend_on_the_batch(classifier: BertClassifier, t
         ({"model": "nowhere"}, ModelNotFoundError, "no directory and no model is named 'nowhere'"),
         ({"model": "tiny"}, UsageError, "name one with vocab MODEL"),
         ({"validation_fraction": 1.5}, UsageError, "^validation_fraction is 1.5: expected 0"),
-        ({"early_stopping_patience": 2}, UsageError, "set validation_fraction"),
+        (
+            {"early_stopping_patience": 2, "validation_fraction": 0.0},
+            UsageError,
+            "set validation_fraction",
+        ),
         ({"class_weight": "blanced"}, ValueError, "blanced"),
         ({"class_weight": {"colur": 2.0}}, ValueError, "are not in class_weight"),
         ({"class_weight": {"colour": 0.0}}, DataError, "class_weight of 'colour' is 0.0"),

@@ -88,7 +88,7 @@ def test_it_makes_the_run_that_the_shell_makes(
     found = tidybert.evaluate(tmp_path / "file", rows)
     assert shell.run(["evaluate", str(tmp_path / "file"), str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
-    assert found["num_trained_on"] == 86
+    assert found["num_trained_on"] == 96
     assert tidybert.evaluate(in_memory, rows)["accuracy"] == found["accuracy"]
 
 
@@ -180,7 +180,7 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
     data = [(text, "xy"[n % 2]) for n, text in enumerate(texts(36))] + [("red", "y")] * 3
 
     with pytest.warns(UserWarning, match="collapsed") as warned:
-        tidybert.finetune(data, model=tiny_model, max_seq_length=16, **RANDOM)
+        tidybert.finetune(data, model=tiny_model, dev=0.1, max_seq_length=16, **RANDOM)
 
     found = {each.category: str(each.message) for each in warned}
     assert {*found} == {DataWarning, CollapseWarning}
@@ -208,7 +208,7 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
             UsageError,
             "dev is 1.5: expected labelled data, or a fraction from 0 to below 1",
         ),
-        ({"dev": None}, UsageError, "dev is None: expected labelled data"),
+        ({"dev": True}, UsageError, "dev is True: expected labelled data"),
         ({"dev": [("a", None)]}, DataError, r"dev\[0\]: the label is empty"),
         ({"data": "absent.csv"}, DataError, "absent.csv: cannot be read: no such file"),
         ({"data": 7}, DataError, "data is 7, of type int: expected a file's path"),

@@ -235,7 +235,9 @@ def test_the_embedded_weights_fine_tuned_are_opened_by_transformers(
 ) -> None:
     import transformers
 
-    finished = toy(model="minilm", run=tmp_path / "run", max_steps=2, learning_rate=1e-4)
+    finished = toy(
+        model="minilm", run=tmp_path / "run", max_steps=2, learning_rate=1e-4, pooling="cls"
+    )
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
     texts = ["Where is the naïve cat?", "a", "the blue house " * 4]

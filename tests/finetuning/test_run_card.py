@@ -22,7 +22,8 @@ def test_the_card_says_what_the_run_knows_and_nothing_else(
     Path("a|b <c>.csv").write_text("text,label\n" + "".join(rows))
     run = tmp_path / 'say "hi"\u2028\U0001f600'
 
-    tidybert.finetune("a|b <c>.csv", model=tiny_model, out=run, max_steps=1, max_seq_length=16)
+    short: Any = {"max_steps": 1, "max_seq_length": 16}
+    tidybert.finetune("a|b <c>.csv", model=tiny_model, dev=0.1, out=run, **short)
 
     _, head, body = (run / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     metadata = yaml.safe_load(head)

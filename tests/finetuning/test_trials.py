@@ -44,7 +44,7 @@ class FakeTraining:
         )
         for name in ("model.safetensors", "tidybert.json"):
             (run / name).write_text(str(accuracy))
-        result = SimpleNamespace(metrics={"accuracy": accuracy}, seconds=arguments.num_train_epochs)
+        result = SimpleNamespace(metrics={"accuracy": accuracy}, seconds=arguments.epochs)
         return SimpleNamespace(result=result, collapsed=None)
 
 

@@ -330,7 +330,7 @@ def test_through_the_shell(
     flags = ["--train", str(path), "--out", str(run), "--max-seq-length", "16", "--max-steps", "2"]
 
     words = ["finetune", "classify", str(tiny_model), "--multi-label", *flags, *columns]
-    assert shell.run(words) == 0
+    assert shell.run([*words, "--dev-fraction", "0.1"]) == 0
     captured = capsys.readouterr()
     assert "macro_average_precision" in captured.out
     assert "threshold" in captured.out

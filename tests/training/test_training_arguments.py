@@ -15,7 +15,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     arguments = TrainingArguments()
 
     assert arguments.train_batch_size == 32
-    assert arguments.num_train_epochs == 3.0
+    assert arguments.epochs == 3.0
     assert arguments.warmup_proportion == 0.1
     assert arguments.weight_decay == 0.01
     assert (arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon) == (

@@ -94,9 +94,14 @@ def spooled(stream: BinaryIO) -> Source:
     folder = TemporaryDirectory(prefix="tidybert-input-")
     path = Path(folder.name) / "input"
     file = GrowingFile(path)
-    while part := _next_part(stream):
-        file.write(part)
-    file.sync()
-    file.close()
+    try:
+        while part := _next_part(stream):
+            file.write(part)
+        file.sync()
+    except BaseException:
+        folder.cleanup()
+        raise
+    finally:
+        file.close()
     found = source_of(path)
     return Source(STANDARD_INPUT, path, found.num_bytes, found.state, folder)

@@ -59,8 +59,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     }
 
     dev_fraction: float | None = None
-    """Fraction of --train to measure on where --dev is not given; 0 trains on all. If not set: a
-    tenth of 1,000 examples and more."""
+    """Fraction of --train to measure on where --dev is not given. If not set: 0.1 of 1,000 examples
+    and more, else 0."""
     corrections: str | Path | None = None
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = None

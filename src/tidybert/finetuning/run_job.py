@@ -28,6 +28,9 @@ def run_finetuning(job: FinetuningJob, callbacks: Callbacks | None = None) -> Fi
         stack.enter_context(repeating(job.arguments.deterministic, job.device))
         examples = examples_of(job, callbacks.tell, warns=callbacks.rows is not None)
         callbacks.origin(examples.origin)
+        if isinstance(job.task, str) and job.dev is None:
+            # arguments.json repeats the share, whatever becomes of the data.
+            job = replace(job, dev_fraction=job.share_held_out(len(examples.labelled)))
         job, why = with_best_way(job, examples)
         if why is not None:
             callbacks.tell(why)

@@ -76,6 +76,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
     were read.  Settings that change no result are not recorded.  Raises ModelNotFoundError.
     """
     arguments, model, has_dev = asdict(job.arguments), str(job.model), job.dev is not None
+    train = examples.labelled or examples.train
     taught: dict[str, Any] = {} if job.num_layers is None else {"num_layers": job.num_layers}
     if job.teacher is not None:
         taught |= {name: getattr(job, name) for name in SET_FOR_TEACHER}
@@ -83,7 +84,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
         taught["unlabelled"] = _hash_of(map(repr, examples.unlabelled))
     return {
         "task": job.task_class.name,
-        "dev_fraction": None if has_dev else job.dev_fraction,
+        "dev_fraction": job.share_held_out(len(train)) if not has_dev else None,
         "max_seq_length": job.length,
         "new_head": job.new_head,
         "search": job.search,
@@ -91,7 +92,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
         **{name: value for name, value in arguments.items() if name not in _NOT_SHARED},
         "model": model if is_size(model) else _hash_of_files(model),
         "vocab": None if job.vocab is None else _hash_of_files(job.vocab),
-        "train": _hash_of(map(repr, examples.labelled or examples.train)),
+        "train": _hash_of(map(repr, train)),
         "dev": _hash_of(map(repr, examples.held_out or ())) if has_dev else None,
         **taught,
     }

@@ -29,8 +29,8 @@ class TrainingArguments:
     }
 
     num_train_epochs: float | None = argument(STEPS, None)
-    """Passes over the training data; 0.5 is half a pass, 0 trains nothing after --head-start. If
-    not set: 3, or by the number of labels."""
+    """Passes over the training data; 0 trains nothing after --head-start. If not set: 3, or by the
+    number of labels."""
     max_steps: int | None = argument(STEPS, None)
     """Stop after this many steps, even before --num-train-epochs."""
     train_batch_size: int = argument(MODEL, 32)
@@ -45,11 +45,11 @@ class TrainingArguments:
     """Fraction of the steps over which the learning rate rises from 0; it then falls linearly to
     0."""
     head_start: str | None = argument(MODEL, None)
-    """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
-    or at random. If not set: a probe, or by the number of labels."""
+    """Begin a new head as a fit to the encoder (probe), after training by contrast (contrastive) or
+    at random. If not set: by the labels."""
     pooling: str | None = argument(MODEL, None)
-    """Let the head read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot
-    open. If not set: as MODEL, or by the number of labels."""
+    """Read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot open. If not
+    set: as MODEL, or by the labels."""
     dropout: float | None = argument(STEPS, None)
     """Dropout in the encoder and before the head, 0 or above and below 1. If not set: as MODEL."""
     weight_decay: float = argument(STEPS, 0.01)

@@ -382,6 +382,7 @@ def test_through_the_shell(
     path.write_text("\n".join("\t".join(row) for row in rows) + "\n")
 
     flags = ["--train", str(path), "--out", str(run), "--max-seq-length", "16", "--max-steps", "2"]
+    flags += ["--dev-fraction", "0.1"]
     assert shell.run(["finetune", "choose", str(tiny_model), *flags, "--json"]) == 0
     captured = capsys.readouterr()
     assert set(json.loads(captured.out)) >= {"accuracy", "log_loss"}

@@ -202,7 +202,6 @@ def test_the_data_are_checked_first(tiny_model: Path, capsys: Any, write: Write)
         ([(a, b, 1.0) for a, b in PAIRS], {}, "every training score is 1"),
         (PAIRS, {"dev": SCORED}, "and the dev examples are pairs of texts with scores"),
         (LABELLED, {"dev": [("a", 1), ("b", 2)]}, "no two dev examples have one label"),
-        (LABELLED, {"few": True}, "is for classify, not for embed"),
         (PAIRS, {"class_weight": "balanced"}, "has no meaning for embed"),
         (PAIRS, {"head_start": "probe"}, "can only begin at random"),
     ],
