@@ -45,8 +45,8 @@ class TrainingArguments:
     """Fraction of the steps over which the learning rate rises from 0; it then falls linearly to
     0."""
     head_start: str | None = argument(MODEL, None)
-    """Begin a new head as a fit to the encoder (probe), after training by contrast (contrastive) or
-    at random. If not set: by the labels."""
+    """Begin a new head as a fit to the encoder (probe), after contrastive training (contrastive),
+    or random. If not set: by the labels."""
     pooling: str | None = argument(MODEL, None)
     """Read [CLS] (cls) or the mean of all tokens (mean), which transformers cannot open. If not
     set: as MODEL, or by the labels."""
