@@ -76,7 +76,8 @@ run tidybert fill-mask "$OUT/encoder" "$MASKED"
 
 step "5. Fine-tuning: the encoder learns the labels in $train"
 run tidybert finetune classify "$OUT/encoder" --train "$train" ${dev:+--dev "$dev"} \
-    --num-train-epochs "$EPOCHS" --learning-rate 5e-4 --train-batch-size 16 --out "$OUT/classifier"
+    --dev-fraction 0.1 --num-train-epochs "$EPOCHS" --learning-rate 5e-4 --train-batch-size 16 \
+    --out "$OUT/classifier"
 
 if [ -n "$dev" ]; then
     step "6. A report of its scores on $dev: $OUT/report/report.html"

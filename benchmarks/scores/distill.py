@@ -104,6 +104,7 @@ def train(
         TrainingArguments(
             num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
             train_batch_size=setting.train_batch_size,
+            pooling="cls" if task.name == "classify" else None,
             seed=TrainingArguments.seed + seed,
         ),
         max_seq_length=length,

@@ -64,6 +64,8 @@ class FinetuneWork:
             freeze_layers=self.freeze_layers,
             precision=self.precision,
             seed=self.seed,
+            # As the other side, however few examples there are.
+            pooling="cls" if self.task == "classify" else None,
         )
         if self.at_defaults:
             return arguments

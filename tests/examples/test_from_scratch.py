@@ -146,7 +146,7 @@ def test_labels_without_others_to_measure_on(tmp_path: Path) -> None:
     assert [line.split()[0] for line in alone] == [
         "train-vocab", "build-corpus", "pretrain", "fill-mask", "finetune", "predict",
     ]  # fmt: skip
-    assert "--dev" not in alone[4]
+    assert "--dev " not in alone[4]
     assert alone[5] == "predict one/classifier train.csv --out one/predictions.jsonl"
     assert alone[2].endswith("--eval-steps 100")
     tickets = calls(out="two", FLAGS="--schedule linear --seed 7")

@@ -1,6 +1,7 @@
 """The rule for so many labels: the way it takes, what it leaves alone, one model everywhere."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,23 @@ def test_weighed_texts_are_fine_tuned(way: Callable[..., Way]) -> None:
 
 
 def test_other_jobs_stay_as_they_are(
-    way: Callable[..., Way], tiny_model: Path, tiny_run: Path
+    way: Callable[..., Way],
+    tiny_model: Path,
+    tiny_run: Path,
+    sentence_model: Path,
+    tmp_path: Path,
 ) -> None:
     assert way(16, model=tiny_model) == OPEN
     assert way(16, model="mini", vocab=tiny_model) == OPEN
     assert way(16, pair="another") == OPEN
     assert way(16, task=Regression()) == OPEN
     assert way(16, teacher=tiny_run) == OPEN
+    # The encoder of a directory whose vectors tidybert does not compute can still be trained.
+    other = shutil.copytree(sentence_model, tmp_path / "other")
+    modules = json.loads((other / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_LSTM", "type": "models.LSTM"})
+    (other / "modules.json").write_text(json.dumps(modules))
+    assert way(16, model=other) == OPEN
     assert way(16, search=True, out=Path("run")) == OPEN
 
 
@@ -143,6 +154,7 @@ def test_shell_python_and_estimator_give_the_same_model(
     said = capsys.readouterr().err
     assert "all 20 examples train, and none measures; --dev-fraction 0.1 holds" in said
     assert "20 labelled texts of 2 classes: contrastive training, then a probe; the head" in said
+    assert "transformers" not in (tmp_path / "few" / "README.md").read_text()
     arguments = json.loads((tmp_path / "few" / "arguments.json").read_text())
     assert (arguments["num_train_epochs"], arguments["pooling"]) == (0, "mean")
     assert arguments["head_start"] == "contrastive"

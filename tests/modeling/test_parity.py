@@ -88,6 +88,7 @@ def check_gradients(ours: nn.Module, theirs: dict[str, nn.Parameter]) -> None:
     given = {name: each.grad for name, each in theirs.items() if each.grad is not None}
     expected = from_huggingface(given, ours.config).tensors  # type: ignore[arg-type]
     greatest = max(float(each.abs().max()) for each in expected.values())
-    for name, each in ours.named_parameters():
-        if name in expected and each.grad is not None:
-            assert float((each.grad - expected[name]).abs().max()) <= 1e-5 * greatest, name
+    found = {name: each.grad for name, each in ours.named_parameters() if each.grad is not None}
+    assert found.keys() == expected.keys()
+    for name, each in found.items():
+        assert float((each - expected[name]).abs().max()) <= 1e-5 * greatest, name

@@ -1,4 +1,4 @@
-"""The best known way to learn from so many labels, where the arguments leave it open.
+"""How classification learns where no argument says it: the number of labels decides.
 
 The measurements behind the rule are in docs/results.md, under "Few labels".
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.errors import ConfigError, param
+from tidybert.errors import ConfigError, WeightsError, param
 from tidybert.files.wording import count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -32,7 +32,7 @@ _OF_STEPS: Final = (
     "num_train_epochs", "max_steps", "eval_steps", "save_steps", "early_stopping_patience",
     "freeze_layers", "freeze_embeddings", "head_start",
 )  # fmt: skip
-"""Whoever gives one of these wants the steps of a fine-tuning."""
+"""Each of these asks for steps of fine-tuning, or for another start."""
 
 
 def with_best_way(
@@ -70,7 +70,7 @@ def with_best_way(
 
 
 def _way(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str, Any], str]:
-    """The arguments of the way to learn from so many texts, and its name."""
+    """The arguments for so many texts and classes, and a name for them."""
     arguments = job.arguments
     is_small = num_texts <= MOST_OF_A_CLASS * num_classes and num_classes <= MOST_CLASSES
     if is_small and _may_learn_by_contrast(job):
@@ -84,7 +84,7 @@ def _way(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str
 
 
 def _may_learn_by_contrast(job: FinetuningJob) -> bool:
-    """Whether nothing is asked for that contrastive training does not do: steps, or weights."""
+    """Whether the job gives no argument that contrastive training has no use for."""
     if any(getattr(job.arguments, each) != getattr(TrainingArguments, each) for each in _OF_STEPS):
         return False
     by_class = getattr(job.task_options, "class_weight", None)
@@ -92,11 +92,15 @@ def _may_learn_by_contrast(job: FinetuningJob) -> bool:
 
 
 def _vectors_are_means(model: str | Path | FinetunedModel) -> bool:
-    """Whether MODEL was trained for sentence vectors that are the mean of its tokens' states."""
+    """Whether MODEL's sentence vectors are the mean of its tokens' states, and nothing more."""
     if isinstance(model, FinetunedModel) or is_size(model):
         return False
     directory = ModelDirectory.open(model)
     if not present(directory.path / MODULES_FILE, error=ConfigError):
         return False
-    form = read_sentence_form(directory)
+    try:
+        form = read_sentence_form(directory)
+    except (ConfigError, WeightsError):
+        # Fine-tuning needs only the encoder of such a directory.
+        return False
     return form.pooling == "mean" and not form.dense

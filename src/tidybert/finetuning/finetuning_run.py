@@ -184,7 +184,10 @@ def _finish(
     write_arguments(run, arguments)
     write_training_texts(run, text_hashes(map(finished.task.identity, texts)))
     length, name = finished.max_seq_length, finished.made_from.name
-    write_run_card(run, finished.task, arguments, answers, finished.inputs, length, name)
+    write_run_card(
+        *(run, finished.task, arguments, answers, finished.inputs, length, name),
+        in_transformers=finished.config.model_type == "bert",
+    )
     save(finished, run)
 
 

@@ -109,6 +109,8 @@ def _start(
         )
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
+    if objective.arguments.head_start == "contrastive":
+        losses += "; the encoder has learned from these too, so new texts lose more"
     if len(chosen) < len(features):
         losses += f"; fitted to {count_of(len(chosen), 'example')} of {len(features):,}"
     if not probe.beats_chance:

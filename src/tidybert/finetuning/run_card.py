@@ -37,6 +37,8 @@ def write_run_card(
     inputs: str | None,
     max_seq_length: int,
     name: str | None = None,
+    *,
+    in_transformers: bool = True,
 ) -> bool:
     """Write README.md, unless the RUN has one of the user's; returns whether it did.
 
@@ -46,6 +48,7 @@ def write_run_card(
         inputs: see ``Task.inputs_of``.
         max_seq_length: most tokens of a sequence.
         name: the RUN's, where it is not its directory's.
+        in_transformers: whether transformers has a class for the model.
     """
     name = name or run.name
     metrics = {} if answers is None else _numbers(answers.metrics())
@@ -57,18 +60,22 @@ def write_run_card(
         _data(record),
         *(["## Metrics", _measured(answers, metrics)] if answers is not None else []),
         "## Use",
-        _use(name, task, inputs),
+        _use(name, task, inputs, in_transformers),
         "## Limits",
         _limits(task, max_seq_length, answers is not None),
         "## Settings",
         table(("setting", "value"), _settings(arguments)),
         _machine(record),
     ]
-    return write_card(run, _metadata(name, task, metrics, record), paragraphs)
+    return write_card(run, _metadata(name, task, metrics, record, in_transformers), paragraphs)
 
 
 def _metadata(
-    name: str, task: AnyTask, metrics: Mapping[str, float], record: Mapping[str, Any]
+    name: str,
+    task: AnyTask,
+    metrics: Mapping[str, float],
+    record: Mapping[str, Any],
+    in_transformers: bool,
 ) -> dict[str, Any]:
     """The head that hubs read."""
     tag = PIPELINE_TAGS.get(task.architecture)
@@ -81,7 +88,7 @@ def _metadata(
     result["metrics"] = [{"type": each, "value": round(metrics[each], 6)} for each in shown]
     is_measured = bool(shown) and data is not None
     return {
-        "library_name": "transformers" if tag else None,
+        "library_name": "transformers" if tag and in_transformers else None,
         "pipeline_tag": tag,
         "tags": ["tidybert", "bert"],
         "model-index": [{"name": name, "results": [result]}] if is_measured else None,
@@ -151,7 +158,7 @@ def _measured(answers: Answers[Any, Any], metrics: Mapping[str, float]) -> str:
     return f"{table(('metric', 'value', '95 % interval', 'meaning'), rows)}\n\n{remark}"
 
 
-def _use(name: str, task: AnyTask, inputs: str | None) -> str:
+def _use(name: str, task: AnyTask, inputs: str | None, in_transformers: bool) -> str:
     if task.architecture == "BertModel":
         return "\n".join(
             [
@@ -167,7 +174,7 @@ def _use(name: str, task: AnyTask, inputs: str | None) -> str:
             "", "```python", "from tidybert import Predictor", "",
             f'answers = Predictor("{name}").predict({given})', "```",
         ]  # fmt: skip
-    if task.architecture in PIPELINE_TAGS:
+    if task.architecture in PIPELINE_TAGS and in_transformers:
         auto = task.architecture.replace("Bert", "AutoModel")
         lines += [
             "", "```python", f"from transformers import AutoTokenizer, {auto}", "",

@@ -79,8 +79,8 @@ def finetune(
 ) -> None:
     """Fine-tune MODEL on labelled examples and write a RUN, which is a MODEL.
 
-    tidybert checks the data first, takes the best known way to learn from so many labels, and keeps
-    the weights that do best on dev. See tidybert finetune TASK --help for the options of one task.
+    tidybert checks the data first, and keeps the weights that do best on dev. See tidybert finetune
+    TASK --help for the options of one task.
     """
     job = FinetuningJob(
         task,
