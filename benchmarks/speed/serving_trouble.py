@@ -116,7 +116,9 @@ def troubled(server: Running, request: bytes, every_seconds: float) -> Iterator[
 
     def make() -> None:
         begun = time.monotonic()
-        rare: Iterator[Callable[[], None]] = itertools.cycle((trouble.kill_a_worker, trouble.reload))
+        rare: Iterator[Callable[[], None]] = itertools.cycle(
+            (trouble.kill_a_worker, trouble.reload)
+        )
         often = itertools.cycle((trouble.send_a_half, trouble.vanish))
         due = begun + every_seconds / 2
         while not ended.wait(1.0):
