@@ -18,6 +18,7 @@ SCRIPTS: Final = {
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
         "serving_soak": "speed.serving_soak",
+        "serving_trouble": "speed.serving_trouble",
         "answer_times": "speed.answer_times",
         "cuda": "speed.cuda",
         "padding": "speed.padding",

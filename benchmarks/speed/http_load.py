@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ HOST: Final = "127.0.0.1"
 OK: Final = 200
 LOST: Final = 0
 """In place of a status: the connection ended before the answer."""
+_LATER: Final = (LOST, 429, 503)
+"""What a client sends again, where it may."""
+_PAUSE_S: Final = 0.5
 _TIMES: Final = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 
 
@@ -40,13 +44,16 @@ class Load:
     """Return the answers to this many requests, from the first on."""
     limit_s: float = 300.0
     """Fail after this many seconds."""
+    tries: int = 1
+    """How often a request is sent at most where it is lost, or the server has no room for it."""
 
 
 @dataclass
 class _Seen:
-    """What came back: seconds by status, and the answers that are kept."""
+    """What came back: seconds by status, the answers that are kept, and what was sent again."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
+    again: Counter[int] = field(default_factory=Counter)
     answers: dict[int, Any] = field(default_factory=dict)
 
 
@@ -56,8 +63,9 @@ def run_load(load: Load) -> dict[str, Any]:
     Returns:
         ``seconds`` from the first request to the last answer, ``requests_per_second``, ``statuses``
         (how many answers of each), ``times`` (by status: p50_ms, p95_ms, p99_ms, max_ms),
-        ``answers`` (parsed, of the first ``kept`` requests), and ``share_of_a_core``, the processor
-        time of the generator itself a second.
+        ``answers`` (parsed, of the first ``kept`` requests), ``again`` (requests that were sent
+        again, by the status before), and ``share_of_a_core``, the processor time of the generator
+        itself a second.
     """
     bodies = [line.encode() for line in Path(load.bodies).read_text("utf-8").splitlines()]
     seen = _Seen()
@@ -74,6 +82,7 @@ def run_load(load: Load) -> dict[str, Any]:
         "statuses": {str(status): len(times) for status, times in sorted(seen.seconds.items())},
         "times": {str(status): _quantiles(times) for status, times in sorted(seen.seconds.items())},
         "answers": [seen.answers[number] for number in sorted(seen.answers)],
+        "again": {str(status): count for status, count in sorted(seen.again.items())},
         "share_of_a_core": busy / seconds,
     }
 
@@ -130,11 +139,16 @@ class _Client:
                 due = begin + number / self._load.rate
                 await asyncio.sleep(due - start)
                 start = due
-            try:
-                status, body = await self._ask(self._bodies[number % len(self._bodies)])
-            except (OSError, asyncio.IncompleteReadError):
-                status, body = LOST, b""
-                self.close()
+            for left in reversed(range(self._load.tries)):
+                try:
+                    status, body = await self._ask(self._bodies[number % len(self._bodies)])
+                except (OSError, asyncio.IncompleteReadError):
+                    status, body = LOST, b""
+                    self.close()
+                if not left or status not in _LATER:
+                    break
+                self._seen.again[status] += 1
+                await asyncio.sleep(_PAUSE_S)
             self._seen.seconds.setdefault(status, []).append(time.perf_counter() - start)
             if number < self._load.kept:
                 self._seen.answers[number] = json.loads(body or b"null")

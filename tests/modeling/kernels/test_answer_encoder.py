@@ -1,18 +1,25 @@
 """The planned pass over few rows: the plain encoder's states, whatever is asked."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tidybert.configuration import BertConfig
+from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForSequenceClassification, BertForTokenClassification
-from tidybert.modeling.kernels import answer_layers as module
 from tidybert.modeling.kernels import linear as linear_module
-from tidybert.modeling.kernels.answer_layers import AnswerEncoder, plan_answers, use_int8
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, largest_weight
+from tidybert.modeling.kernels.answer_layers import (
+    _PASSES_WITHOUT_A_PLAN,
+    AnswerEncoder,
+    plan_answers,
+    use_int8,
+)
+from tidybert.modeling.kernels.chosen_threads import ChosenThreads
+from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, largest_weight
 from tidybert.modeling.kernels.linear import PackedLinear
 from tidybert.modeling.kernels.threads import on_one_thread
 from tidybert.modeling.rows import Rows
@@ -30,6 +37,11 @@ LENGTHS = ([1], [2], [3], [8], [19], [64, 2], [127], [128], [20, 20, 5], [1, 1],
 
 def rows_of(lengths: Sequence[int]) -> Rows:
     return Rows.from_lists([(np.arange(length) * 7 + length) % 100 for length in lengths])
+
+
+def states_of(count: int) -> LowerStates:
+    generator = torch.Generator().manual_seed(count)
+    return LowerStates(torch.randn(count, CONFIG.hidden_size, generator=generator), 0)
 
 
 def pair() -> tuple[BertForSequenceClassification, BertForSequenceClassification]:
@@ -82,7 +94,8 @@ def test_rows_are_filled_up_to_sizes_that_recur(monkeypatch: pytest.MonkeyPatch)
     for count in (1, 2, 8, 9, 17, 65, 90, 128, 129):
         planned(rows_of([count]))
 
-    assert seen == [1, 8, 8, 16, 24, 80, 96, 128]
+    # The first pass of a size is computed on one thread and on all.
+    assert list(dict.fromkeys(seen)) == [1, 8, 16, 24, 80, 96, 128]
 
 
 @torch.inference_mode()
@@ -100,7 +113,7 @@ def test_a_text_is_the_same_alone_and_in_company() -> None:
 def test_the_first_passes_need_no_second_copy_of_the_weights() -> None:
     plain, _ = pair()
     stack = plan_answers(plain)
-    before = [plain(rows_of([9])) for _ in range(module._PASSES_WITHOUT_A_PLAN)]
+    before = [plain(rows_of([9])) for _ in range(_PASSES_WITHOUT_A_PLAN)]
     assert stack._plan == []
 
     after = plain(rows_of([9]))
@@ -191,7 +204,7 @@ def test_a_packed_linear_is_a_linear(has_onednn: bool, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_threads_that_sleep_are_woken_for_much_work_alone(
+def test_a_planned_pass_takes_the_threads_that_are_chosen(
     precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, planned = pair()
@@ -200,28 +213,24 @@ def test_threads_that_sleep_are_woken_for_much_work_alone(
             pytest.skip("no exact 8-bit products here")
         assert use_int8(planned) is None
     stack = plan_answers(planned)
-    first = stack.plan()[0]
-    used: list[int] = []
-    forward = first.forward
+    stack.plan()
+    passes: list[Hashable] = []
+    run = ChosenThreads.run
 
-    def run(*given: object, **named: object) -> torch.Tensor:
-        used.append(torch.get_num_threads())
-        return forward(*given, **named)  # type: ignore[arg-type]
+    def counted(self: ChosenThreads, size: Hashable, work: Callable[[], Tensor]) -> Tensor:
+        passes.append(size)
+        return run(self, size, work)
 
-    monkeypatch.setattr(first, "forward", run)
-    # A layer of 32,768 weights: 64 rows are the least that several threads share.
-    monkeypatch.setattr(module, "_WORK_FOR_THREADS", (64 * 32_768, 64 * 32_768))
+    monkeypatch.setattr(ChosenThreads, "run", counted)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        for sleep in (True, False):
-            monkeypatch.setattr(module, "threads_sleep", lambda sleep=sleep: sleep)
+        with torch.inference_mode():
             for count in (9, 64):
-                with torch.inference_mode():
-                    planned(rows_of([count]))
-        assert used == [1, 2, 2, 2]
-        with on_one_thread(False):
-            assert torch.get_num_threads() == 2
+                shared = stack(states_of(count), rows_of([count]))
+                with on_one_thread():
+                    assert torch.equal(stack(states_of(count), rows_of([count])), shared)
+        assert passes == [SIZE_OF[9]] * 2 + [SIZE_OF[64]] * 2
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -14,25 +14,22 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.encoder import BertEncoder, BertLayer, LowerStates
+from tidybert.modeling.kernels.chosen_threads import ChosenThreads
 from tidybert.modeling.kernels.grouped_attention import (
     grouped_attention,
     grouped_first_row_attention,
 )
 from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, Int8Linear, largest_weight
 from tidybert.modeling.kernels.linear import Linear, PackedLinear, linear
-from tidybert.modeling.kernels.threads import on_one_thread, return_freed_memory, threads_sleep
+from tidybert.modeling.kernels.threads import on_one_thread, return_freed_memory
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.
 _LARGEST_WEIGHT: Final = 1e6
 # The first chunks of a file are so small, and are no reason to hold the weights twice.
 _PASSES_WITHOUT_A_PLAN: Final = 8
-# Rows times the weights of a layer, in float32 and in int8.  For less, waking a thread that sleeps
-# between products takes longer than its share of them.
-_WORK_FOR_THREADS: Final = (2**27, 2**28)
 
 
 class AnswerLayer(nn.Module):
@@ -143,11 +140,10 @@ class AnswerEncoder(BertEncoder):
     in float32.
     """
 
-    def __init__(self, plain: BertEncoder, config: BertConfig) -> None:
+    def __init__(self, plain: BertEncoder) -> None:
         nn.Module.__init__(self)
         self.layers = plain.layers
-        width, inner = config.hidden_size, config.intermediate_size
-        self._layer_weights = 4 * width**2 + 2 * width * inner
+        self._threads = ChosenThreads()
         #: Whether the layers are ``AnswerLayer``s.
         self.is_int8 = False
         self._plan: list[AnswerLayer] = []
@@ -174,20 +170,26 @@ class AnswerEncoder(BertEncoder):
         count = hidden.shape[0]
         if count > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return super().forward(lower, rows, **asked)
+        is_whole = not lower.num_layers and hidden_states is None is attentions
+        layers = self._layers_for_few() if is_whole and not causal else []
+        if not layers:
+            return super().forward(lower, rows, **asked)
         # A single row has a kernel of its own.
         size = SIZE_OF[count] if count > 1 else 1
-        least = _WORK_FOR_THREADS[self.is_int8]
-        with on_one_thread(threads_sleep() and size * self._layer_weights < least):
-            is_whole = not lower.num_layers and hidden_states is None is attentions
-            is_planned = is_whole and not causal
-            layers = self._layers_for_few() if is_planned else []
-            if not layers:
-                return super().forward(lower, rows, **asked)
-            hidden = _filled(hidden, size)
-            for layer in layers[:-1]:
-                hidden = layer.forward(hidden, rows)
-            found: Tensor = layers[-1].forward(hidden, rows, output_rows=output_rows)
-        return found[:count] if output_rows is None else found
+        whole = layers if output_rows is None else layers[:-1]
+
+        def planned() -> Tensor:
+            states = _filled(hidden, size)
+            for layer in whole:
+                states = layer.forward(states, rows)
+            return states
+
+        found = self._threads.run(size, planned)
+        if output_rows is None:
+            return found[:count]
+        # A product of one row has other bits on several threads.
+        with on_one_thread():
+            return layers[-1].forward(found, rows, output_rows=output_rows)
 
     def plan(self) -> list[AnswerLayer]:
         """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
@@ -211,7 +213,8 @@ class AnswerEncoder(BertEncoder):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the plan, which neither a copy nor another process can take over."""
-        return {**self.__dict__, "_plan": [], "_planned": ([], 0), "_watched": []}
+        fresh = {"_plan": [], "_planned": ([], 0), "_watched": [], "_threads": ChosenThreads()}
+        return {**self.__dict__, **fresh}
 
 
 def _version(parameters: Iterable[Tensor]) -> int:
@@ -229,7 +232,7 @@ def plan_answers(network: nn.Module) -> AnswerEncoder:
     """Have the network's encoder answer few rows by a plan, in place; returns its layers' stack."""
     encoder = encoder_of(network)
     if not isinstance(encoder.encoder, AnswerEncoder):
-        encoder.encoder = AnswerEncoder(encoder.encoder, encoder.config)
+        encoder.encoder = AnswerEncoder(encoder.encoder)
     return encoder.encoder
 
 

@@ -63,16 +63,6 @@ def num_threads() -> int:
         return torch.get_num_threads()
 
 
-@cache
-def threads_sleep() -> bool:
-    """Whether threads sleep as soon as they wait, so that each operation has to wake them.
-
-    OpenMP reads the environment when PyTorch is loaded.
-    """
-    waits = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
-    return waits and os.environ.get("GOMP_SPINCOUNT", "0") == "0"
-
-
 @contextmanager
 def on_one_thread(wanted: bool = True) -> Iterator[None]:
     """Compute in the block on the calling thread alone, if ``wanted``."""

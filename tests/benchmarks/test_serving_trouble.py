@@ -1,0 +1,44 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.speed import serving_trouble
+
+
+def part(statuses: dict[str, int], mib: float) -> dict[str, Any]:
+    return {
+        "statuses": statuses,
+        "times": {"200": {"p50_ms": 5.0, "p99_ms": 10.0}},
+        "again": {"0": 3, "503": 1},
+        "requests_per_second": 80.0,
+        "mib": mib,
+    }
+
+
+def test_what_fails() -> None:
+    good = {"parts": [part({"200": 10}, 200.0), part({"200": 10}, 219.0)]}
+    assert serving_trouble.failures(good) == []
+    assert "| last tenth | 80 | 5 | 10 | 4 | 219 |" in serving_trouble.table(good)
+
+    bad = {"parts": [part({"0": 1, "200": 9}, 200.0), part({"200": 10}, 221.0)]}
+    assert serving_trouble.failures(bad) == [
+        "part 1 has the statuses {'0': 1, '200': 9}",
+        "memory grew from 200 to 221 MiB",
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+@pytest.mark.usefixtures("in_process")
+def test_each_request_is_answered_though_workers_die(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_trouble, "PARTS", 2)
+    monkeypatch.setattr(serving_trouble, "CLIENTS", 10)
+    monkeypatch.setattr(serving_trouble, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
+
+    found = serving_trouble.measure(str(tiny_model), 2000, 2, 2.0)
+
+    assert [each["statuses"] for each in found["parts"]] == [{"200": 1000}] * 2
+    assert found["trouble"]["workers killed"] >= 1
+    assert all(each["mib"] > 10 for each in found["parts"])
