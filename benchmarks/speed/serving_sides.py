@@ -17,10 +17,12 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, Any, Final
 
+from benchmarks import ENVIRONMENT
 from benchmarks.harness.processes import memory_mib
 from benchmarks.speed.http_load import HOST, OK
 from benchmarks.speed.pipeline_handler import BATCHING
 from tidybert.errors import TidyBertError, UsageError, param
+from tidybert.system.cores import WAITING
 
 TRANSFORMERS: Final = "transformers"
 INFINITY: Final = "infinity"
@@ -92,7 +94,7 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
         words += ["--engine", "torch", "--device", "cpu", "--dtype", "float32"]
         # A cache of answers would be timed where a text comes again.
         words += ["--no-vector-disk-cache", "--host", HOST, "--port", "{port}"]
-        quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
+        quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", **WAITING}
         return Side(name, words, "/embeddings", _embedding_body("bench"), _vector, quiet)
     if importlib.util.find_spec(TRANSFORMERS) is None:
         raise UsageError(
@@ -101,8 +103,9 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
         )
     work = json.dumps({"directory": directory, "port": "PORT"}).replace('"PORT"', "{port}")
     words = [sys.executable, "-m", "benchmarks.speed.pipeline_handler", name, work]
+    # With PyTorch's own way of waiting it takes three times as long beside its clients.
     return Side(
-        name, words, "/", lambda text: {"text": text}, lambda found: _probability(found[0]), {}
+        name, words, "/", lambda text: {"text": text}, lambda found: _probability(found[0]), WAITING
     )
 
 
@@ -133,7 +136,7 @@ def running(side: Side, text: str, threads: int | None) -> Iterator[Running]:
     with socket.socket() as found:
         found.bind((HOST, 0))
         port: int = found.getsockname()[1]
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, **side.environment}
+    environment = {**ENVIRONMENT, **side.environment}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
     with tempfile.TemporaryFile("w+") as log:

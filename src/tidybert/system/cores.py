@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_SPINS: Final = "3000"
+WAITING: Final = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
+"""In the environment: how threads wait."""
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUPS: Final = Path("/proc/self/cgroup")
 
@@ -25,8 +26,7 @@ def prepare_threads() -> None:
     if "torch" in sys.modules:
         return
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "passive"
-        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
+        os.environ.update({**WAITING, **os.environ})
     if (cores := available_cores()) < _own_cores():
         # Without a quota the choice is PyTorch's: it leaves out hyperthreads.
         os.environ.setdefault("OMP_NUM_THREADS", str(cores))

@@ -5,6 +5,7 @@ whose core is taken, and one thread is faster.  Both give the same bits, which i
 each size of a pass; where they differ, all threads compute it.
 """
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -17,23 +18,29 @@ from tidybert.modeling.kernels.threads import num_threads, on_one_thread
 
 # Seconds between two trials of the other way; they grow while it loses.
 _PAUSES: Final = (0.5, 8.0)
-# A pass that takes so many times the mean calls for a trial.
-_SLOW: Final = 1.5
-_WEIGHT: Final = 0.25
-"""Of the newest pass in the mean."""
+# A mean that has grown so much since the last trial calls for another one.
+_GROWN: Final = 1.5
+# The newest pass in the mean, and the most that it counts: one that was held up says little.
+_WEIGHT: Final = 0.1
+_MOST: Final = 2.0
 
 
 @dataclass
 class _Size:
-    """What is known of passes of one size: the way that is taken, its mean, the next trial."""
+    """What is known of passes of one size.
 
-    alone: bool
-    mean: float
+    ``alone`` is the way that is taken, ``mean`` its seconds now and ``before`` at the last trial,
+    which was at ``tried``.
+    """
+
     tried: float
+    alone: bool = False
+    mean: float = math.inf
+    before: float = math.inf
     pause: float = _PAUSES[0]
 
     def is_trial(self, now: float) -> bool:
-        return now >= self.tried + self.pause
+        return now >= self.tried + self.pause and self.mean < math.inf
 
     def note_trial(self, seconds: float, now: float) -> None:
         self.tried = now
@@ -41,11 +48,14 @@ class _Size:
             self.alone, self.mean, self.pause = not self.alone, seconds, _PAUSES[0]
         else:
             self.pause = min(2 * self.pause, _PAUSES[1])
+        self.before = self.mean
 
     def note(self, seconds: float) -> None:
-        if seconds > _SLOW * self.mean:
+        if self.mean == math.inf:
+            self.mean = self.before = seconds
+        self.mean += _WEIGHT * (min(seconds, _MOST * self.mean) - self.mean)
+        if self.mean > _GROWN * self.before:
             self.pause = _PAUSES[0]
-        self.mean += _WEIGHT * (seconds - self.mean)
 
 
 class ChosenThreads:
@@ -80,9 +90,7 @@ class ChosenThreads:
         """The first pass of a size, both ways; in it oneDNN makes its kernels."""
         with on_one_thread():
             alone = work()
-        begin = self._clock()
         shared = work()
-        end = self._clock()
         is_equal = torch.equal(alone, shared)
-        self._sizes[size] = _Size(False, end - begin, end) if is_equal else None
+        self._sizes[size] = _Size(self._clock()) if is_equal else None
         return shared
