@@ -16,9 +16,7 @@ def labels(run: str) -> list[str]:
     return [answer["label"] for answer in Predictor(run).predict(TEXTS)]
 
 
-def test_spark(
-    served: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark(served: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql", reason="Spark is not installed")
     types = pytest.importorskip("pyspark.sql.pandas.types")
     monkeypatch.chdir(tmp_path)

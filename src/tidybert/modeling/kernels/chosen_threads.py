@@ -1,14 +1,13 @@
-"""One thread or all of them for a short pass: whichever took less time a moment ago.
+"""All threads for a short pass, or one while other programs have the cores.
 
 Alone on a machine, all threads are faster.  Beside a busy program each product waits for the thread
-whose core is taken, and one thread is faster.  Both give the same bits, which is tried once for
-each size of a pass; where they differ, all threads compute it.
+whose core is taken, and one thread is faster.  A pass that takes longer than the fastest of its
+size shows that.  One and all threads give the same bits, which is tried once for each size; where
+they differ, all threads compute it.
 """
 
-import math
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -16,81 +15,68 @@ from torch import Tensor
 
 from tidybert.modeling.kernels.threads import num_threads, on_one_thread
 
-# Seconds between two trials of the other way; they grow while it loses.
-_PAUSES: Final = (0.5, 8.0)
-# A mean that has grown so much since the last trial calls for another one.
-_GROWN: Final = 1.5
-# The newest pass in the mean, and the most that it counts: one that was held up says little.
-_WEIGHT: Final = 0.1
-_MOST: Final = 2.0
-
-
-@dataclass
-class _Size:
-    """What is known of passes of one size.
-
-    ``alone`` is the way that is taken, ``mean`` its seconds now and ``before`` at the last trial,
-    which was at ``tried``.
-    """
-
-    tried: float
-    alone: bool = False
-    mean: float = math.inf
-    before: float = math.inf
-    pause: float = _PAUSES[0]
-
-    def is_trial(self, now: float) -> bool:
-        return now >= self.tried + self.pause and self.mean < math.inf
-
-    def note_trial(self, seconds: float, now: float) -> None:
-        self.tried = now
-        if seconds < self.mean:
-            self.alone, self.mean, self.pause = not self.alone, seconds, _PAUSES[0]
-        else:
-            self.pause = min(2 * self.pause, _PAUSES[1])
-        self.before = self.mean
-
-    def note(self, seconds: float) -> None:
-        if self.mean == math.inf:
-            self.mean = self.before = seconds
-        self.mean += _WEIGHT * (min(seconds, _MOST * self.mean) - self.mean)
-        if self.mean > _GROWN * self.before:
-            self.pause = _PAUSES[0]
+# Seconds on one thread before all are tried again; they grow while all are slow.
+_PAUSES: Final = (0.25, 8.0)
+# Seconds on all threads before one is tried.
+_TRIAL: Final = 8.0
+# So many times the fastest pass is slow; the newest pass in the mean, and the most it counts.
+_SLOW: Final = 1.5
+_WEIGHT: Final = 0.25
+_MOST: Final = 3.0
+# The mean after a pause, from which one slow pass leads to the next pause.
+_DOUBT: Final = 1.25
 
 
 class ChosenThreads:
-    """Runs passes, each on as many threads as are best for its size now."""
+    """Runs passes, each on as many threads as are best now."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        # None: one thread gives other bits.
-        self._sizes: dict[Hashable, _Size | None] = {}
+        # Seconds of the fastest pass of a size.  None: one thread gives other bits.
+        self._fastest: dict[Hashable, float | None] = {}
+        # The mean of passes on all threads, in times of the fastest.
+        self._slowness = 1.0
+        self._pause = _PAUSES[0]
+        self._alone_until = 0.0
+        self._trial = clock() + _TRIAL
 
     def run(self, size: Hashable, work: Callable[[], Tensor]) -> Tensor:
         """The result of ``work``, a pass that has this size."""
         if num_threads() == 1:
             return work()
-        if size not in self._sizes:
+        if size not in self._fastest:
             return self._compared(size, work)
-        known = self._sizes[size]
-        if known is None:
+        fastest = self._fastest[size]
+        if fastest is None:
             return work()
         begin = self._clock()
-        is_trial = known.is_trial(begin)
-        with on_one_thread(known.alone != is_trial):
+        is_trial = begin >= self._trial
+        is_alone = is_trial or begin < self._alone_until
+        with on_one_thread(is_alone):
             found = work()
-        seconds = self._clock() - begin
-        if is_trial:
-            known.note_trial(seconds, begin)
+        end = self._clock()
+        self._fastest[size] = min(fastest, end - begin)
+        if is_alone:
+            self._trial = end + _TRIAL
         else:
-            known.note(seconds)
+            self._note((end - begin) / fastest, end)
         return found
+
+    def _note(self, slowness: float, now: float) -> None:
+        self._slowness += _WEIGHT * (min(slowness, _MOST) - self._slowness)
+        if self._slowness > _SLOW:
+            self._alone_until = now + self._pause
+            self._pause = min(2 * self._pause, _PAUSES[1])
+            self._slowness = _DOUBT
+        elif self._slowness < _DOUBT:
+            self._pause = _PAUSES[0]
 
     def _compared(self, size: Hashable, work: Callable[[], Tensor]) -> Tensor:
         """The first pass of a size, both ways; in it oneDNN makes its kernels."""
+        shared = work()
+        begin = self._clock()
         with on_one_thread():
             alone = work()
-        shared = work()
-        is_equal = torch.equal(alone, shared)
-        self._sizes[size] = _Size(self._clock()) if is_equal else None
+        seconds = self._clock() - begin
+        self._fastest[size] = seconds if torch.equal(alone, shared) else None
         return shared
