@@ -1,5 +1,6 @@
 """BatchModel as docs/scale.md calls it, on a local Spark and Dask where they are installed."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ def test_spark(served: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monke
     sql = pytest.importorskip("pyspark.sql", reason="Spark is not installed")
     types = pytest.importorskip("pyspark.sql.pandas.types")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.getOrCreate()
     try:
