@@ -37,6 +37,7 @@ PARTS: Final = 10
 MAX_GROWTH: Final = 0.1
 SHARE_OF_CAPACITY: Final = 0.8
 CLIENTS: Final = 100
+CAPACITY_REQUESTS: Final = 3000
 TRIES: Final = 20
 _SLOW_CLIENTS: Final = 30
 _SETTLED_S: Final = 90.0
@@ -150,7 +151,7 @@ def measure(model: str, requests: int, num_workers: int, every_seconds: float) -
         side = replace(side, command=[*side.command, "--workers", str(num_workers)])
         bodies = write_bodies(side, cut, Path(folder) / "bodies")
         with running(side, cut[0], None) as server:
-            load = Load(server.port, side.path, bodies, 3000, 32)
+            load = Load(server.port, side.path, bodies, CAPACITY_REQUESTS, 32)
             sent(load)
             capacity = sent(load)["requests_per_second"]
             rate, count = SHARE_OF_CAPACITY * capacity, max(1, requests // PARTS)

@@ -35,10 +35,11 @@ def test_each_request_is_answered_though_workers_die(
 ) -> None:
     monkeypatch.setattr(serving_trouble, "PARTS", 2)
     monkeypatch.setattr(serving_trouble, "CLIENTS", 10)
+    monkeypatch.setattr(serving_trouble, "CAPACITY_REQUESTS", 100)
     monkeypatch.setattr(serving_trouble, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
 
-    found = serving_trouble.measure(str(tiny_model), 2000, 2, 2.0)
+    found = serving_trouble.measure(str(tiny_model), 600, 2, 1.0)
 
-    assert [each["statuses"] for each in found["parts"]] == [{"200": 1000}] * 2
+    assert [each["statuses"] for each in found["parts"]] == [{"200": 300}] * 2
     assert found["trouble"]["workers killed"] >= 1
     assert all(each["mib"] > 10 for each in found["parts"])
