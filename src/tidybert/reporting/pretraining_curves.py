@@ -4,8 +4,9 @@ Each part of the loss has a panel, and the learning rate has one. All panels hav
 the lowest also shows the number of tokens.
 """
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -55,6 +56,8 @@ _FIRST_SHARE: Final = 0.02
 # The range in which two decimals tell the grid lines apart.
 _NARROWEST: Final = 0.1
 _MOST_LARGE_DOTS: Final = 50
+# Between two names, one above the other.
+_LINE: Final = 12.0
 _UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -211,12 +214,17 @@ def _part(
     if len(trained) == 1:
         # A line needs two points.
         dots.append(frame.dot(*trained[0], f"training, step {last:,}"))
-    labels = [
-        text(corpus, frame.at_x(course[-1][0]) - 6, frame.at_y(course[-1][1]) - 6, "tick", "end")
-        for corpus, course in apart.items()
-    ]
-    drawn = [_within(frame, name, lines), *dots, *labels]
+    drawn = [_within(frame, name, lines), *dots, *_labels(frame, apart)]
     return _Panel(frame, name, ", ".join(figures), "loss", shown, drawn)
+
+
+def _labels(frame: Frame, courses: Mapping[str, Points]) -> Iterator[Markup]:
+    """The corpora's names beside the ends of their lines, none on another one."""
+    lowest = math.inf
+    for corpus, course in sorted(courses.items(), key=lambda one: one[1][-1][1]):
+        x, y = course[-1]
+        lowest = min(frame.at_y(y) - 6, lowest - _LINE)
+        yield text(corpus, frame.at_x(x) - 6, lowest, "tick", "end")
 
 
 def _within(frame: Frame, name: str, lines: Sequence[Markup]) -> Markup:
