@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the stub")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the stub"),
+    pytest.mark.skipif(
+        torch.version.cuda is not None, reason="the stub needs a PyTorch without CUDA"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,11 @@ def test_a_threshold_lies_midway_and_of_equals_nearest_to_a_half() -> None:
     thresholds, _ = f1_thresholds(labels, [[0.9], [0.8], [0.2], [0.1]], least_positives=2)
     assert thresholds[0] == pytest.approx(0.85)
 
+    # All are true but one: the last threshold is midway to 0.
+    labels = np.array([[0], [1], [1], [1]])
+    thresholds, _ = f1_thresholds(labels, [[0.9], [0.8], [0.5], [0.4]], least_positives=1)
+    assert thresholds[0] == pytest.approx(0.2)
+
 
 def test_neighbours_of_floating_point_are_told_apart() -> None:
     low = 0.3

@@ -16,7 +16,7 @@ from tidybert.errors import UsageError
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.model_files import ARGUMENTS_FILE
-from tidybert.storage.output_lock import contents
+from tidybert.storage.output_lock import contents, output_lock
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
@@ -58,15 +58,16 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         run = Path(directory)
         values = {"task": self.task_.name, **self._stored()}
         text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if run.is_dir() and contents(run):
-            if not force:
-                raise UsageError(
-                    f"{run} is not empty: name a new directory, or give force=True to replace the "
-                    "RUN in it"
-                )
-            check_run(run, resume=False, force=True)
-            clear_run(run)
-        save(self._finished(), run, beside={ARGUMENTS_FILE: text})
+        with output_lock(run):
+            if run.is_dir() and contents(run):
+                if not force:
+                    raise UsageError(
+                        f"{run} is not empty: name a new directory, or give force=True to replace "
+                        "the RUN in it"
+                    )
+                check_run(run, resume=False, force=True)
+                clear_run(run)
+            save(self._finished(), run, beside={ARGUMENTS_FILE: text})
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto") -> Self:
