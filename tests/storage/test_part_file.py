@@ -85,6 +85,16 @@ def test_it_goes_on_after_the_last_whole_piece(target: Path) -> None:
     assert target.read_bytes() == b"HEADonetwothree"
 
 
+def test_a_file_that_came_meanwhile_costs_no_part(target: Path) -> None:
+    grow(target, [b"one", b"two"], stop=1)
+    target.write_bytes(b"mine")
+    with pytest.raises(UsageError, match="is there already"):
+        grow(target, [b"one", b"two"], resume=True)
+
+    target.unlink()
+    assert grow(target, [b"one", b"two"], resume=True) == Written(2, 1, 1)
+
+
 # Each example waits for the disk many times.
 @settings(max_examples=15)
 @given(contents=st.lists(st.binary(max_size=20), min_size=1, max_size=6), data=st.data())
