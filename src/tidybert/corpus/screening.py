@@ -82,6 +82,8 @@ class Screening:
 
     def found(self, documents: Sequence[Document]) -> "Found":
         """The bands of documents, and which of them quote evaluation data."""
+        if self.near_duplicates is None and self.evaluation is None:
+            return NOTHING_FOUND
         bands = []
         excluded = []
         for place, document in enumerate(documents):
