@@ -39,6 +39,7 @@ SHARE_OF_CAPACITY: Final = 0.8
 CLIENTS: Final = 100
 CAPACITY_REQUESTS: Final = 3000
 TRIES: Final = 20
+TICK_S: Final = 1.0
 _SLOW_CLIENTS: Final = 30
 _SETTLED_S: Final = 90.0
 
@@ -116,13 +117,12 @@ def troubled(server: Running, request: bytes, every_seconds: float) -> Iterator[
     ended, trouble = Event(), Trouble(server, request)
 
     def make() -> None:
-        begun = time.monotonic()
+        due = time.monotonic()
         rare: Iterator[Callable[[], None]] = itertools.cycle(
             (trouble.kill_a_worker, trouble.reload)
         )
         often = itertools.cycle((trouble.send_a_half, trouble.vanish))
-        due = begun + every_seconds / 2
-        while not ended.wait(1.0):
+        while not ended.wait(TICK_S):
             with suppress(OSError):
                 next(often)()
             if time.monotonic() > due:

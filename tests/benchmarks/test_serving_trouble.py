@@ -36,6 +36,8 @@ def test_each_request_is_answered_though_workers_die(
     monkeypatch.setattr(serving_trouble, "PARTS", 2)
     monkeypatch.setattr(serving_trouble, "CLIENTS", 10)
     monkeypatch.setattr(serving_trouble, "CAPACITY_REQUESTS", 100)
+    # The first kill comes after one tick, however fast the machine is.
+    monkeypatch.setattr(serving_trouble, "TICK_S", 0.05)
     monkeypatch.setattr(serving_trouble, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
 
     found = serving_trouble.measure(str(tiny_model), 600, 2, 1.0)
