@@ -33,6 +33,17 @@ def test_singular_vectors_stay_and_values_go_through_the_polynomial(
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 24, 24), (3, 96, 16)])
+def test_products_in_bfloat16_come_close(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+
+    found, exact = orthogonalized(matrices, mixed=True), orthogonalized_exactly(matrices)
+
+    assert found.dtype == torch.float32
+    assert 1e-6 < (found - exact).norm() / exact.norm() < 0.02
+
+
 def test_a_matrix_of_any_size_comes_near_an_orthogonal_one() -> None:
     torch.manual_seed(0)
 

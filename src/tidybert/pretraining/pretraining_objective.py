@@ -91,6 +91,7 @@ class PretrainingObjective(Objective):
             epsilon=arguments.adam_epsilon,
             weight_decay=arguments.weight_decay,
             with_muon=arguments.optimizer == "muon",
+            mixed=self.is_mixed,
             processes=processes,
         )
         super().__init__(

@@ -8,6 +8,7 @@ one weight decay serve both.
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -32,6 +33,7 @@ class MuonAdamW(torch.optim.Optimizer):
         adamw: an optimizer over all other parameters.
         learning_rate: the rate of the first step; the groups hold it, as in any optimizer.
         weight_decay: decoupled decay of the matrices.
+        mixed: whether the products of the matrices run in bfloat16 on a CPU too.
         processes: those that share the work; all have the same gradients.
     """
 
@@ -42,6 +44,7 @@ class MuonAdamW(torch.optim.Optimizer):
         *,
         learning_rate: float,
         weight_decay: float,
+        mixed: bool = False,
         processes: Processes | None = None,
     ) -> None:
         settings = {"lr": learning_rate, "weight_decay": weight_decay}
@@ -53,6 +56,7 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__init__([*matrices, *adamw.param_groups], {})
         self._matrices = self.param_groups[: len(matrices)]
         self._adamw = adamw
+        self._orthogonalized = partial(orthogonalized, mixed=mixed)
         self._processes = processes or Processes()
         adamw.state = self.state
 
@@ -94,7 +98,7 @@ class MuonAdamW(torch.optim.Optimizer):
         ]
         rows, columns = parameters[0].shape
         blocks = torch.stack(directions).view(-1, rows // group["num_blocks"], columns)
-        updates = self._processes.in_shares(orthogonalized, blocks).view(-1, rows, columns)
+        updates = self._processes.in_shares(self._orthogonalized, blocks).view(-1, rows, columns)
         # Not even by a rounding where nothing may change.
         updates = updates.masked_fill(is_bad, 0.0)
         scale = 0.2 * math.sqrt(max(blocks.shape[1:]))
@@ -130,15 +134,14 @@ def muon_matrices(layers: nn.Module) -> list[tuple[list[Tensor], int]]:
     return [(matrices, num_blocks) for num_blocks, matrices in found.items()]
 
 
-def orthogonalized(matrices: Tensor) -> Tensor:
+def orthogonalized(matrices: Tensor, *, mixed: bool = False) -> Tensor:
     """(K, M, N) with the same singular vectors, and singular values from 0.7 to 1.2.
 
-    It computes in bfloat16 on CUDA, which is exact enough, and in float32 on a CPU, where that is
-    faster.
+    It computes in bfloat16 on CUDA and where ``mixed``, which is exact enough, else in float32.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if is_tall else matrices
-    found = found.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
+    found = found.to(torch.bfloat16 if matrices.is_cuda or mixed else torch.float32)
     # The iteration needs singular values of at most 1.
     found = found / (found.norm(dim=(1, 2), keepdim=True) + 1e-7)
     # The Gram matrix squares singular values, for which bfloat16 has too few digits.

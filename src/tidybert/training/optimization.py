@@ -18,13 +18,14 @@ def build_optimizer(
     epsilon: float,
     weight_decay: float,
     with_muon: bool = False,
+    mixed: bool = False,
     processes: Processes | None = None,
 ) -> torch.optim.Optimizer:
     """AdamW over the parameters that require gradients, in two groups: decayed and not.
 
     Every parameter of one dimension is a bias or belongs to LayerNorm, and is not decayed.
     ``with_muon``: Muon updates the matrices of the encoder's layers, and AdamW the rest;
-    ``processes`` share its products.
+    ``mixed`` lets its products run in bfloat16 on a CPU, and ``processes`` share them.
     """
     stacked = muon_matrices(encoder_of(model).layers) if with_muon else []
     others = {id(matrix) for matrices, _ in stacked for matrix in matrices}
@@ -46,6 +47,7 @@ def build_optimizer(
         adamw,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
+        mixed=mixed,
         processes=processes,
     )
 
