@@ -1,11 +1,12 @@
 """Pack a pre-trained RUN as the weights in tidybert's package, and check them.
 
-    python -m benchmarks pack_model RUN src/tidybert/resources/tidybert-mini --write PAGE
+    python -m benchmarks pack_model RUN src/tidybert/resources/tidybert-small --write PAGE
 
 The script rounds the weights to float16.  They must answer like the RUN, in tidybert and in
-transformers, and all files together must be under 40 MB; otherwise nothing is written.  Copy the
-sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights and their
-origin into a page, and the picture of their losses into the page's folder.
+transformers, and all files together must be under 40 MB; otherwise nothing is written.  Where a
+teacher taught the mean of all tokens, the packed model also has the files of sentence-transformers.
+Copy the sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights
+and their origin into a page, and the picture of their losses into the page's folder.
 """
 
 import json
@@ -21,7 +22,9 @@ from torch import Tensor
 from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert.checkpoints.conversion import from_huggingface
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.tensor_files import check_finite
 from tidybert.errors import WeightsError, param
 from tidybert.modeling import BertForPreTraining, Rows
@@ -70,10 +73,11 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
             tokenizer=origin.tokenizer,
             metadata=origin.metadata,
             architecture=BertForPreTraining.__name__,
+            sentence=sentence_form(origin.metadata),
         )
         mine = check_logits(expected, probe_logits(ModelDirectory(made)), str(directory))
         theirs = check_logits(expected, transformers_logits(made), f"{directory} in transformers")
-        num_bytes = sum(path.stat().st_size for path in made.iterdir())
+        num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
         if num_bytes > MAX_BYTES:
             raise WeightsError(
                 f"{directory}: {num_bytes:,} bytes, but a package may carry at most {MAX_BYTES:,}: "
@@ -88,6 +92,13 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
         "difference": mine,
         "difference_in_transformers": theirs,
     }
+
+
+def sentence_form(metadata: ModelMetadata) -> SentenceForm | None:
+    """The mean of all tokens, scaled, where small_train taught it; otherwise None."""
+    if "mean_cosine" not in metadata.metrics:
+        return None
+    return SentenceForm(normalize=True, max_seq_length=metadata.max_seq_length)
 
 
 def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
@@ -168,7 +179,7 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
     rows = {
         "layers, width, heads": f"{config.num_hidden_layers}, {config.hidden_size}, "
         f"{config.num_attention_heads}",
-        "vocabulary": f"{config.vocab_size:,} pieces",
+        "vocabulary": f"{config.vocab_size:,} tokens",
         "parameters, heads included": f"{packed['num_parameters']:,}",
         "files": f"{packed['num_bytes'] / 1e6:.1f} MB, weights in float16",
         "objective": arguments["objective"],
@@ -180,6 +191,12 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
         f"perplexity {metrics['perplexity']:.1f}",
         "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
     }
+    if "mean_cosine" in metrics:
+        rows |= {
+            "teacher": f"{arguments['teacher']}, {arguments['teacher_sentences']} texts a step",
+            "cosine to the teacher's held-out vectors": f"mean {metrics['mean_cosine']:.3f}, [CLS] "
+            f"{metrics['cls_cosine']:.3f}",
+        }
     picture = f"![The losses over steps and tokens]({picture_name(directory)})"
     return [*markdown(["", ""], list(rows.items())), "", picture]
 

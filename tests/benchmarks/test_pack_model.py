@@ -103,7 +103,7 @@ def test_the_card_of_a_pack(
     rows = written.read_text().splitlines()
     for row in (
         "| layers, width, heads | 2, 16, 2 |",
-        "| vocabulary | 24 pieces |",
+        "| vocabulary | 24 tokens |",
         f"| parameters, heads included | {found['num_parameters']:,} |",
         "| recipe | fast: muon, peak rate 0.002, 15% masked |",
         "| steps | 12 of at most 2,048 tokens |",

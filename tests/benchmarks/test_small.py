@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentence_transformers
 import torch
 
 from benchmarks import pack_model
@@ -15,6 +16,7 @@ from benchmarks.small import prepare, teaching, train
 from benchmarks.small.teaching import Sentences, cosines
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import Rows
@@ -122,7 +124,7 @@ def test_the_teachers_vector_is_the_embedders_mean(folder: Path, tiny_model: Pat
     assert found[0].tolist() == pytest.approx([by_hand], abs=1e-6)
 
 
-def test_a_taught_run_resumes_with_the_same_bits_and_its_model_can_be_packed(
+def test_a_taught_run_resumes_with_the_same_bits(
     taught: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert taught("whole") == 0
@@ -147,8 +149,23 @@ def test_a_taught_run_resumes_with_the_same_bits_and_its_model_can_be_packed(
     assert all(torch.equal(first[name], second[name]) for name in first)
     recorded = json.loads((folder.parent / "cut/arguments.json").read_text())
     assert recorded["teacher_weight"] == 20.0
-    packed = pack_model.pack(folder.parent / "cut-latest", folder.parent / "packed")
-    assert packed["num_bytes"] < pack_model.MAX_BYTES
+
+
+def test_a_taught_model_is_packed_with_its_sentence_vectors(
+    taught: Callable[..., int], folder: Path, tmp_path: Path
+) -> None:
+    assert taught("run") == 0
+    packed = pack_model.pack(tmp_path / "run", tmp_path / "packed")
+    rows = pack_model.card(tmp_path / "run", tmp_path / "packed", packed)
+    assert any("| cosine to the teacher's held-out vectors | mean" in row for row in rows)
+    form = read_sentence_form(ModelDirectory(tmp_path / "packed"))
+    assert (form.pooling, form.normalize, form.max_seq_length) == ("mean", True, 16)
+    theirs = sentence_transformers.SentenceTransformer(
+        str(tmp_path / "packed"), device="cpu", model_kwargs={"dtype": "float32"}
+    )
+    texts = ["the red cat was near", "we saw a dog"]
+    found = Embedder(tmp_path / "packed", device="cpu").embed(texts)
+    assert found == pytest.approx(theirs.encode(texts), abs=1e-5)
 
 
 def test_the_teacher_pulls_the_cosines_up(taught: Callable[..., int], folder: Path) -> None:
