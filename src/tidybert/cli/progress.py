@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,14 +43,15 @@ def shown_progress(title: str) -> Iterator[Show]:
 
     console = Console(stderr=True)
     console.width = min(console.width, MAX_WIDTH)
-    with Progress(
+    bar = Progress(
         TextColumn(title, markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.fields[text]}", markup=False),
         console=console,
-        disable=not console.is_terminal,
         expand=True,
-    ) as bar:
+    )
+    # A bar that is shown nowhere would still end with an empty line.
+    with bar if console.is_terminal else nullcontext():
         shown = _Shown(title, bar if console.is_terminal else None)
         ended = Event()
         if not console.is_terminal:

@@ -4,11 +4,12 @@ The layout is that of optimum, transformers.js and sentence-transformers: config
 tokenizer's files, onnx/model.onnx, and onnx/model_quantized.onnx in int8.
 """
 
+import io
 import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -240,7 +241,8 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        # onnxscript 0.5 prints how many rules it applied; stdout is the command's own.
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

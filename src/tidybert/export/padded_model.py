@@ -16,6 +16,7 @@ from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.modeling import heads
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.attention import scaled_dot_product
+from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
 from tidybert.modeling.mean_bert import MeanBertModel
 
@@ -73,7 +74,7 @@ class PaddedModel(nn.Module):
             case heads.BertForPreTraining():
                 pairs = model.nsp(self._pooled(hidden, is_token))[:, 0]
                 return {"logits": model.mlm(hidden, words), "seq_relationship_logits": pairs}
-        assert model is self.encoder
+        assert isinstance(model, BertModel)
         if self.form is None:
             return {"last_hidden_state": hidden}
         embedding = self._embedding(hidden, is_token, self.form)
