@@ -23,7 +23,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 TICKETS = Path(str(files("tidybert"))) / "resources" / "tickets"
-MODEL = "tidybert-mini"
+MODEL = "tidybert-small"
 
 
 def tidybert(folder: Path, *arguments: object) -> str:

@@ -121,6 +121,6 @@ def fill_mask(bert: Bert, tokenizer: BertTokenizer, text: str, count: int = 5) -
 if __name__ == "__main__":
     given = sys.argv[1:]
     sentence = given[0] if given else "My brother and my [MASK]."
-    shipped = Path(str(files("tidybert"))) / "resources" / "tidybert-mini"
+    shipped = Path(str(files("tidybert"))) / "resources" / "tidybert-small"
     model = Path(given[1]) if len(given) > 1 else shipped
     fill_mask(Bert(model), BertTokenizer.from_pretrained(model), sentence)

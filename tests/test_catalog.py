@@ -250,38 +250,38 @@ def test_weights_that_are_part_of_tidybert_are_found_and_checked(
 
 
 def test_our_own_weights_are_inside_tidybert() -> None:
-    package = PRETRAINED["tidybert-mini"]
+    package = PRETRAINED["tidybert-small"]
     assert package.is_part_of_tidybert
-    folder = Path(pretrained.__file__).parent / "resources" / "tidybert-mini"
+    folder = Path(pretrained.__file__).parent / "resources" / "tidybert-small"
     assert package.find() == (folder if (folder / "model.safetensors").is_file() else None)
 
 
 def test_our_own_weights_are_those_whose_hash_is_stated() -> None:
-    package = PRETRAINED["tidybert-mini"]
+    package = PRETRAINED["tidybert-small"]
     directory = package.find()
     if directory is None:
-        pytest.skip("this tidybert carries no weights of tidybert-mini")
+        pytest.skip("this tidybert carries no weights of tidybert-small")
     assert hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest() == (
         package.sha256
     )
-    assert sum(path.stat().st_size for path in directory.iterdir()) < 25_000_000
+    assert sum(path.stat().st_size for path in directory.rglob("*")) < 40_000_000
 
 
 def test_our_own_weights_fill_gaps_and_tell_what_follows() -> None:
-    if PRETRAINED["tidybert-mini"].find() is None:
-        pytest.skip("this tidybert carries no weights of tidybert-mini")
+    if PRETRAINED["tidybert-small"].find() is None:
+        pytest.skip("this tidybert carries no weights of tidybert-small")
     gaps = [
         "Rome is the [MASK] of Italy, which is why it hosts many government buildings.",
         "Boston and Chicago are cities in the United [MASK].",
     ]
-    river = "The river rises in the mountains of the north."
-    after = ["It flows south to the sea.", "The band released its first album in May."]
+    door = "She opened the door and looked into the dark room."
+    after = ["Nobody was there, and she closed it.", "The band released its first album in May."]
 
-    rome, united = MaskFiller("tidybert-mini", device="cpu").fill(gaps, top_k=5)
-    goes_on, starts_anew = NextSentencePredictor("tidybert-mini", device="cpu").predict(
-        [river, river], after
+    rome, united = MaskFiller("tidybert-small", device="cpu").fill(gaps, top_k=5)
+    goes_on, starts_anew = NextSentencePredictor("tidybert-small", device="cpu").predict(
+        [door, door], after
     )
 
     assert "capital" in [each["word"] for each in rome["masks"][0]["words"]]
     assert united["masks"][0]["words"][0]["word"] == "states"
-    assert goes_on["follows"] > 0.9 > 0.5 > starts_anew["follows"]
+    assert goes_on["follows"] > 0.7 > 0.5 > starts_anew["follows"]

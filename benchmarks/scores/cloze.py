@@ -1,6 +1,6 @@
 """Ask a pre-trained model for the missing words of a hundred sentences.
 
-    python -m benchmarks cloze tidybert-mini --write docs/own-model.md
+    python -m benchmarks cloze tidybert-small --write docs/own-model.md
 
 cloze.jsonl has twenty sentences of each kind, with their accepted words.  A sentence's rank is that
 of its best accepted word among all pieces of the vocabulary.  The table counts the sentences with

@@ -70,7 +70,6 @@ def score_table(
     *,
     compared: Sequence[str],
     timed: bool,
-    published: Mapping[str, Mapping[tuple[str, str], float]] | None = None,
 ) -> list[str]:
     """Markdown rows: each metric on every side, mean and deviation over seeds, in percent.
 
@@ -79,10 +78,8 @@ def score_table(
         sides: headings by side.
         compared: the sides whose common seeds count; another side says if it has fewer.
         timed: also seconds and memory of the compared sides, and the ratio of their seconds.
-        published: further columns: by heading, the percent of (job, metric).
     """
-    others = published or {}
-    heads = ["task", "metric", *sides.values(), "seeds", *others]
+    heads = ["task", "metric", *sides.values(), "seeds"]
     if timed:
         heads += ["s, tidybert", "s, transformers", "times as fast"]
         heads += ["MiB, tidybert", "MiB, transformers"]
@@ -103,9 +100,7 @@ def score_table(
                     f" ({len(values)} of {len(seeds)} seeds)" if len(values) < len(seeds) else ""
                 )
                 cells.append(f"{percent(values)}{fewer}" if values else "")
-            known = [each.get((name, metric)) for each in others.values()]
-            shown = ["" if value is None else f"{value:.1f}" for value in known]
-            rows.append([first, metric, *cells, once[0], *shown, *once[1:]])
+            rows.append([first, metric, *cells, *once])
             first, once = "", [""] * len(once)
     return markdown(heads, rows)
 

@@ -123,12 +123,12 @@ def _texts(examples: Sequence[Any]) -> list[Any]:
 
 
 def table(results: Results) -> list[str]:
-    """Markdown rows: each side's mean accuracy over draws in percent, and the mean of each size."""
-    rows = []
+    """Markdown rows: the mean accuracy over draws of each measured side, and the mean of a size."""
+    rows, sides = [], [side for side in SIDES if results.where(side=side)]
     for size in sorted({line["size"] for line in results.lines}):
         found: dict[str, list[float]] = {}
         for name in sorted({line["data"] for line in results.where(size=size)}):
-            known = [results.where(size=size, data=name, side=side) for side in SIDES]
+            known = [results.where(size=size, data=name, side=side) for side in sides]
             found[name] = [
                 100 * float(np.mean([line["accuracy"] for line in lines] or [np.nan]))
                 for lines in known
@@ -138,7 +138,7 @@ def table(results: Results) -> list[str]:
             draws = len({line["seed"] for line in results.where(size=size)})
             cells = ("" if np.isnan(each) else f"{each:.1f}" for each in scores)
             rows.append([name, f"{size}", f"{draws}", *cells])
-    return markdown(["data", "texts", "draws", *SIDES], rows)
+    return markdown(["data", "texts", "draws", *sides], rows)
 
 
 def main() -> None:

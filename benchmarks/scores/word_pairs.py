@@ -1,6 +1,6 @@
 """Compare words by their vectors, and the answers with those of people: WordSim-353, SimLex-999.
 
-    python -m benchmarks word_pairs --models tidybert-mini minilm --write docs/explain.md
+    python -m benchmarks word_pairs --models tidybert-small minilm --write docs/explain.md
 
 A pair's similarity is the cosine of its words' vectors; a score is Spearman's correlation with the
 mean judgement of people.  Vectors are the word embeddings (a word of several pieces has their
@@ -156,7 +156,7 @@ def table(names: Sequence[str], found: Mapping[str, Mapping[str, Sequence[float]
 
 def main() -> None:
     parser = script_parser(__doc__)
-    parser.add_argument("--models", nargs="+", default=["tidybert-mini", "minilm"])
+    parser.add_argument("--models", nargs="+", default=["tidybert-small", "minilm"])
     parser.add_argument("--contexts", type=int, default=5, help="sentences for each word")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")
     given = parser.parse_args()

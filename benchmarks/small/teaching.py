@@ -25,6 +25,7 @@ from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.modeling.rows import pooled
 from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
+from tidybert.training.changes import STEPS
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
@@ -146,6 +147,7 @@ class TaughtObjective(PretrainingObjective):
             of_plan,
             settings={**of_plan.settings, **vars(self.teaching)},
             contents={**of_plan.contents, "teacher": weights_sha256(self.sentences.network)},
+            kinds={**of_plan.kinds, "teacher_weight": STEPS, "teacher_sentences": STEPS},
         )
 
     def work(self, step: int, progress: Any) -> Work:

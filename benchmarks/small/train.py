@@ -7,8 +7,9 @@ FOLDER is what small_prepare wrote.  A signal ends the run after the step at han
 checkpoint; --resume goes on with the same bits, and also starts a run that has no checkpoint.  RUN
 is that of tidybert pretrain.  Each evaluation tells masked words, pairs, the cosine of [CLS] (the
 pooler's output) and of the mean to the teacher on held-out sentences, and the hundred masked words
-of cloze; it writes the model to RUN-latest, which pack_model takes.  --max-steps may change on the
-way until the rate falls, in the last fifth.
+of cloze; it writes the model to RUN-latest.  pack_model takes a finished RUN.  The rate falls in
+the last fifth of the steps: train with many, and to finish resume with --change --max-steps N,
+where N is a quarter more than the steps that are done.
 """
 
 from collections.abc import Callable
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--change", action="store_true", help="resume with other arguments")
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
     parser.add_argument("--teacher-weight", type=float, default=20.0, help="of the cosines' loss")
     parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
@@ -53,6 +55,7 @@ def main() -> None:
     parser.add_argument("--masked-lm-prob", type=float, default=0.3)
     parser.add_argument("--whole-word", action="store_true", help="mask all tokens of a word")
     parser.add_argument("--max-seq-length", type=at_least(1), default=128)
+    parser.add_argument("--short-seq-prob", type=float, help="share of shorter sequences")
     parser.add_argument("--long-share", type=float, default=0.0, help="steps of 256 at the end")
     parser.add_argument("--precision", default="bfloat16", help="bfloat16 or float32")
     parser.add_argument("--seed", type=int, default=42)
@@ -73,11 +76,14 @@ def main() -> None:
                 "eval_steps", "save_minutes",
             )},
         ),
-        instances=InstanceOptions(max_seq_length=given.max_seq_length),
+        instances=InstanceOptions(
+            max_seq_length=given.max_seq_length, short_seq_prob=given.short_seq_prob
+        ),
         masking=MaskingOptions(given.masked_lm_prob, given.whole_word),
         teaching=teaching,
         out=given.out,
         resume=given.resume,
+        change=given.change,
         device="cpu",
         keep_checkpoints=True,
     )  # fmt: skip

@@ -32,7 +32,7 @@ _VOCABULARY: Final = 30_522
 
 def prepare(given: argparse.Namespace) -> str:
     """FOLDER/corpus, FOLDER/model and FOLDER/texts.txt."""
-    tokens = list(BertTokenizer.from_pretrained("tidybert-mini").vocabulary.tokens)
+    tokens = list(BertTokenizer.from_pretrained("tidybert-small").vocabulary.tokens)
     known = set(tokens)
     made = ("".join(letters) for letters in product(string.ascii_lowercase, repeat=4))
     tokens += islice((word for word in made if word not in known), _VOCABULARY - len(tokens))

@@ -86,15 +86,15 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         description="all-MiniLM-L6-v2: 6 layers, width 384, English uncased, 22.7 M parameters",
         hub_name="all-MiniLM-L6-v2",
     ),
-    "tidybert-mini": PretrainedPackage(
-        name="tidybert-mini",
+    "tidybert-small": PretrainedPackage(
+        name="tidybert-small",
         package="tidybert",
         version=None,
         module="tidybert",
-        subdirectory="resources/tidybert-mini",
-        sha256="6251e999f689558a4e369500c8e3c4ea13afcfab0518e68df6570f62c4d5f93e",
+        subdirectory="resources/tidybert-small",
+        sha256="0d514d9c77d138d91edd8ded6d1570a45753c64c34adfe9175f26aa16c17471f",
         licence="Apache-2.0",
-        description="pre-trained by tidybert: 4 layers, width 256, English uncased, with heads",
+        description="minilm with both pre-training heads and [CLS] trained: 18.8 M parameters",
     ),
 }
 

@@ -1,5 +1,6 @@
 """Two programs compared: the table, what each side trains with, and one start for both."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,20 +40,6 @@ def test_scores_are_means_and_times_are_medians_of_common_seeds() -> None:
         f"| MRPC | accuracy | {scores} | 2 | 2 | 6 | 4.50 | 3 | 3 |",
         f"|  | f1 | {scores} |  |  |  |  |  |  |",
     ]
-
-
-def test_published_figures_stand_beside() -> None:
-    published = {"theirs": {("SST-2", "accuracy"): 80.0}, "others": {}}
-    results = [line("SST-2", "ours", 1, 0.5)]
-
-    table = score_table(
-        ["SST-2"], results, {"ours": "a"}, compared=["ours"], timed=False, published=published
-    )
-
-    assert table[2] == "| SST-2 | accuracy | 50.0 | 1 | 80.0 |  |"
-    for found in own_model.PUBLISHED.values():
-        known = {(name, each) for name in own_model.SETTINGS for each in JOBS[name].metrics}
-        assert set(found) == {each for each in known if each[0] != "CoNLL-2003"}
 
 
 @pytest.mark.parametrize(
@@ -127,28 +114,32 @@ def test_squad_2_begins_with_what_was_learned_on_shifts(
 
 
 @pytest.mark.usefixtures("toy_data")
-def test_weights_beside_random_ones_of_their_shape(
+def test_our_weights_beside_those_they_began_from(
     run_script: Callable[..., int],
     in_process: list[tuple[str, dict[str, Any]]],
     page: Callable[[str], Path],
     pretrained_run: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown, out = page("own_model"), tmp_path / "out.jsonl"
+    origin = shutil.copytree(pretrained_run, tmp_path / "origin")
+    monkeypatch.setattr(own_model, "ORIGIN", str(origin))
     flags = ["--model", pretrained_run, "--tasks", "SST-2", "--seeds", 2, "--max-steps", 1]
 
     for _ in range(2):
         run_script("own_model", *flags, "--out", out, "--write", shown)
 
     works = [work for _, work in in_process]
-    assert [(work["model"] == str(pretrained_run), work["seed"]) for work in works] == [
-        (True, 1),
-        (False, 1),
-        (False, 2),
-        (True, 2),
+    ours, theirs = str(pretrained_run), str(origin)
+    assert [(work["model"], work["seed"]) for work in works] == [
+        (ours, 1),
+        (theirs, 1),
+        (theirs, 2),
+        (ours, 2),
     ]
+    assert all(work["at_defaults"] for work in works)
     (row,) = (each for each in shown.read_text().splitlines() if each.startswith("| SST-2"))
-    assert row.endswith("| 2 | 83.2 | 85.9 |")
     assert row.count("±") == 2
 
 

@@ -1,6 +1,7 @@
 """How tidybert-small is made: a smaller vocabulary, and a training with a teacher."""
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_the_teachers_vector_is_the_embedders_mean(folder: Path, tiny_model: Pat
 
 
 def test_a_taught_run_resumes_with_the_same_bits(
-    taught: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch
+    taught: Callable[..., int], tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert taught("whole") == 0
     lines = [json.loads(line) for line in (folder.parent / "whole/metrics.jsonl").open()]
@@ -144,9 +145,12 @@ def test_a_taught_run_resumes_with_the_same_bits(
     assert taught("cut") == 128 + signal.SIGTERM
     monkeypatch.setattr(train, "tell", shown)
     assert taught("cut", "--resume", "--teacher-weight", 3) == 1
+    shutil.copytree(tmp_path / "cut", tmp_path / "changed")
+    assert taught("changed", "--resume", "--change", "--teacher-weight", 3) == 0
     assert taught("cut", "--resume") == 0
-    first, second = (read_tensors(folder.parent / each) for each in ("whole", "cut"))
+    first, second, third = (read_tensors(tmp_path / each) for each in ("whole", "cut", "changed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], third[name]) for name in first)
     recorded = json.loads((folder.parent / "cut/arguments.json").read_text())
     assert recorded["teacher_weight"] == 20.0
 

@@ -74,8 +74,8 @@ def test_download_of_installed_weights_only_checks_them(minilm_directory: Path, 
 def test_weights_that_this_tidybert_lacks_are_no_model_and_not_listed(capsys) -> None:
     assert run(["models"]) == 0
     out, err = capsys.readouterr()
-    assert "tidybert-mini" not in out + err
-    for command in (["download", "tidybert-mini"], ["fill-mask", "tidybert-mini", "a [MASK]"]):
+    assert "tidybert-small" not in out + err
+    for command in (["download", "tidybert-small"], ["fill-mask", "tidybert-small", "a [MASK]"]):
         assert run(command) == 1
         out, err = capsys.readouterr()
         assert out == ""
@@ -89,10 +89,10 @@ def test_weights_that_are_part_of_tidybert_are_listed_and_need_no_download(
     monkeypatch.setattr(pretrained.PretrainedPackage, "find", lambda self: tmp_path)
     assert run(["models"]) == 0
     out, err = capsys.readouterr()
-    assert "tidybert-mini" in out
+    assert "tidybert-small" in out
     assert max(map(len, out.splitlines())) <= 80
     assert err == ""
     assert run(["models", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (mini,) = (line for line in lines if line["name"] == "tidybert-mini")
-    assert (mini["installed"], mini["package"]) == (True, "tidybert")
+    (small,) = (line for line in lines if line["name"] == "tidybert-small")
+    assert (small["installed"], small["package"]) == (True, "tidybert")

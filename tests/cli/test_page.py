@@ -37,7 +37,7 @@ def test_the_page_has_what_is_there_and_opens_a_browser(
     for name in ("tidybert-quickstart", "unfinished"):
         Path(name).mkdir()
     Path("tidybert-quickstart/tidybert.json").write_text("{}")
-    words = ["page", "runs/a", "mine=tidybert-mini", "--port", "0", "--index", "faq-index"]
+    words = ["page", "runs/a", "mine=tidybert-small", "--port", "0", "--index", "faq-index"]
 
     assert run(words if has_browser else [*words, "--no-browser"]) == 0
 
@@ -46,7 +46,7 @@ def test_the_page_has_what_is_there_and_opens_a_browser(
     assert settings.index == Path("faq-index")
     found = dict(settings.models)
     assert list(found)[:2] == ["a", "mine"]
-    assert found["tidybert-mini"] == "tidybert-mini"
+    assert found["tidybert-small"] == "tidybert-small"
     assert found["tidybert-quickstart"] == "tidybert-quickstart"
     assert "tidybert-poem" not in found
     assert opened.wait(5 if has_browser else 0) == has_browser
@@ -69,5 +69,5 @@ def test_the_command_serves_the_page_until_it_is_ended(
 
     assert first.startswith("the page is at http://127.0.0.1:")
     assert "default-src 'self'" in index.headers["content-security-policy"]
-    assert {"base", "tidybert-mini"} <= {each["name"] for each in models}
+    assert {"base", "tidybert-small"} <= {each["name"] for each in models}
     assert command.wait() == 0

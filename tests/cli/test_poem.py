@@ -91,7 +91,7 @@ def test_each_token_has_its_probability(learnt: Path, tmp_path: Path, capsys: An
     assert right["perplexity"] < 1.5 < 20 < wrong["perplexity"]
     assert "all 2 texts: perplexity" in err
 
-    assert shell(["score", "tidybert-mini", str(tmp_path / "texts.txt")]) == 0
+    assert shell(["score", "tidybert-small", str(tmp_path / "texts.txt")]) == 0
     out, err = capsys.readouterr()
     assert out.count("\npseudo-perplexity ") == 2
     assert "all 2 texts: pseudo-perplexity" in err
@@ -136,7 +136,7 @@ def test_a_run_is_repeated_and_goes_on(learnt: Path, tmp_path: Path, capsys: Any
                 "--out",
                 str(tmp_path / "x"),
                 "--vocab",
-                "tidybert-mini",
+                "tidybert-small",
                 "--max-steps",
                 "1",
                 "--tokens-per-step",

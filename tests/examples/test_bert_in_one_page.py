@@ -14,7 +14,7 @@ from tidybert.modeling import Rows
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "bert_in_one_page.py"
 PACKAGE = Path(tidybert.__file__).parent
-MINI = PACKAGE / "resources" / "tidybert-mini"
+SMALL = PACKAGE / "resources" / "tidybert-small"
 TEXTS = [
     ("My brother and my [MASK].", None),
     ("How many legs has a spider?", "A spider has eight legs, and an insect has six."),
@@ -32,12 +32,12 @@ def page() -> ModuleType:
     return module
 
 
-@pytest.fixture(params=["tidybert-mini", pytest.param("minilm", marks=pytest.mark.weights)])
+@pytest.fixture(params=["tidybert-small", pytest.param("minilm", marks=pytest.mark.weights)])
 def directory(request: pytest.FixtureRequest) -> Path:
     if request.param == "minilm":
         found: Path = request.getfixturevalue("minilm_directory")
         return found
-    return MINI
+    return SMALL
 
 
 def test_it_is_a_page() -> None:
@@ -68,7 +68,7 @@ def test_the_script_fills_the_mask_as_the_command_does() -> None:
     text = TEXTS[0][0]
     arguments = {
         "script": [str(SCRIPT), text],
-        "command": ["-m", "tidybert", "fill-mask", str(MINI), text],
+        "command": ["-m", "tidybert", "fill-mask", str(SMALL), text],
     }
     printed = {
         name: subprocess.run(

@@ -93,7 +93,7 @@ def test_the_unpacked_wheel_trains_and_answers_outside_the_repository(
     (tmp_path / "t.csv").write_text(
         "text,label\n" + "".join(f"good {n},yes\nbad {n},no\n" for n in range(20))
     )
-    tidybert("finetune", "classify", "tidybert-mini", "--train", "t.csv", "--out", "run",
+    tidybert("finetune", "classify", "tidybert-small", "--train", "t.csv", "--out", "run",
              "--max-steps", "2")  # fmt: skip
     answer = tidybert("predict", "run", "--input", "good 3")
 

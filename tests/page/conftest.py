@@ -9,7 +9,7 @@ from tidybert.page.page_model import PageModel
 
 @pytest.fixture(scope="session")
 def opened(served: dict[str, str]) -> Callable[[str], PageModel]:
-    """A PageModel by name: tidybert-mini, or one of the tiny models of ``served``."""
+    """A PageModel by name: tidybert-small, or one of the tiny models of ``served``."""
     models: dict[str, PageModel] = {}
 
     def get(name: str) -> PageModel:

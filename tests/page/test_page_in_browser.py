@@ -33,7 +33,7 @@ TABS = {
     "training": "The loss of the words",
     "left": "The next token",
 }
-MINI = "tidybert-mini"
+SMALL = "tidybert-small"
 EVIL = "evil.example"
 FAQ = ["Where is my bill?", "The parcel is late.", "It has <b>no</b> key.", "איפה החשבון"]
 
@@ -50,21 +50,21 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of FAQ that tidybert-mini made."""
+    """An index of FAQ that tidybert-small made."""
     directory = tmp_path_factory.mktemp("search") / "faq-index"
     examples = [
         TextExample(text, None, None, row, columns={"answer": f"See {row}"})
         for row, text in enumerate(FAQ, 2)
     ]
-    write_index(Embedder(MINI, normalize=True), examples, directory, model=MINI)
+    write_index(Embedder(SMALL, normalize=True), examples, directory, model=SMALL)
     return directory
 
 
 @pytest.fixture(scope="module")
 def host(served: dict[str, str], index: Path) -> Iterator[str]:
-    """A server with tidybert-mini, an index, and a tiny model of each task."""
+    """A server with tidybert-small, an index, and a tiny model of each task."""
     names = ("questions", "tags", "colours", "choices", "poem")
-    models = {MINI: MINI, **{name: served[name] for name in names}}
+    models = {SMALL: SMALL, **{name: served[name] for name in names}}
     with server_on_a_thread(models=models, device="cpu", index=index) as (address, _):
         yield f"http://{address}/"
 
@@ -142,7 +142,7 @@ def test_tokens_link_pieces_and_characters_and_add_embeddings(visit: Any) -> Non
 
 
 def test_the_gap_hides_the_word_that_is_chosen(visit: Any) -> None:
-    page = visit(f"tab=gap&model={MINI}&text=The+album+was+recorded+in+the+city.")
+    page = visit(f"tab=gap&model={SMALL}&text=The+album+was+recorded+in+the+city.")
     page.get_by_role("button", name="city").click()
     changed(page, to="word=6")
     assert page.get_by_role("heading", name="In place of “city”").is_visible()
@@ -157,7 +157,7 @@ def test_the_gap_hides_the_word_that_is_chosen(visit: Any) -> None:
 
 
 def test_attention_opens_by_keyboard_to_a_cell_and_its_arithmetic(visit: Any) -> None:
-    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&pair=It+slept.")
+    page = visit(f"tab=attention&model={SMALL}&text=The+cat+sat.&pair=It+slept.")
     page.locator("#head-1-1").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
@@ -174,7 +174,7 @@ def test_attention_opens_by_keyboard_to_a_cell_and_its_arithmetic(visit: Any) ->
     page.keyboard.press("Enter")
     changed(page, to="row=1")
     said = page.locator(".sum").all_inner_texts()
-    assert "divided by √64" in said[0]
+    assert "divided by √32" in said[0]
     assert "The row adds to 1.000." in said[1]
 
     page.get_by_role("button", name="hidden").click()
@@ -196,7 +196,7 @@ def test_attention_opens_by_keyboard_to_a_cell_and_its_arithmetic(visit: Any) ->
 
 
 def test_a_pointer_reads_the_values_of_a_matrix(visit: Any) -> None:
-    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&layer=2")
+    page = visit(f"tab=attention&model={SMALL}&text=The+cat+sat.&layer=2")
     matrix = page.get_by_role("img", name="Attention: layer 2, head 1")
     matrix.scroll_into_view_if_needed()
     box = matrix.bounding_box()
@@ -253,7 +253,8 @@ def test_a_language_model_goes_on_token_by_token(visit: Any) -> None:
 
 
 def test_names_on_the_map_cover_no_other_name(visit: Any) -> None:
-    page = visit(f"tab=words&model={MINI}&words=king,queen,prince,king,river,lake,sea,bread,cheese")
+    words = "king,queen,prince,king,river,lake,sea,bread,cheese"
+    page = visit(f"tab=words&model={SMALL}&words={words}")
     boxes = page.evaluate(
         "[...document.querySelectorAll('svg .name')].map((e) => e.getBoundingClientRect())"
         ".map((e) => [e.left, e.top, e.right, e.bottom])"
@@ -304,7 +305,7 @@ def test_what_cannot_be_shown_gets_a_sentence(visit: Any) -> None:
 
 
 def test_a_view_is_saved_as_a_page_a_picture_and_numbers(visit: Any, tmp_path: Path) -> None:
-    page = visit(f"tab=attention&model={MINI}&text=The+cat+sat.&row=1&column=2")
+    page = visit(f"tab=attention&model={SMALL}&text=The+cat+sat.&row=1&column=2")
     saved = {}
     for kind in ("HTML", "PNG", "JSON"):
         page.locator("#export").click()
@@ -316,7 +317,7 @@ def test_a_view_is_saved_as_a_page_a_picture_and_numbers(visit: Any, tmp_path: P
 
     html = saved["HTML"].read_text("utf-8")
     assert "<script" not in html
-    assert f"Model {MINI}" in html
+    assert f"Model {SMALL}" in html
     assert "default-src 'none'" in html
     alone = page.context.browser.new_context(java_script_enabled=False).new_page()
     alone.set_content(html)
@@ -350,7 +351,7 @@ def test_looks_are_kept_and_the_tabs_work_by_keyboard(visit: Any) -> None:
 
 
 def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:
-    page = visit(f"tab=tokens&model={MINI}&text=שלום+עולם&pair=")
+    page = visit(f"tab=tokens&model={SMALL}&text=שלום+עולם&pair=")
     assert page.locator("#field-text").get_attribute("dir") == "rtl"
     assert page.locator("ul.pieces").get_attribute("dir") == "rtl"
     first, last = page.locator("button.piece").first, page.locator("button.piece").last
@@ -358,7 +359,7 @@ def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:
 
 
 def test_with_keys_the_page_asks_for_one(browser: Any) -> None:
-    given = {"models": {MINI: MINI}, "device": "cpu", "keys": ("a-long-key",)}
+    given = {"models": {SMALL: SMALL}, "device": "cpu", "keys": ("a-long-key",)}
     with server_on_a_thread(**given) as (address, _):
         page = browser.new_page()
         page.goto(f"http://{address}/?tab=next")
@@ -370,7 +371,7 @@ def test_with_keys_the_page_asks_for_one(browser: Any) -> None:
 
 
 def test_another_site_reaches_nothing(browser: Any) -> None:
-    with server_on_a_thread(models={MINI: MINI}, device="cpu") as (address, _):
+    with server_on_a_thread(models={SMALL: SMALL}, device="cpu") as (address, _):
         page = browser.new_page()
         rebound = page.goto(f"http://{EVIL}:{address.partition(':')[2]}/page/about")
         assert (rebound.status, "does not answer to the host" in rebound.text()) == (403, True)
@@ -382,7 +383,7 @@ def test_another_site_reaches_nothing(browser: Any) -> None:
 
 
 def test_a_tab_without_a_model_says_what_makes_one(browser: Any) -> None:
-    with server_on_a_thread(models={MINI: MINI}, device="cpu") as (address, _):
+    with server_on_a_thread(models={SMALL: SMALL}, device="cpu") as (address, _):
         page = browser.new_page()
         page.goto(f"http://{address}/?tab=classify")
         page.wait_for_selector("section.card")

@@ -14,19 +14,19 @@ from tidybert.page.views import VIEWS
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.objectives import loss_parts
 
-MINI = "tidybert-mini"
+SMALL = "tidybert-small"
 TEXT = "The album was recorded in the city."
 NEXT = "It was released in the summer."
 Opened = Callable[[str], PageModel]
 # For each view that shows code: the model and what is asked.
 ASKED: list[tuple[str, str, dict[str, Any]]] = [
-    ("tokens", MINI, {"text": TEXT, "pair": NEXT}),
-    ("gap", MINI, {"text": TEXT, "word": 1}),
-    ("attention", MINI, {"text": TEXT, "layer": 2, "head": 3, "row": 1, "column": 4}),
-    ("next", MINI, {"text": TEXT, "pair": NEXT}),
-    ("training", MINI, {"text": TEXT, "pair": NEXT, "follows": False}),
-    ("training", MINI, {"text": TEXT}),
-    ("word-apart", MINI, {"word": "the", "text": TEXT, "pair": NEXT + " the end"}),
+    ("tokens", SMALL, {"text": TEXT, "pair": NEXT}),
+    ("gap", SMALL, {"text": TEXT, "word": 1}),
+    ("attention", SMALL, {"text": TEXT, "layer": 2, "head": 3, "row": 1, "column": 4}),
+    ("next", SMALL, {"text": TEXT, "pair": NEXT}),
+    ("training", SMALL, {"text": TEXT, "pair": NEXT, "follows": False}),
+    ("training", SMALL, {"text": TEXT}),
+    ("word-apart", SMALL, {"word": "the", "text": TEXT, "pair": NEXT + " the end"}),
     ("left", "poem", {"text": "the red"}),
     ("left", "poem", {"text": "the red", "temperature": 1.0, "seed": 3}),
     ("answer", "questions", {"question": "the cat", "text": "the old dog was near the hen"}),
@@ -57,18 +57,18 @@ def test_the_code_of_a_view_runs(
 
 def test_the_code_of_the_map_follows_that_of_the_word(opened: Opened) -> None:
     given = {"word": "the", "text": TEXT, "pair": TEXT}
-    apart: Any = VIEWS["word-apart"](opened(MINI), **given)
-    compared: Any = VIEWS["word-map"](opened(MINI), words=["king", "queen"])
+    apart: Any = VIEWS["word-apart"](opened(SMALL), **given)
+    compared: Any = VIEWS["word-map"](opened(SMALL), words=["king", "queen"])
 
     exec(apart["python"] + compared["python"], {})
 
-    assert apart["cosines"] == pytest.approx([1.0] * 5, abs=1e-5)
+    assert apart["cosines"] == pytest.approx([1.0] * 7, abs=1e-5)
     assert compared["map"].shape == (2, 2)
 
 
 def test_attention_comes_by_layers_in_8_bits_and_by_heads_exactly(opened: Opened) -> None:
-    model = opened(MINI)
-    exact = Explainer(MINI).attention(TEXT, NEXT, causal=True)
+    model = opened(SMALL)
+    exact = Explainer(SMALL).attention(TEXT, NEXT, causal=True)
     size = len(exact.tokens)
     given: dict[str, Any] = {"text": TEXT, "pair": NEXT, "layer": 2, "causal": True}
 
@@ -88,19 +88,19 @@ def test_attention_comes_by_layers_in_8_bits_and_by_heads_exactly(opened: Opened
 
 
 def test_the_gap_has_the_hidden_word_in_every_layer(opened: Opened) -> None:
-    found: Any = VIEWS["gap"](opened(MINI), text=TEXT, word=1)
+    found: Any = VIEWS["gap"](opened(SMALL), text=TEXT, word=1)
 
     (mask,) = found["masks"]
     assert mask["truth"] == "album"
     assert len(mask["words"]) == 10
-    assert [each["layer"] for each in mask["layers"]] == [0, 1, 2, 3, 4]
+    assert [each["layer"] for each in mask["layers"]] == [0, 1, 2, 3, 4, 5, 6]
     assert mask["layers"][-1]["truth_rank"] == mask["truth_rank"]
     # What a piece looks at adds to 1 before and after.
-    assert found["change"]["from"].sum(1) == pytest.approx(np.zeros(4), abs=1e-5)
+    assert found["change"]["from"].sum(1) == pytest.approx(np.zeros(6), abs=1e-5)
 
 
 def test_the_loss_is_that_of_pretraining(opened: Opened) -> None:
-    model = opened(MINI)
+    model = opened(SMALL)
     found: Any = VIEWS["training"](model, text=TEXT, pair=NEXT, seed=7, follows=True)
     tokenizer = model.tokenizer
     positions = np.array([each["position"] for each in found["hidden"]])
@@ -179,22 +179,22 @@ def test_labels_and_scores_are_explained_too(model: str, opened: Opened) -> None
 @pytest.mark.parametrize(
     ("name", "model", "given", "message"),
     [
-        ("tokens", MINI, {"text": "a" * (MOST_CHARACTERS + 1)}, "4,001 characters"),
-        ("tokens", MINI, {"text": "a " * MOST_PIECES}, "258 tokens"),
-        ("tokens", MINI, {"text": " "}, "write a word"),
-        ("embedding", MINI, {"text": "a", "position": 3}, "expected 0 to 2"),
+        ("tokens", SMALL, {"text": "a" * (MOST_CHARACTERS + 1)}, "4,001 characters"),
+        ("tokens", SMALL, {"text": "a " * MOST_PIECES}, "258 tokens"),
+        ("tokens", SMALL, {"text": " "}, "write a word"),
+        ("embedding", SMALL, {"text": "a", "position": 3}, "expected 0 to 2"),
         ("gap", "colours", {"text": "red", "word": 0}, "masked-LM head"),
-        ("gap", MINI, {"text": "red", "word": 1}, "expected 0 to 0"),
-        ("cell", MINI, {"text": "a", "layer": 5, "head": 1, "row": 0, "column": 0}, "1 to 4"),
-        ("next", MINI, {"text": "a", "pair": ""}, "segment B is empty"),
-        ("training", MINI, {"text": "a", "seed": 2**40}, "seed is"),
+        ("gap", SMALL, {"text": "red", "word": 1}, "expected 0 to 0"),
+        ("cell", SMALL, {"text": "a", "layer": 7, "head": 1, "row": 0, "column": 0}, "1 to 6"),
+        ("next", SMALL, {"text": "a", "pair": ""}, "segment B is empty"),
+        ("training", SMALL, {"text": "a", "seed": 2**40}, "seed is"),
         ("answer", "tags", {"text": "a", "question": "a"}, "was trained to tag"),
         ("entities", "base", {"text": "a"}, "is not fine-tuned"),
         ("classify", "colours", {"text": "cat " * 20}, "the model reads 16"),
         ("choose", "choices", {"text": "a", "choices": ["a"]}, "one a line"),
-        ("word-apart", MINI, {"word": "cat", "text": "a", "pair": "a cat"}, "cat"),
-        ("word-map", MINI, {"words": ["a"]}, "with commas"),
-        ("word-apart", MINI, {"word": "a" * 5000, "text": "a", "pair": "a"}, "5,000 characters"),
+        ("word-apart", SMALL, {"word": "cat", "text": "a", "pair": "a cat"}, "cat"),
+        ("word-map", SMALL, {"words": ["a"]}, "with commas"),
+        ("word-apart", SMALL, {"word": "a" * 5000, "text": "a", "pair": "a"}, "5,000 characters"),
     ],
 )
 def test_what_cannot_be_shown_is_said(

@@ -145,7 +145,7 @@ async def test_too_many_questions_are_refused(
     assert other.status_code == 200
 
 
-@pytest.mark.parametrize("name", ["colours", "poem", "tidybert-mini"])
+@pytest.mark.parametrize("name", ["colours", "poem", "tidybert-small"])
 def test_the_page_shares_the_parameters_of_the_server(
     make_engine: Make, served: dict[str, str], name: str
 ) -> None:
@@ -154,7 +154,7 @@ def test_the_page_shares_the_parameters_of_the_server(
     theirs = {each.data_ptr() for each in engine.models["one"].encoder.parameters()}
     parts = [model.explainer.model]
     parts += [model.generator.model] if name == "poem" else []
-    parts += [model.next_sentences.model, model.pretraining] if name == "tidybert-mini" else []
+    parts += [model.next_sentences.model, model.pretraining] if name == "tidybert-small" else []
 
     for part in parts:
         assert {each.data_ptr() for each in part.bert.parameters()} <= theirs

@@ -340,7 +340,7 @@ class Explainer(ShowsFacts):
         if self.masked_lm is None:
             raise WeightsError(
                 f"{self._model} has no masked-LM head. Name a model that has its pre-training "
-                "heads (tidybert-mini and Google's releases do, fine-tuned models and minilm do "
+                "heads (tidybert-small and Google's releases do, fine-tuned models and minilm do "
                 "not)"
             )
         return self.masked_lm

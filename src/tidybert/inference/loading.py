@@ -124,7 +124,7 @@ def load_with_head(
         ]
         raise WeightsError(
             f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model "
-            "that has its pre-training heads (tidybert-mini and Google's releases do, fine-tuned "
+            "that has its pre-training heads (tidybert-small and Google's releases do, fine-tuned "
             "models and minilm do not), or pre-train one"
         )
     return built.eval(), directory.tokenizer

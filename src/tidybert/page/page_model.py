@@ -141,7 +141,7 @@ class PageModel:
 
 
 def _lacking(head: str) -> DataError:
-    return DataError(f"the model has no {head}: choose another model, such as tidybert-mini")
+    return DataError(f"the model has no {head}: choose another model, such as tidybert-small")
 
 
 View = Callable[..., dict[str, Any] | bytes]

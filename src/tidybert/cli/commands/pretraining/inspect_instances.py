@@ -22,7 +22,7 @@ class InspectFlags(flags.JsonFlag):
     """``--input TEXT``: Show the masks of this text instead of a corpus. Give it again for a second
     segment."""
     vocab: str | None = None
-    """``--vocab MODEL``: Model whose vocabulary --input uses. If not set: tidybert-mini."""
+    """``--vocab MODEL``: Model whose vocabulary --input uses. If not set: tidybert-small."""
     index: int = field(default=0, metadata={"min": 0})
     """``--index N``: Number of the instance, from 0. With --input: another number, other masks."""
     epoch: int = field(default=0, metadata={"min": 0})
@@ -59,7 +59,7 @@ def inspect(
 
         shown = describe_texts(
             given.input or [],
-            BertTokenizer.from_pretrained(given.vocab or "tidybert-mini"),
+            BertTokenizer.from_pretrained(given.vocab or "tidybert-small"),
             masking,
             max_seq_length=options.max_seq_length,
             seed=given.seed,

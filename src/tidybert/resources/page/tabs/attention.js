@@ -91,7 +91,7 @@ export const attention = {
   lead: "In every layer each token looks at all tokens, in several heads at once; a row of a matrix says how a token divides its attention. Choose a head in the grid to open it, and a cell of its matrix to see its arithmetic.",
   can: isBert,
   missing: "Every BERT can.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   fields: [
     { key: "text", label: "Text", example: "The cat sat on the mat because it was tired.", clears: () => ({ row: null, column: null }) },
     { key: "pair", label: "Second text; it may be empty", example: "", clears: () => ({ row: null, column: null }) },

@@ -8,7 +8,7 @@ export const gap = {
   lead: "BERT learned to guess words that were hidden from it, from the words on both sides. Choose a word to hide it, and see what the model would write in its place and how that answer grows from layer to layer.",
   can: (model) => model.heads.includes("fill-mask"),
   missing: "This view needs a model that kept its masked-LM head from pre-training. tidybert ships one.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   tall: true,
   fields: [{ key: "text", label: "Text", example: "He went to school and then studied law at the university.", clears: () => ({ word: null }) }],
   async results(view) {

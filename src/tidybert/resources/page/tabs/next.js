@@ -7,10 +7,10 @@ export const next = {
   lead: "In pre-training BERT also sees two segments and says whether B came after A in a text, or from somewhere else. Its answer is read at [CLS], which has looked at both segments.",
   can: (model) => model.heads.includes("next-sentence"),
   missing: "This needs a model that kept its next-sentence head from pre-training. tidybert ships one.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   fields: [
-    { key: "text", label: "Segment A", example: "The album was recorded in a small studio." },
-    { key: "pair", label: "Segment B", example: "It was released two years later and sold well." },
+    { key: "text", label: "Segment A", example: "She opened the door and looked into the dark room." },
+    { key: "pair", label: "Segment B", example: "Nobody was there, and she closed the door again." },
   ],
   async results(view) {
     const question = view.question("text", "pair");

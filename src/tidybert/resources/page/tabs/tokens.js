@@ -9,7 +9,7 @@ export const tokens = {
   lead: "BERT reads tokens, which are words or parts of words; each token has an id in the vocabulary, a segment and a position. Three embeddings, one for each of these numbers, are added to the vector that the first layer reads.",
   can: isBert,
   missing: "Every BERT can.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   fields: [
     { key: "text", label: "Text", example: "The astonishing penguins waddled home." },
     { key: "pair", label: "Second text; it may be empty", example: "Nobody watched them." },

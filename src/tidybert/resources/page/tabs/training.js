@@ -9,7 +9,7 @@ export const training = {
   lead: "Pre-training hides 15 % of the tokens and asks for them: most become [MASK], some a random token, and some stay. The loss is the mean over the hidden tokens, plus the loss of the answer whether B follows A.",
   can: (model) => model.heads.includes("fill-mask") && model.heads.includes("next-sentence"),
   missing: "This needs a model with both heads of pre-training. tidybert ships one.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   fields: [
     { key: "text", label: "Segment A", rows: 3, example: "The river begins in the mountains and flows through the city. Many people lived on its banks in the early years of the century." },
     { key: "pair", label: "Segment B; it may be empty", rows: 3, example: "They built small houses and a church near the bridge." },

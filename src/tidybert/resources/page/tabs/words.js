@@ -48,7 +48,7 @@ export const words = {
   lead: "A word begins with the same vector in every sentence, and each layer mixes in more of what is around it. So one word in two sentences drifts apart, while words of one kind stay near each other.",
   can: isBert,
   missing: "Every BERT can.",
-  command: "tidybert page tidybert-mini",
+  command: "tidybert page tidybert-small",
   fields: [
     { key: "text", label: "First sentence", example: "He sat on the bank of the river and fished." },
     { key: "pair", label: "Second sentence", example: "She took the money to the bank before it closed." },
