@@ -24,7 +24,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-quickstart: $(VENV)/.weights
+quickstart: $(VENV)/.installed
 	@$(BIN)/tidybert quickstart
 
 test: $(VENV)/.dev $(VENV)/.weights
@@ -87,7 +87,7 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/.installed
 	$(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
-# The names, versions and hashes of weights stand in pretrained.py.
+# The names, versions and hashes of weights stand in catalog.py.
 $(VENV)/.weights: src/tidybert/catalog.py | $(VENV)/.installed
 	$(BIN)/tidybert download minilm
 	@touch $@
