@@ -23,6 +23,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory, save_model_dire
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.modeling.rows import pooled
+from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
 from tidybert.training.changes import STEPS
@@ -42,12 +43,14 @@ class Teaching:
     """Where the sentences and their vectors come from; recorded in arguments.json.
 
     teacher: a MODEL.  teacher_weight: of the sum of both losses, beside those of words and pairs.
-    teacher_sentences: texts in each step.
+    teacher_sentences: texts in each step.  whole_share: of a step's sequences, those that the model
+    reads without masked words, for the loss of pairs alone.
     """
 
     teacher: str
     teacher_weight: float
     teacher_sentences: int
+    whole_share: float = 0.0
 
 
 class Sentences:
@@ -104,6 +107,20 @@ def cosines(encoder: BertModel, rows: Rows, wanted: Tensor) -> Tensor:
     )
 
 
+def with_whole_sequences(batch: MaskedRows, is_whole: Tensor) -> MaskedRows:
+    """The batch with the sequences that ``is_whole`` (B,) names as they were before masking."""
+    rows, positions, labels = batch.rows, batch.masked_lm_positions, batch.masked_lm_labels
+    sequences = torch.repeat_interleave(is_whole, torch.tensor(rows.lengths))
+    back = sequences[positions]
+    ids = rows.input_ids.index_copy(0, positions[back], labels[back])
+    return replace(
+        batch,
+        rows=replace(rows, input_ids=ids),
+        masked_lm_positions=positions[~back],
+        masked_lm_labels=labels[~back],
+    )
+
+
 @dataclass(frozen=True)
 class TaughtBatches(StepBatches):
     """A step's share with the sentences that it learns from the teacher."""
@@ -147,15 +164,34 @@ class TaughtObjective(PretrainingObjective):
             of_plan,
             settings={**of_plan.settings, **vars(self.teaching)},
             contents={**of_plan.contents, "teacher": weights_sha256(self.sentences.network)},
-            kinds={**of_plan.kinds, "teacher_weight": STEPS, "teacher_sentences": STEPS},
+            kinds={
+                **of_plan.kinds,
+                "teacher_weight": STEPS,
+                "teacher_sentences": STEPS,
+                "whole_share": STEPS,
+            },
         )
 
     def work(self, step: int, progress: Any) -> Work:
         """The step's instances, and its sentences."""
         found = super().work(step, progress)
+        if found.batches is None:
+            return found
+        taken = self._some_whole(found.batches, step)
         mine, theirs = self.sentences.draw(step, self.teaching.teacher_sentences)
-        batches = TaughtBatches(**vars(found.batches), student_rows=mine, teacher_rows=theirs)
+        batches = TaughtBatches(**vars(taken), student_rows=mine, teacher_rows=theirs)
         return replace(found, batches=batches)
+
+    def _some_whole(self, taken: StepBatches, step: int) -> StepBatches:
+        """The batches with ``whole_share`` of their sequences whole."""
+        numbers = np.random.default_rng([self.arguments.seed, step, len(taken.batches)])
+        draws = [numbers.random(each.rows.num_sequences) for each in taken.batches]
+        batches = [
+            with_whole_sequences(each, torch.from_numpy(drawn < self.teaching.whole_share))
+            for each, drawn in zip(taken.batches, draws, strict=True)
+        ]
+        words = sum(len(each.masked_lm_labels) for each in batches)
+        return replace(taken, batches=batches, counts={**taken.counts, "mlm": max(1, words)})
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Also add the teacher's; the last two figures are the sums of the cosines."""

@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
     parser.add_argument("--teacher-weight", type=float, default=20.0, help="of the cosines' loss")
     parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
+    parser.add_argument("--whole-share", type=float, default=0.0, help="of pairs without masks")
     parser.add_argument("--max-steps", type=at_least(1), default=60_000)
     parser.add_argument("--tokens-per-step", type=at_least(1), default=4096)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
@@ -63,7 +64,9 @@ def main() -> None:
     parser.add_argument("--save-minutes", type=float, default=10.0)
     given = parser.parse_args()
     start, corpus = given.folder / "start", given.folder / "corpus"
-    teaching = Teaching(given.teacher, given.teacher_weight, given.teacher_sentences)
+    teaching = Teaching(
+        given.teacher, given.teacher_weight, given.teacher_sentences, given.whole_share
+    )
     job = TaughtJob(
         start,
         corpus,

@@ -14,13 +14,14 @@ import torch
 
 from benchmarks import pack_model
 from benchmarks.small import prepare, teaching, train
-from benchmarks.small.teaching import Sentences, cosines
+from benchmarks.small.teaching import Sentences, cosines, with_whole_sequences
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import Rows
+from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
@@ -146,7 +147,7 @@ def test_a_taught_run_resumes_with_the_same_bits(
     monkeypatch.setattr(train, "tell", shown)
     assert taught("cut", "--resume", "--teacher-weight", 3) == 1
     shutil.copytree(tmp_path / "cut", tmp_path / "changed")
-    assert taught("changed", "--resume", "--change", "--teacher-weight", 3) == 0
+    assert taught("changed", "--resume", "--change", "--whole-share", 0.5) == 0
     assert taught("cut", "--resume") == 0
     first, second, third = (read_tensors(tmp_path / each) for each in ("whole", "cut", "changed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -170,6 +171,20 @@ def test_a_taught_model_is_packed_with_its_sentence_vectors(
     texts = ["the red cat was near", "we saw a dog"]
     found = Embedder(tmp_path / "packed", device="cpu").embed(texts)
     assert found == pytest.approx(theirs.encode(texts), abs=1e-5)
+
+
+def test_whole_sequences_are_those_before_masking() -> None:
+    # Masked are the second and the third token of the first sequence, and the last of the second.
+    rows = Rows.from_lists([[2, 4, 4, 3], [2, 9, 4]])
+    batch = MaskedRows(rows, torch.tensor([1, 2, 6]), torch.tensor([7, 8, 5]), torch.tensor([0, 1]))
+    found = with_whole_sequences(batch, torch.tensor([True, False]))
+    assert found.rows.input_ids.tolist() == [2, 7, 8, 3, 2, 9, 4]
+    assert found.masked_lm_positions.tolist() == [6]
+    assert found.masked_lm_labels.tolist() == [5]
+    assert rows.input_ids.tolist() == [2, 4, 4, 3, 2, 9, 4]
+    untouched = with_whole_sequences(batch, torch.tensor([False, False]))
+    assert untouched.rows.input_ids.tolist() == rows.input_ids.tolist()
+    assert untouched.masked_lm_labels.tolist() == [7, 8, 5]
 
 
 def test_the_teacher_pulls_the_cosines_up(taught: Callable[..., int], folder: Path) -> None:
