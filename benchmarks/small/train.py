@@ -56,7 +56,6 @@ def main() -> None:
     parser.add_argument("--masked-lm-prob", type=float, default=0.3)
     parser.add_argument("--whole-word", action="store_true", help="mask all tokens of a word")
     parser.add_argument("--max-seq-length", type=at_least(1), default=128)
-    parser.add_argument("--short-seq-prob", type=float, help="share of shorter sequences")
     parser.add_argument("--long-share", type=float, default=0.0, help="steps of 256 at the end")
     parser.add_argument("--precision", default="bfloat16", help="bfloat16 or float32")
     parser.add_argument("--seed", type=int, default=42)
@@ -79,9 +78,7 @@ def main() -> None:
                 "eval_steps", "save_minutes",
             )},
         ),
-        instances=InstanceOptions(
-            max_seq_length=given.max_seq_length, short_seq_prob=given.short_seq_prob
-        ),
+        instances=InstanceOptions(max_seq_length=given.max_seq_length),
         masking=MaskingOptions(given.masked_lm_prob, given.whole_word),
         teaching=teaching,
         out=given.out,

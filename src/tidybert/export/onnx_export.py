@@ -241,7 +241,7 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        # onnxscript 0.5 prints how many rules it applied; stdout is the command's own.
+        # onnxscript 0.6 prints how many rules it applied; stdout is the command's own.
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
