@@ -29,7 +29,6 @@ SCRIPTS: Final = {
     },
     "Scores": {
         "compare": "scores.compare",
-        "few": "scores.few",
         "distill": "scores.distill",
         "small_data": "scores.small_data",
         "label_errors": "scores.label_errors",

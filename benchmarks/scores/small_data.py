@@ -1,17 +1,23 @@
-"""The default beside every way to learn from 50 to 1,000 labelled texts, in accuracy.
+"""The default beside every way to learn from few labelled texts, in accuracy.
 
     python -m benchmarks small_data --sizes 50 100 300 1000 --draws 5 --write docs/results.md
+    python -m benchmarks small_data --shots 8 16 --draws 5 --write docs/results.md
 
-"default" is BertClassifier as it comes.  The other sides of tidybert name a way; with the mean the
-head reads the mean of all tokens.  "vectors" are BertVectorizer's with a logistic regression, as
-sentence-transformers' users do it.  Trainer is transformers' with its defaults.  All learn from the
-same random draw of the training part, and are scored on at most 500 texts of the test part.  Each
-measurement is a line of --out, and a stopped run continues from there.
+--sizes draws texts at random, --shots so many of each class.  "default" is BertClassifier as it
+comes.  The other sides of tidybert name a way; with the mean the head reads the mean of all tokens.
+"vectors" are BertVectorizer's with a logistic regression, as sentence-transformers' users do it.
+Trainer is transformers' with its defaults.  SetFit runs with its defaults, in an environment of its
+own that --setfit names (pip install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5');
+its texts of a pair are one text, joined by [SEP].  All learn from the same draw of the training
+part, and are scored on at most 500 texts of the test part.  Each measurement is a line of --out,
+and a stopped run continues from there.
 """
 
+import statistics
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -24,23 +30,38 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.harness.datasets import drawn, examples_of
-from benchmarks.harness.tables import Results, markdown, results_parser, show
-from benchmarks.scores.few import DATA
+from benchmarks.harness.processes import in_environment
+from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
 from tidybert import BertClassifier, BertVectorizer
 from tidybert.catalog import find_model
 
 NUM_TEST: Final = 500
-SETS: Final = (*DATA, "MRPC", "QQP subset")
+SETS: Final = (
+    "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
+)  # fmt: skip
 _PROBE: Final = {"head_start": "probe", "validation_fraction": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "default": {},
     "3 epochs, [CLS]": {**_PROBE, "pooling": "cls", "num_train_epochs": 3.0},
     "3 epochs, mean": {**_PROBE, "pooling": "mean", "num_train_epochs": 3.0},
-    "100 steps, mean": {**_PROBE, "pooling": "mean"},
+    "fine-tuned, mean": {**_PROBE, "pooling": "mean"},
     "contrastive, mean": {"head_start": "contrastive", "pooling": "mean", "num_train_epochs": 0.0},
 }
-"""BertClassifier's parameters by side.  Of 100 steps the epochs follow from the number of texts."""
-SIDES: Final = ("TF-IDF", "vectors", "Trainer", *WAYS)
+"""BertClassifier's parameters by side.  "fine-tuned" takes 100 steps, in 3 to 20 epochs."""
+SIDES: Final = ("TF-IDF", "vectors", "SetFit", "Trainer", *WAYS)
+_SETFIT: Final = """
+import json, sys, setfit
+from datasets import Dataset
+work = json.load(sys.stdin)
+train = work["train"]
+model = setfit.SetFitModel.from_pretrained(work["model"], local_files_only=True)
+quiet = {"save_strategy": "no", "report_to": "none", "show_progress_bar": False}
+columns = {"text": [text for text, _ in train], "label": [label for _, label in train]}
+arguments = setfit.TrainingArguments(seed=work["seed"], **quiet)
+data = Dataset.from_dict(columns)
+setfit.Trainer(model=model, args=arguments, train_dataset=data).train()
+print(json.dumps([str(label) for label in model.predict(work["test"])]))
+"""
 
 
 class TransformersTrainer:
@@ -85,8 +106,32 @@ class TransformersTrainer:
         ]
 
 
-def build(side: str, model: str | Path, train: Sequence[Any]) -> Any:
+class SetFit:
+    """SetFit with its defaults, as an estimator; ``python`` is that of its environment."""
+
+    def __init__(self, model: str | Path, python: str, seed: int) -> None:
+        self.work: dict[str, Any] = {"model": str(find_model(model)), "seed": seed}
+        self.python = python
+
+    def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
+        """Keep the texts: the other process learns and answers in one call."""
+        self.work["train"] = [*zip(map(_joined, texts), labels, strict=True)]
+
+    def score(self, texts: Sequence[Any], labels: Sequence[str]) -> float:
+        work = {**self.work, "test": [*map(_joined, texts)]}
+        found = in_environment(self.python, _SETFIT, work)
+        return float((np.array(found) == np.array(labels)).mean())
+
+
+def _joined(text: Any) -> str:
+    """A text, or the texts of a pair as one."""
+    return text if isinstance(text, str) else " [SEP] ".join(text)
+
+
+def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed: int) -> Any:
     """The estimator of a side for these examples."""
+    if side == "SetFit":
+        return SetFit(model, python, seed)
     if side == "TF-IDF":
         is_pair = train[0].text_pair is not None
         words = TfidfVectorizer(preprocessor=" ".join if is_pair else None)
@@ -96,17 +141,33 @@ def build(side: str, model: str | Path, train: Sequence[Any]) -> Any:
     if side == "Trainer":
         return TransformersTrainer(model)
     given = dict(WAYS[side])
-    if side.startswith("100 steps"):
-        given["num_train_epochs"] = max(3.0, 3200 / len(train))
+    if side == "fine-tuned, mean":
+        given["num_train_epochs"] = min(max(3.0, 3200 / len(train)), 20.0)
     return BertClassifier(model, **given)
 
 
-def parts(name: str, size: int, seed: int) -> tuple[list[Any], list[Any]]:
+def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
     """A draw of the training part, and the texts of the test part whose labels it has."""
-    train = drawn(examples_of(name, "train"), size, seed)
+    train = examples_of(name, "train")
+    if isinstance(size, int):
+        train = drawn(train, size, seed)
+    else:
+        train = of_each_class(train, int(size.split()[0]), seed)
     known = {one.label for one in train}
     test = [one for one in examples_of(name, "dev") if one.label in known]
     return train, drawn(test, NUM_TEST, 0)
+
+
+def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
+    """So many examples of each class, or all where a class has fewer."""
+    counts: Counter[str] = Counter()
+    chosen = []
+    for at in np.random.default_rng(seed).permutation(len(examples)).tolist():
+        one = examples[at]
+        if counts[one.label] < shots:
+            counts[one.label] += 1
+            chosen.append(one)
+    return chosen
 
 
 def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[str, float]:
@@ -123,38 +184,57 @@ def _texts(examples: Sequence[Any]) -> list[Any]:
 
 
 def table(results: Results) -> list[str]:
-    """Markdown rows: the mean accuracy over draws of each measured side, and the mean of a size."""
+    """Markdown rows: the accuracy of each measured side, mean and deviation over the draws."""
     rows, sides = [], [side for side in SIDES if results.where(side=side)]
-    for size in sorted({line["size"] for line in results.lines}):
-        found: dict[str, list[float]] = {}
-        for name in sorted({line["data"] for line in results.where(size=size)}):
-            known = [results.where(size=size, data=name, side=side) for side in sides]
-            found[name] = [
-                100 * float(np.mean([line["accuracy"] for line in lines] or [np.nan]))
-                for lines in known
-            ]
-        means = [sum(scores) / len(found) for scores in zip(*found.values(), strict=True)]
-        for name, scores in {**found, "mean": means}.items():
-            draws = len({line["seed"] for line in results.where(size=size)})
-            cells = ("" if np.isnan(each) else f"{each:.1f}" for each in scores)
-            rows.append([name, f"{size}", f"{draws}", *cells])
+    sizes = {line["size"] for line in results.lines}
+    for size in sorted(sizes, key=lambda each: (isinstance(each, int), int(str(each).split()[0]))):
+        of_size = results.where(size=size)
+        for name in sorted({line["data"] for line in of_size}):
+            found = [results.where(size=size, data=name, side=side) for side in sides]
+            cells = [percent([line["accuracy"] for line in lines]) for lines in found]
+            rows.append([name, f"{size}", f"{max(map(len, found))}", *cells])
+        rows += mean_row(of_size, sides)
     return markdown(["data", "texts", "draws", *sides], rows)
+
+
+def mean_row(lines: Sequence[Line], sides: Sequence[str]) -> list[list[str]]:
+    """The means over the sets that every side of a size has; empty where a side lacks a draw."""
+    draws = {side: {(e["data"], e["seed"]) for e in lines if e["side"] == side} for side in sides}
+    names = {line["data"] for line in lines}
+    for found in filter(None, draws.values()):
+        names &= {name for name, _ in found}
+    whole = {one for found in draws.values() for one in found if one[0] in names}
+    if not whole:
+        return []
+    cells = []
+    for side in sides:
+        scores = [
+            [e["accuracy"] for e in lines if (e["data"], e["side"]) == (name, side)]
+            for name in names
+        ]
+        mean = statistics.mean(map(statistics.mean, scores)) if whole <= draws[side] else None
+        cells.append("" if mean is None else f"{100 * mean:.1f}")
+    return [[f"mean of {len(names)}", f"{lines[0]['size']}", "", *cells]]
 
 
 def main() -> None:
     parser = results_parser(__doc__, "small")
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--sizes", nargs="+", type=int, default=[300])
-    parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")
+    parser.add_argument("--shots", nargs="+", type=int, default=[], help="texts of each class")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that can run")
+    parser.add_argument("--setfit", help="the python of an environment that has SetFit")
     parser.add_argument("--draws", type=int, default=1)
     given = parser.parse_args()
     # What the checks find in a small draw is not the subject here.
     warnings.simplefilter("ignore")
     results = Results(given.out)
-    for size, seed, name in product(given.sizes, range(1, given.draws + 1), given.data):
+    sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
+    sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes]
+    for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)
-        for side in given.sides:
-            estimator = build(side, given.model, train)
+        for side in sides:
+            estimator = build(side, given.model, train, given.setfit, seed)
             key = {"data": name, "size": size, "side": side, "seed": seed}
             results.take(key, partial(scored, estimator, train, test))
     show(table(results), given.write, "small-data")

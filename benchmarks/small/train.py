@@ -3,13 +3,14 @@
     python -m benchmarks small_train FOLDER --out RUN
     python -m benchmarks small_train FOLDER --out RUN --resume
 
-FOLDER is what small_prepare wrote.  A signal ends the run after the step at hand, with a
-checkpoint; --resume goes on with the same bits, and also starts a run that has no checkpoint.  RUN
-is that of tidybert pretrain.  Each evaluation tells masked words, pairs, the cosine of [CLS] (the
-pooler's output) and of the mean to the teacher on held-out sentences, and the hundred masked words
-of cloze; it writes the model to RUN-latest.  pack_model takes a finished RUN.  The rate falls in
-the last fifth of the steps: train with many, and to finish resume with --change --max-steps N,
-where N is a quarter more than the steps that are done.
+FOLDER is what small_prepare wrote.  --start continues from another MODEL with the same tokens.  A
+signal ends the run after the step at hand, with a checkpoint; --resume goes on with the same bits,
+and also starts a run that has no checkpoint.  RUN is that of tidybert pretrain.  Each evaluation
+tells masked words, pairs, the cosine of [CLS] (the pooler's output) and of the mean to the teacher
+on held-out sentences, and the hundred masked words of cloze; it writes the model to RUN-latest.
+pack_model takes a finished RUN.  The rate falls in the last fifth of the steps: train with many,
+and to finish resume with --change --max-steps N, where N is a quarter more than the steps that are
+done.
 """
 
 from collections.abc import Callable
@@ -44,6 +45,7 @@ def main() -> None:
     parser = script_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
+    parser.add_argument("--start", type=Path, help="MODEL to begin with; default FOLDER/start")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument("--change", action="store_true", help="resume with other arguments")
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
@@ -62,7 +64,7 @@ def main() -> None:
     parser.add_argument("--eval-steps", type=at_least(1), default=500)
     parser.add_argument("--save-minutes", type=float, default=10.0)
     given = parser.parse_args()
-    start, corpus = given.folder / "start", given.folder / "corpus"
+    start, corpus = given.start or given.folder / "start", given.folder / "corpus"
     teaching = Teaching(
         given.teacher, given.teacher_weight, given.teacher_sentences, given.whole_share
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.tables import Results
-from benchmarks.scores import few, label_errors, small_data, suggested_labels
+from benchmarks.scores import label_errors, small_data, suggested_labels
 from benchmarks.speed.padding import rows
 from tidybert.checking import out_of_fold
 from tidybert.files.text_examples import TextExample
@@ -27,60 +27,64 @@ def test_a_draw_has_as_many_of_each_class() -> None:
     examples = [TextExample(f"text {n}", None, "ab"[n % 2], n) for n in range(20)]
     examples.append(TextExample("rare", None, "c", 20))
 
-    drawn = few.of_each_class(examples, 3, seed=1)
+    drawn = small_data.of_each_class(examples, 3, seed=1)
 
     assert Counter(one.label for one in drawn) == {"a": 3, "b": 3, "c": 1}
-    assert few.of_each_class(examples, 3, 1) == drawn != few.of_each_class(examples, 3, 2)
+    assert (
+        small_data.of_each_class(examples, 3, 1)
+        == drawn
+        != small_data.of_each_class(examples, 3, 2)
+    )
 
 
-def draw(data: str, seed: int, way: str, score: float) -> dict[str, Any]:
-    more = {"accuracy": score, "seconds": float(seed)}
-    return {"data": data, "shots": 8, "seed": seed, "way": way, **more}
+def draw(data: str, seed: int, side: str, score: float) -> dict[str, Any]:
+    return {"data": data, "size": "8 a class", "seed": seed, "side": side, "accuracy": score}
 
 
-def test_the_table_of_few_labels_has_means_over_data(tmp_path: Path) -> None:
+def test_the_table_of_small_data_has_means_over_data(tmp_path: Path) -> None:
     draws = (("TREC", 1), ("TREC", 2), ("SST-2", 1))
-    scores = {"probe": (0.5, 0.7, 0.9), "SetFit": (0.4, 0.6, 0.8)}
+    scores = {"vectors": (0.5, 0.7, 0.9), "SetFit": (0.4, 0.6, 0.8)}
     lines = [
-        draw(*each, way, score)
-        for way, values in scores.items()
+        draw(*each, side, score)
+        for side, values in scores.items()
         for each, score in zip(draws, values, strict=True)
     ]
+    other = {**draw("TREC", 1, "SetFit", 0.2), "size": 50}
 
-    table = few.table(results_of(tmp_path / "few", lines))
+    table = small_data.table(results_of(tmp_path / "small", [other, *lines]))
 
-    assert table[0] == "| data | a class | probe | SetFit |"
+    assert table[0] == "| data | texts | draws | vectors | SetFit |"
     assert table[2:] == [
-        "| SST-2 | 8 | 90.0, 1 s | 80.0, 1 s |",
-        "| TREC | 8 | 60.0 ± 14.1, 1 s | 50.0 ± 14.1, 1 s |",
-        "| mean of 2 | 8 | 75.0, 1 s | 65.0, 1 s |",
+        "| SST-2 | 8 a class | 1 | 90.0 | 80.0 |",
+        "| TREC | 8 a class | 2 | 60.0 ± 14.1 | 50.0 ± 14.1 |",
+        "| mean of 2 | 8 a class |  | 75.0 | 65.0 |",
+        "| TREC | 50 | 1 |  | 20.0 |",
+        "| mean of 1 | 50 |  |  | 20.0 |",
     ]
 
 
 def test_a_mean_compares_the_same_data_and_draws(tmp_path: Path) -> None:
-    probe = [draw("TREC", 1, "probe", 0.5), draw("TREC", 2, "probe", 0.7)]
-    only, other = draw("SST-2", 1, "probe", 0.1), draw("TREC", 1, "SetFit", 0.4)
+    vectors = [draw("TREC", 1, "vectors", 0.5), draw("TREC", 2, "vectors", 0.7)]
+    only, other = draw("SST-2", 1, "vectors", 0.1), draw("TREC", 1, "SetFit", 0.4)
 
-    table = few.table(results_of(tmp_path / "one", [*probe, only, other]))
-    assert table[-1] == "| mean of 1 | 8 | 60.0, 1 s |  |"
-    # No data set has both ways.
-    table = few.table(results_of(tmp_path / "two", [only, other]))
-    assert table[-1].startswith("| TREC | 8 |")
+    table = small_data.table(results_of(tmp_path / "one", [*vectors, only, other]))
+    assert table[-1] == "| mean of 1 | 8 a class |  | 60.0 |  |"
+    # No data set has both sides.
+    table = small_data.table(results_of(tmp_path / "two", [only, other]))
+    assert table[-1].startswith("| TREC | 8 a class |")
 
 
 @pytest.mark.usefixtures("toy_data")
-def test_every_way_learns_from_few_labels(
-    run_script: Callable[..., int], tiny_model: Path, tmp_path: Path, monkeypatch: Any
+def test_a_script_draws_of_each_class(
+    run_script: Callable[..., int], tiny_model: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(few.Classification, "default_max_seq_length", 16)
-    ways = [way for way in few.WAYS if way != "SetFit"]
-    flags = ["--model", tiny_model, "--data", "SST-2", "--shots", 4, "--draws", 1]
+    flags = ["--model", tiny_model, "--data", "SST-2", "--shots", 4, "--sides", "TF-IDF"]
 
-    run_script("few", *flags, "--ways", *ways, "--out", tmp_path / "few.jsonl")
+    run_script("small_data", *flags, "--out", tmp_path / "small.jsonl")
 
-    found = Results(tmp_path / "few.jsonl").lines
-    assert [line["way"] for line in found] == ways
-    assert all(0 <= line["accuracy"] <= 1 for line in found)
+    (found,) = Results(tmp_path / "small.jsonl").lines
+    assert found["size"] == "4 a class"
+    assert 0 <= found["accuracy"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,15 @@ def test_cleanlab_ranks_the_same_probabilities(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_every_estimator_is_scored_on_small_data(tiny_model: Path, tmp_path: Path) -> None:
+def test_every_estimator_is_scored_on_small_data(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def most_frequent(python: str, _program: str, work: dict[str, Any]) -> list[str]:
+        assert python == "setfit/bin/python"
+        ((label, _),) = Counter(label for _, label in work["train"]).most_common(1)
+        return [label] * len(work["test"])
+
+    monkeypatch.setattr(small_data, "in_environment", most_frequent)
     train, test = small_data.parts("tickets", 300, 1)
     # transformers opens only a BERT that says so.
     model = shutil.copytree(tiny_model, tmp_path / "model")
@@ -157,7 +169,7 @@ def test_every_estimator_is_scored_on_small_data(tiny_model: Path, tmp_path: Pat
     lines = []
     for side in small_data.SIDES:
         some = train[: 300 if side == "TF-IDF" else 30]
-        estimator = small_data.build(side, model, some)
+        estimator = small_data.build(side, model, some, "setfit/bin/python", 1)
         if side == "vectors":
             estimator.set_params(bertvectorizer__max_seq_length=8)
         elif side in small_data.WAYS:
@@ -169,10 +181,10 @@ def test_every_estimator_is_scored_on_small_data(tiny_model: Path, tmp_path: Pat
     assert all(0 < line["accuracy"] < 1 for line in lines)
     cells = [f"{100 * line['accuracy']:.1f}" for line in lines]
     table = small_data.table(results_of(tmp_path / "small", lines))
-    assert table[-1] == f"| mean | 300 | 1 | {' | '.join(cells)} |"
+    assert table[-1] == f"| mean of 1 | 300 |  | {' | '.join(cells)} |"
 
     pairs = [TextExample("one two", "three", "a", 1), TextExample("four", "five six", "b", 2)]
-    counted = small_data.build("TF-IDF", "none", pairs)
+    counted = small_data.build("TF-IDF", "none", pairs, "none", 1)
     counted.fit([("one two", "three"), ("four", "five six")], ["a", "b"])
     assert set(counted[0].vocabulary_) == {"one", "two", "three", "four", "five", "six"}
 
