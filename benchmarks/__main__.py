@@ -35,6 +35,7 @@ SCRIPTS: Final = {
         "suggested_labels": "scores.suggested_labels",
         "own_model": "scores.own_model",
         "cloze": "scores.cloze",
+        "masked_tokens": "scores.masked_tokens",
         "word_pairs": "scores.word_pairs",
         "int8": "scores.int8",
         "vocabulary": "scores.vocabulary",

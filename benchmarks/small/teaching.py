@@ -22,6 +22,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
+from tidybert.modeling.kernels.masked_lm_loss import IGNORED
 from tidybert.modeling.rows import pooled
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
@@ -34,6 +35,10 @@ from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 
 _NUM_SENTENCES: Final = (1, 1, 1, 2, 3)
 """A text is so many sentences of a document, each number as likely as the others."""
+_MOST_MASKED: Final = 0.3
+"""Of a text's tokens, the most that are masked."""
+_WHOLE: Final = 1 / 6
+"""Of the sequences with fewer masks, those with none."""
 _HELD_OUT: Final = 1000
 _PER_BATCH: Final = 50
 
@@ -43,21 +48,21 @@ class Teaching:
     """Where the sentences and their vectors come from; recorded in arguments.json.
 
     teacher: a MODEL.  teacher_weight: of the sum of both losses, beside those of words and pairs.
-    teacher_sentences: texts in each step.  whole_share: of a step's sequences, those that the model
-    reads without masked words, for the loss of pairs alone.
+    teacher_sentences: texts in each step, and as many with masked words.  fewer_share: of a step's
+    sequences, those that keep a random share of their masked words.
     """
 
     teacher: str
     teacher_weight: float
     teacher_sentences: int
-    whole_share: float = 0.0
+    fewer_share: float
 
 
 class Sentences:
     """Texts of a part of a corpus as rows, for the student and for the teacher.
 
-    A number names a draw of texts: documents by their length, then sentences evenly.  Texts are cut
-    to ``max_seq_length`` of the student's tokens.
+    Two numbers name a draw of texts: documents by their length, then sentences evenly.  Texts are
+    cut to ``max_seq_length`` of the student's tokens.
     """
 
     def __init__(self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int) -> None:
@@ -67,9 +72,9 @@ class Sentences:
         self.ends = corpus.document_ends(np.arange(corpus.num_documents))
         self.max_seq_length, self.seed = max_seq_length, seed
 
-    def draw(self, number: int, count: int) -> tuple[Rows, Rows]:
+    def draw(self, number: int, count: int, kind: int = 0) -> tuple[Rows, Rows]:
         """``count`` texts, as the student and as the teacher reads them."""
-        numbers = np.random.default_rng([self.seed, number])
+        numbers = np.random.default_rng([self.seed, number, kind])
         places = numbers.integers(self.ends[-1], size=count)
         texts = [
             self._text(document, numbers)
@@ -107,17 +112,41 @@ def cosines(encoder: BertModel, rows: Rows, wanted: Tensor) -> Tensor:
     )
 
 
-def with_whole_sequences(batch: MaskedRows, is_whole: Tensor) -> MaskedRows:
-    """The batch with the sequences that ``is_whole`` (B,) names as they were before masking."""
+def with_masks(batch: MaskedRows, is_kept: Tensor) -> MaskedRows:
+    """The batch with only those of its masked tokens that ``is_kept`` (M,) names."""
     rows, positions, labels = batch.rows, batch.masked_lm_positions, batch.masked_lm_labels
-    sequences = torch.repeat_interleave(is_whole, torch.tensor(rows.lengths))
-    back = sequences[positions]
-    ids = rows.input_ids.index_copy(0, positions[back], labels[back])
+    ids = rows.input_ids.index_copy(0, positions[~is_kept], labels[~is_kept])
     return replace(
         batch,
         rows=replace(rows, input_ids=ids),
-        masked_lm_positions=positions[~back],
-        masked_lm_labels=labels[~back],
+        masked_lm_positions=positions[is_kept],
+        masked_lm_labels=labels[is_kept],
+    )
+
+
+def fewer_masks(batch: MaskedRows, share: float, numbers: np.random.Generator) -> MaskedRows:
+    """The batch where a share of the sequences keeps a random share of its masked tokens."""
+    count = batch.rows.num_sequences
+    some = numbers.uniform(-_WHOLE / (1 - _WHOLE), 1, count)
+    kept = np.where(numbers.random(count) < share, some, 1.0)
+    sequence = np.repeat(np.arange(count), batch.rows.lengths)[batch.masked_lm_positions.numpy()]
+    return with_masks(batch, torch.from_numpy(numbers.random(len(sequence)) < kept[sequence]))
+
+
+def masked_texts(rows: Rows, mask: int, numbers: np.random.Generator) -> MaskedRows:
+    """Texts between [CLS] and [SEP] with 1 to _MOST_MASKED of their tokens masked, for no pair."""
+    chosen, first = [], 0
+    for length in rows.lengths:
+        wanted = round(numbers.random() * _MOST_MASKED * (length - 2))
+        places = numbers.choice(length - 2, size=max(1, wanted), replace=False)
+        chosen.append(first + 1 + np.sort(places))
+        first += length
+    positions = torch.from_numpy(np.concatenate(chosen))
+    return MaskedRows(
+        replace(rows, input_ids=rows.input_ids.index_fill(0, positions, mask)),
+        positions,
+        rows.input_ids[positions].long(),
+        torch.full((rows.num_sequences,), IGNORED),
     )
 
 
@@ -168,7 +197,7 @@ class TaughtObjective(PretrainingObjective):
                 **of_plan.kinds,
                 "teacher_weight": STEPS,
                 "teacher_sentences": STEPS,
-                "whole_share": STEPS,
+                "fewer_share": STEPS,
             },
         )
 
@@ -177,21 +206,16 @@ class TaughtObjective(PretrainingObjective):
         found = super().work(step, progress)
         if found.batches is None:
             return found
-        taken = self._some_whole(found.batches, step)
-        mine, theirs = self.sentences.draw(step, self.teaching.teacher_sentences)
+        taken: StepBatches = found.batches
+        count, mask = self.teaching.teacher_sentences, self.sentences.tokenizer.mask_token_id
+        numbers = np.random.default_rng([self.arguments.seed, step, len(taken.batches)])
+        batches = [fewer_masks(each, self.teaching.fewer_share, numbers) for each in taken.batches]
+        batches.append(masked_texts(self.sentences.draw(step, count, kind=1)[0], mask, numbers))
+        words = sum(len(each.masked_lm_labels) for each in batches)
+        taken = replace(taken, batches=batches, counts={**taken.counts, "mlm": words})
+        mine, theirs = self.sentences.draw(step, count)
         batches = TaughtBatches(**vars(taken), student_rows=mine, teacher_rows=theirs)
         return replace(found, batches=batches)
-
-    def _some_whole(self, taken: StepBatches, step: int) -> StepBatches:
-        """The batches with ``whole_share`` of their sequences whole."""
-        numbers = np.random.default_rng([self.arguments.seed, step, len(taken.batches)])
-        draws = [numbers.random(each.rows.num_sequences) for each in taken.batches]
-        batches = [
-            with_whole_sequences(each, torch.from_numpy(drawn < self.teaching.whole_share))
-            for each, drawn in zip(taken.batches, draws, strict=True)
-        ]
-        words = sum(len(each.masked_lm_labels) for each in batches)
-        return replace(taken, batches=batches, counts={**taken.counts, "mlm": max(1, words)})
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Also add the teacher's; the last two figures are the sums of the cosines."""

@@ -49,12 +49,12 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument("--change", action="store_true", help="resume with other arguments")
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
-    parser.add_argument("--teacher-weight", type=float, default=20.0, help="of the cosines' loss")
+    parser.add_argument("--teacher-weight", type=float, default=4.0, help="of the cosines' loss")
     parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
-    parser.add_argument("--whole-share", type=float, default=0.0, help="of pairs without masks")
+    parser.add_argument("--fewer-share", type=float, default=0.6, help="of pairs, with fewer masks")
     parser.add_argument("--max-steps", type=at_least(1), default=60_000)
-    parser.add_argument("--tokens-per-step", type=at_least(1), default=4096)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--tokens-per-step", type=at_least(1), default=8192)
+    parser.add_argument("--learning-rate", type=float, default=6e-4)
     parser.add_argument("--masked-lm-prob", type=float, default=0.3)
     parser.add_argument("--whole-word", action="store_true", help="mask all tokens of a word")
     parser.add_argument("--max-seq-length", type=at_least(1), default=128)
@@ -66,7 +66,7 @@ def main() -> None:
     given = parser.parse_args()
     start, corpus = given.start or given.folder / "start", given.folder / "corpus"
     teaching = Teaching(
-        given.teacher, given.teacher_weight, given.teacher_sentences, given.whole_share
+        given.teacher, given.teacher_weight, given.teacher_sentences, given.fewer_share
     )
     job = TaughtJob(
         start,

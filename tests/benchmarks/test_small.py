@@ -14,7 +14,7 @@ import torch
 
 from benchmarks import pack_model
 from benchmarks.small import prepare, teaching, train
-from benchmarks.small.teaching import Sentences, cosines, with_whole_sequences
+from benchmarks.small.teaching import Sentences, cosines, fewer_masks, masked_texts, with_masks
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -147,13 +147,13 @@ def test_a_taught_run_resumes_with_the_same_bits(
     monkeypatch.setattr(train, "tell", shown)
     assert taught("cut", "--resume", "--teacher-weight", 3) == 1
     shutil.copytree(tmp_path / "cut", tmp_path / "changed")
-    assert taught("changed", "--resume", "--change", "--whole-share", 0.5) == 0
+    assert taught("changed", "--resume", "--change", "--fewer-share", 0) == 0
     assert taught("cut", "--resume") == 0
     first, second, third = (read_tensors(tmp_path / each) for each in ("whole", "cut", "changed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not all(torch.equal(first[name], third[name]) for name in first)
     recorded = json.loads((folder.parent / "cut/arguments.json").read_text())
-    assert recorded["teacher_weight"] == 20.0
+    assert recorded["teacher_weight"] == 4.0
 
 
 def test_a_taught_model_is_packed_with_its_sentence_vectors(
@@ -173,18 +173,45 @@ def test_a_taught_model_is_packed_with_its_sentence_vectors(
     assert found == pytest.approx(theirs.encode(texts), abs=1e-5)
 
 
-def test_whole_sequences_are_those_before_masking() -> None:
+def test_masks_that_are_not_kept_are_the_tokens_before_masking() -> None:
     # Masked are the second and the third token of the first sequence, and the last of the second.
     rows = Rows.from_lists([[2, 4, 4, 3], [2, 9, 4]])
     batch = MaskedRows(rows, torch.tensor([1, 2, 6]), torch.tensor([7, 8, 5]), torch.tensor([0, 1]))
-    found = with_whole_sequences(batch, torch.tensor([True, False]))
-    assert found.rows.input_ids.tolist() == [2, 7, 8, 3, 2, 9, 4]
-    assert found.masked_lm_positions.tolist() == [6]
-    assert found.masked_lm_labels.tolist() == [5]
+    found = with_masks(batch, torch.tensor([True, False, False]))
+    assert found.rows.input_ids.tolist() == [2, 4, 8, 3, 2, 9, 5]
+    assert found.masked_lm_positions.tolist() == [1]
+    assert found.masked_lm_labels.tolist() == [7]
     assert rows.input_ids.tolist() == [2, 4, 4, 3, 2, 9, 4]
-    untouched = with_whole_sequences(batch, torch.tensor([False, False]))
-    assert untouched.rows.input_ids.tolist() == rows.input_ids.tolist()
-    assert untouched.masked_lm_labels.tolist() == [7, 8, 5]
+
+
+def test_some_sequences_keep_some_of_their_masks() -> None:
+    count, length = 600, 10
+    rows = Rows.from_lists([[4] * length] * count)
+    every = torch.arange(count * length)
+    batch = MaskedRows(rows, every, torch.full_like(every, 7), torch.zeros(count))
+    numbers = np.random.default_rng(0)
+    assert len(fewer_masks(batch, 0, numbers).masked_lm_labels) == count * length
+    found = fewer_masks(batch, 0.5, numbers)
+    kept = np.bincount(found.masked_lm_positions // length, minlength=count)
+    # Half are left as they were; of the others a sixth has none, and the rest 0 to 10 alike.
+    assert 0.45 < np.mean(kept == length) < 0.65
+    assert 0.5 / 6 < np.mean(kept == 0) < 0.2
+    assert 0.25 < np.mean((kept > 0) & (kept < length)) < 0.45
+    assert (found.rows.input_ids == 4).sum() == kept.sum()
+
+
+def test_texts_have_a_few_masks_and_no_pair() -> None:
+    rows = Rows.from_lists([[2, 9, 3], [2, *range(10, 50), 3], [2, 8, 7, 3]])
+    found = masked_texts(rows, 4, np.random.default_rng(0))
+    ids, positions = found.rows.input_ids, found.masked_lm_positions
+    counts = [(part == 4).sum().item() for part in ids.split(list(rows.lengths))]
+    assert counts[0] == counts[2] == 1
+    assert 1 <= counts[1] <= 12
+    assert torch.equal(ids.index_copy(0, positions, found.masked_lm_labels.to(ids)), rows.input_ids)
+    assert len(positions) == sum(counts)
+    assert ids[[0, 2, 3, 44, 45, 48]].tolist() == [2, 3, 2, 3, 2, 3]
+    assert found.next_sentence_label is not None
+    assert found.next_sentence_label.tolist() == [-100] * 3
 
 
 def test_the_teacher_pulls_the_cosines_up(taught: Callable[..., int], folder: Path) -> None:
