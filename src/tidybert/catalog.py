@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tidybert.configuration import PUBLISHED, SIZES
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
@@ -73,6 +73,9 @@ class PretrainedPackage:
                 return directory
         return None
 
+
+DEFAULT_MODEL: Final = "tidybert-small"
+"""The MODEL where none is named: the package contains it."""
 
 PRETRAINED: dict[str, PretrainedPackage] = {
     "minilm": PretrainedPackage(

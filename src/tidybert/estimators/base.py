@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
 from tidybert.estimators.fit_notes import forget_warnings
@@ -69,7 +70,7 @@ class BertEstimator(SavedEstimator):
     A dataclass writes the __init__ that scikit-learn reads the parameters from.
     """
 
-    model: str | Path = field(default="minilm", kw_only=False)
+    model: str | Path = field(default=DEFAULT_MODEL, kw_only=False)
     vocab: str | Path | None = None
     max_seq_length: int = Task.default_max_seq_length
     doc_stride: int | None = None

@@ -33,7 +33,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     same seed and data give the same bits.
 
     Args:
-        model: a MODEL: installed weights (minilm), a directory, or a size with random weights.
+        model: a MODEL: installed weights, a directory, or a size with random weights.
         vocab: a MODEL whose vocabulary is used, with a size.
         max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
         long: how to read a longer example: truncate keeps the beginning, head-tail the

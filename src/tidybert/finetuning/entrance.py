@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.read_options import ReadOptions
 from tidybert.finetuning.finetune_options import (
@@ -109,7 +110,7 @@ def finetune(
 def finetune(
     data: Any,
     task: TaskName = "classify",
-    model: _Model = "minilm",
+    model: _Model = DEFAULT_MODEL,
     *,
     multi_label: bool | None = None,
     dev: Any = None,
