@@ -16,14 +16,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
-SECONDS: Final = 300
-"""A run of tests that takes longer hangs, which is noticed."""
+HANGS: Final = 3
+"""A run of tests that takes so many times as long as without a mutation hangs, which is noticed."""
 
 TESTS: Final[dict[str, str]] = {
     "metrics/classification_scores.py": "tests/metrics/test_classification_scores.py",
@@ -124,8 +125,19 @@ def _attribute(node: Any, name: str, value: Any) -> Callable[[], None]:
     return lambda: setattr(node, name, value)
 
 
-def survives(checkout: Path, package: str, module: str, changed: str, tests: str) -> bool:
-    """Whether the tests pass with the changed module, which then is as before."""
+def seconds_of(checkout: Path, package: str, module: str, tests: str) -> float:
+    """How long the tests take without a mutation; they must pass."""
+    begin = time.perf_counter()
+    source = (checkout / package / module).read_text(encoding="utf-8")
+    if not survives(checkout, package, module, source, tests, None):
+        raise SystemExit(f"{tests}: these tests fail without a mutation")
+    return time.perf_counter() - begin
+
+
+def survives(
+    checkout: Path, package: str, module: str, changed: str, tests: str, seconds: float | None
+) -> bool:
+    """Whether the tests pass in so many seconds with the changed module, which then is as before."""
     path = checkout / package / module
     before = path.read_text(encoding="utf-8")
     path.write_text(changed, encoding="utf-8")
@@ -142,7 +154,7 @@ def survives(checkout: Path, package: str, module: str, changed: str, tests: str
             cwd=checkout,
             env=environment,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -174,11 +186,15 @@ def main() -> int:
             source = (ROOT / "src/tidybert" / module).read_text(encoding="utf-8")
             found = list(mutations(module, source))
             random.Random(given.seed).shuffle(found)
+            work = (Path(folder), "src/tidybert", module)
+            tests, seconds = TESTS[module], None
             for mutation, changed in found[: given.each]:
                 key = asdict(mutation)
                 if any(key.items() <= each.items() for each in tried):
                     continue
-                lives = survives(Path(folder), "src/tidybert", module, changed, TESTS[module])
+                if seconds is None:
+                    seconds = 30 + HANGS * seconds_of(*work, tests)
+                lives = survives(*work, changed, tests, seconds)
                 tried.append({**key, "survives": lives})
                 if given.out:
                     with given.out.open("a", encoding="utf-8") as file:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from tests.mutations import mutations, survives
+import pytest
+
+from tests.mutations import mutations, seconds_of, survives
 
 SOURCE = """
 from typing import TYPE_CHECKING
@@ -40,7 +42,7 @@ def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
 
     found = {
         (one.line, one.was, one.became): survives(
-            tmp_path, "toy", "module.py", changed, "test_toy.py"
+            tmp_path, "toy", "module.py", changed, "test_toy.py", 60
         )
         for one, changed in mutations("module.py", SOURCE)
     }
@@ -53,3 +55,13 @@ def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
         (17, "3", "4"): True,
     }
     assert (package / "module.py").read_text() == SOURCE
+
+
+def test_tests_that_fail_by_themselves_notice_nothing(tmp_path: Path) -> None:
+    package = tmp_path / "toy"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "module.py").write_text(SOURCE.replace(">", "<"))
+    (tmp_path / "test_toy.py").write_text(TEST)
+    with pytest.raises(SystemExit, match=r"test_toy\.py: these tests fail without a mutation"):
+        seconds_of(tmp_path, "toy", "module.py", "test_toy.py")
