@@ -137,7 +137,7 @@ def seconds_of(checkout: Path, package: str, module: str, tests: str) -> float:
 def survives(
     checkout: Path, package: str, module: str, changed: str, tests: str, seconds: float | None
 ) -> bool:
-    """Whether the tests pass in so many seconds with the changed module, which then is as before."""
+    """Whether the tests pass in so many seconds with a changed module, which then is as before."""
     path = checkout / package / module
     before = path.read_text(encoding="utf-8")
     path.write_text(changed, encoding="utf-8")

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tests.mutations import mutations, seconds_of, survives
 
 SOURCE = """
