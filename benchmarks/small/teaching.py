@@ -27,7 +27,7 @@ from tidybert.modeling.rows import pooled
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_objective import PretrainingObjective
-from tidybert.training.changes import STEPS
+from tidybert.training.changes import MEASURE, STEPS
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
@@ -195,7 +195,7 @@ class TaughtObjective(PretrainingObjective):
             contents={**of_plan.contents, "teacher": weights_sha256(self.sentences.network)},
             kinds={
                 **of_plan.kinds,
-                "teacher_weight": STEPS,
+                "teacher_weight": STEPS | MEASURE,
                 "teacher_sentences": STEPS,
                 "fewer_share": STEPS,
             },
