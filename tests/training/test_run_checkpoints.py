@@ -345,6 +345,25 @@ def test_a_state_of_another_form_is_passed_over_though_its_checksum_is_right(
     assert resumed.state.step == 7
 
 
+@pytest.mark.parametrize(
+    ("position", "strict", "expected"),
+    [
+        ([3, 1], True, True),
+        ([3], False, True),
+        ([3], True, False),
+        ([], False, False),
+        ([3, -1], True, False),
+        ([3, "1"], True, False),
+        (3, False, False),
+        (None, False, False),
+    ],
+)
+def test_the_position_of_a_state_is_a_list_of_numbers(
+    position: Any, strict: bool, expected: bool
+) -> None:
+    assert module._is_like(position, [0, 0], strict=strict) is expected
+
+
 def test_the_tensors_of_another_model_are_refused(make_trainer: Make, tmp_path: Path) -> None:
     trainer = make_trainer(run=tmp_path)
     weights = {**trainer.objective.model.state_dict()}
