@@ -214,8 +214,8 @@ class TaughtObjective(PretrainingObjective):
         words = sum(len(each.masked_lm_labels) for each in batches)
         taken = replace(taken, batches=batches, counts={**taken.counts, "mlm": words})
         mine, theirs = self.sentences.draw(step, count)
-        batches = TaughtBatches(**vars(taken), student_rows=mine, teacher_rows=theirs)
-        return replace(found, batches=batches)
+        taught = TaughtBatches(**vars(taken), student_rows=mine, teacher_rows=theirs)
+        return replace(found, batches=taught)
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Also add the teacher's; the last two figures are the sums of the cosines."""
