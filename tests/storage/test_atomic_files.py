@@ -216,6 +216,13 @@ def test_a_directory_appears_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
+def test_a_directory_below_an_owned_one_gets_its_parents(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with output_lock(run), atomic_directory(run / "made" / "below") as partial:
+        (partial / "a").write_bytes(b"x")
+    assert tree(run) == {"made/below/a": b"x"}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.parametrize("is_kill", [False, True])
 @pytest.mark.parametrize(

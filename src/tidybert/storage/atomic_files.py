@@ -102,6 +102,7 @@ def atomic_directory(target: str | Path) -> Iterator[Path]:
     """
     target = resolved(target)
     with output_lock(target) as lock, writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
         replaced = lock.temporary(target, REPLACED)
         with _filled(lock.temporary(target)) as partial:
             yield partial
