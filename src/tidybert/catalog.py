@@ -75,7 +75,7 @@ class PretrainedPackage:
 
 
 DEFAULT_MODEL: Final = "tidybert-small"
-"""The MODEL where none is named: the package contains it."""
+"""The MODEL that a fine-tuning begins with where none is named: the package contains it."""
 
 PRETRAINED: dict[str, PretrainedPackage] = {
     "minilm": PretrainedPackage(
@@ -95,7 +95,7 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         version=None,
         module="tidybert",
         subdirectory="resources/tidybert-small",
-        sha256="0d514d9c77d138d91edd8ded6d1570a45753c64c34adfe9175f26aa16c17471f",
+        sha256="d0c0b36974f56bd78eece983b5852184fc26d6af5be03d502b53f9a5c3a7f635",
         licence="Apache-2.0",
         description="minilm with both pre-training heads and [CLS] trained: 18.8 M parameters",
     ),

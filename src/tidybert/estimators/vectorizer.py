@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tidybert.catalog import DEFAULT_MODEL
 from tidybert.checkpoints.sentence_form import Pooling
 from tidybert.data.features import text_features
 from tidybert.errors import UsageError, WeightsError
@@ -41,7 +40,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     needs the same MODEL; a hash is checked at the first use.
 
     Args:
-        model: a MODEL: installed weights (tidybert-small) or a directory.
+        model: a MODEL: installed weights (minilm) or a directory.
         pooling, layers, combine, normalize, prompt, prompt_name, truncate_dim: see ``Embedder``.
         max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
         training: arguments of ``tidybert.finetune`` by name, with ``out``, a new directory for the
@@ -56,7 +55,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
 
-    model: str | Path = field(default=DEFAULT_MODEL, kw_only=False)
+    model: str | Path = field(default="minilm", kw_only=False)
     pooling: Pooling | None = None
     layers: str | int | Sequence[int] = -1
     combine: Combination = "concat"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
-from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import (
@@ -44,7 +43,7 @@ _LONGEST_TEXT: Final = 200
 class CheckFlags(flags.ExamplesFlags, flags.JsonFlag):
     PANELS: ClassVar = {"Data": ("dev",)}
 
-    model: str = DEFAULT_MODEL
+    model: str = "minilm"
     """``--model MODEL``: Model whose frozen encoder reads the texts."""
     dev: str | None = None
     """``--dev FILE``: Labelled examples to measure on, to compare with the training examples."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, note_reading, print_part
@@ -20,7 +19,7 @@ MOST_USED: Final = ("threshold", "model", "out", "text", "format", "device")
 class DuplicatesFlags(flags.ExamplesFlags):
     PANEL: ClassVar = "Other options"
 
-    model: str = DEFAULT_MODEL
+    model: str = "minilm"
     """``--model MODEL``: Model whose encoder reads the texts."""
     threshold: float = field(default=0.9, metadata={"min": -1.0, "max": 1.0})
     """Cosine from which two texts are near-duplicates."""
