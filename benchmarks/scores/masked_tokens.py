@@ -21,6 +21,7 @@ from benchmarks.harness.rounds import at_least, script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.errors import WeightsError
 from tidybert.modeling import BertForPreTraining, Rows
 
 SHARE: Final = 0.15
@@ -49,8 +50,13 @@ def masked(ids: Ids, mask: int, numbers: np.random.Generator) -> tuple[Ids, Ids]
 
 
 def named(model: ModelDirectory, given: list[str]) -> Iterator[bool]:
-    """Of each token drawn from the texts, whether the likeliest one is right."""
-    network, _ = model.build(BertForPreTraining)
+    """Of each token drawn from the texts, whether the likeliest one is right.
+
+    Raises WeightsError if the model lacks a head of pre-training.
+    """
+    network, report = model.build(BertForPreTraining)
+    if report.new:
+        raise WeightsError(f"{model} lacks {', '.join(report.new)}: name a pre-trained MODEL")
     network.eval()
     tokenizer, numbers = model.tokenizer, np.random.default_rng(0)
     for text in given:

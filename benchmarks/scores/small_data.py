@@ -230,6 +230,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     results = Results(given.out)
     sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
+    if "SetFit" in sides and not given.setfit:
+        parser.error("--sides SetFit needs --setfit, the python of an environment that has it")
     sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes]
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)

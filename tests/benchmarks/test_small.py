@@ -13,6 +13,7 @@ import sentence_transformers
 import torch
 
 from benchmarks import pack_model
+from benchmarks.scores import masked_tokens
 from benchmarks.small import prepare, teaching, train
 from benchmarks.small.teaching import Sentences, cosines, fewer_masks, masked_texts, with_masks
 from tidybert import Embedder, load
@@ -171,6 +172,24 @@ def test_a_taught_model_is_packed_with_its_sentence_vectors(
     texts = ["the red cat was near", "we saw a dog"]
     found = Embedder(tmp_path / "packed", device="cpu").embed(texts)
     assert found == pytest.approx(theirs.encode(texts), abs=1e-5)
+
+
+def test_held_out_tokens_are_masked_one_at_a_time(
+    taught: Callable[..., int], folder: Path, tiny_model: Path, tmp_path: Path, run_script: Script,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    places, rows = masked_tokens.masked(np.arange(10, 30), 4, np.random.default_rng(0))
+    assert len(places) == len(set(places)) == 3
+    assert ((rows == 4).sum(1) == 1).all()
+    assert rows[np.arange(3), places].tolist() == [4, 4, 4]
+    assert places.min() > 0
+    assert places.max() < 19
+    assert taught("run") == 0
+    given = (folder / "corpus", "--num-texts", 5, "--models")
+    assert run_script("masked_tokens", *given, tmp_path / "run") == 0
+    assert "| run | " in capsys.readouterr().out
+    assert run_script("masked_tokens", *given, tiny_model) == 1
+    assert "name a pre-trained MODEL" in capsys.readouterr().err
 
 
 def test_masks_that_are_not_kept_are_the_tokens_before_masking() -> None:
