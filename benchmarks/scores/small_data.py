@@ -40,12 +40,15 @@ SETS: Final = (
     "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
 )  # fmt: skip
 _PROBE: Final = {"head_start": "probe", "validation_fraction": 0.0}
+_CONTRAST: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "default": {},
     "3 epochs, [CLS]": {**_PROBE, "pooling": "cls", "num_train_epochs": 3.0},
     "3 epochs, mean": {**_PROBE, "pooling": "mean", "num_train_epochs": 3.0},
+    "fine-tuned, [CLS]": {**_PROBE, "pooling": "cls"},
     "fine-tuned, mean": {**_PROBE, "pooling": "mean"},
-    "contrastive, mean": {"head_start": "contrastive", "pooling": "mean", "num_train_epochs": 0.0},
+    "contrastive, [CLS]": {**_CONTRAST, "pooling": "cls"},
+    "contrastive, mean": {**_CONTRAST, "pooling": "mean"},
 }
 """BertClassifier's parameters by side.  "fine-tuned" takes 100 steps, in 3 to 20 epochs."""
 SIDES: Final = ("TF-IDF", "vectors", "SetFit", "Trainer", *WAYS)
@@ -141,7 +144,7 @@ def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed:
     if side == "Trainer":
         return TransformersTrainer(model)
     given = dict(WAYS[side])
-    if side == "fine-tuned, mean":
+    if side.startswith("fine-tuned"):
         given["num_train_epochs"] = min(max(3.0, 3200 / len(train)), 20.0)
     return BertClassifier(model, **given)
 

@@ -172,6 +172,10 @@ def test_a_taught_model_is_packed_with_its_sentence_vectors(
     texts = ["the red cat was near", "we saw a dog"]
     found = Embedder(tmp_path / "packed", device="cpu").embed(texts)
     assert found == pytest.approx(theirs.encode(texts), abs=1e-5)
+    more = ("--max-steps", 1, "--learning-rate", 1e-9)
+    assert taught("more", *more, "--start", tmp_path / "packed") == 0
+    before, after = read_tensors(tmp_path / "packed"), read_tensors(tmp_path / "more")
+    assert max((after[name] - before[name]).abs().max().item() for name in before) < 1e-5
 
 
 def test_held_out_tokens_are_masked_one_at_a_time(
