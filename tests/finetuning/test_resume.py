@@ -56,17 +56,21 @@ def test_more_steps_and_another_rate_from_here_on(
         toy(run=tmp_path / "run", resume=True, dev=None, **after)
     with pytest.raises(TrainingError, match=r"cannot change.*\n  train_batch_size: 16 before, 8"):
         toy(run=tmp_path / "run", resume=True, change=True, dev=None, train_batch_size=8, **after)
-    toy(run=tmp_path / "run", resume=True, change=True, dev=None, **after)
+    stop = at_step(10, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        toy(run=tmp_path / "run", resume=True, change=True, dev=None, callbacks=stop, **after)
+    again = {**after, "learning_rate": 5e-2}
+    toy(run=tmp_path / "run", resume=True, change=True, dev=None, **again)
 
     def told(step: int, num_steps: int, arguments: TrainingArguments) -> float:
         if step < 6:
-            return learning_rate_at(step, 8, replace(arguments, learning_rate=first))
-        return learning_rate_at(step, num_steps, arguments)
+            return learning_rate_at(step, 8, replace(arguments, learning_rate=1e-2))
+        rate = 1e-3 if step < 10 else 5e-2
+        return learning_rate_at(step, num_steps, replace(arguments, learning_rate=rate))
 
-    first = 1e-2
     for module in ("fine_tuning", "optimization"):
         monkeypatch.setattr(f"tidybert.training.{module}.learning_rate_at", told)
-    toy(run=tmp_path / "told", dev=None, **after)
+    toy(run=tmp_path / "told", dev=None, **again)
 
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "told")
 

@@ -94,8 +94,10 @@ def test_data_passed_over_by_a_branch_or_from_the_beginning(
 ) -> None:
     skipped = {**KEPT, "skip_steps": "6:8"}
     small(tmp_path / "branch", branch=f"{whole}@4", **skipped)
-    small(tmp_path / "told", **skipped)
+    notes: list[str] = []
+    small(tmp_path / "told", callbacks=TrainingCallbacks(note=notes.append), **skipped)
 
+    assert sum("data are passed over" in note for note in notes) == 1
     assert weights_of(tmp_path / "branch") == weights_of(tmp_path / "told") != weights_of(whole)
     lines = logged(tmp_path / "told")
     assert [line["step"] for line in lines if line.get("skipped")] == [6, 7, 8]
@@ -208,6 +210,19 @@ def test_a_preempted_run_goes_on_as_long_as_it_may(small: Small, tmp_path: Path)
     assert [request.is_due(30, needed) for needed in (5, 15)] == [False, True]
     assert request.is_due(None, 5)
     assert not StopRequest().is_due(30, float("inf"))
+
+
+def test_the_end_of_a_preempted_run_has_time_for_a_checkpoint(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(StopRequest, "is_due", lambda _self, _given, needed: asked.append(needed))
+    monkeypatch.setattr(time, "perf_counter", iter(range(10**6)).__next__)
+    small(tmp_path / "run", **{**KEPT, "save_steps": 2, "max_steps": 4})
+
+    # Nobody knows how long a checkpoint takes before the first one.
+    assert asked[:2] == [float("inf")] * 2
+    assert all(5 < needed < float("inf") for needed in asked[2:])
 
 
 def test_find_model_prefers_a_folder_of_that_name(tmp_path: Path) -> None:
