@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from tidybert.errors import TrainingError, in_python
-from tidybert.training.changes import NOTHING, STEPS
+from tidybert.training.changes import MODEL, NOTHING, STEPS, Changes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
@@ -250,11 +250,13 @@ def test_a_full_disk_does_not_cost_the_last_checkpoint(
     assert same_weights(resumed.objective.model, whole.objective.model)
 
 
-def test_another_course_is_refused(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer(run=tmp_path, identity=RunIdentity({"seed": 1}, {})).train()
+@pytest.mark.parametrize("kind", [MODEL, STEPS])
+def test_another_course_is_refused(make_trainer: Make, tmp_path: Path, kind: Changes) -> None:
+    kinds = {"seed": kind}
+    make_trainer(run=tmp_path, identity=RunIdentity({"seed": 1}, {}, kinds)).train()
 
     with pytest.raises(TrainingError, match=r"step-14 was .*\n  seed: 1 before, 2 now"):
-        make_trainer(run=tmp_path, identity=RunIdentity({"seed": 2}, {})).resume()
+        make_trainer(run=tmp_path, identity=RunIdentity({"seed": 2}, {}, kinds)).resume()
 
 
 def test_what_changes_on_the_way_is_told_and_kept(make_trainer: Make, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class RunRecord:
         step = self.state.step if step is None else step
         return step >= self.num_steps or step % every == 0
 
-    def resume(self, load: Callable[[Checkpoint], None], *, change: bool = False) -> Changes:
+    def resume(self, load: Callable[[Checkpoint], None], *, change: bool) -> Changes:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
         ``change``: arguments may change the steps from here on.  Returns what changes.  Raises
