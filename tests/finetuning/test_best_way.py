@@ -93,6 +93,19 @@ def test_what_is_asked_for_stays(
     assert way(40, arguments=arguments) == expected
 
 
+def test_a_trained_cls_is_read(
+    way: Callable[..., Way], sentence_model: Path, tmp_path: Path
+) -> None:
+    trained = shutil.copytree(sentence_model, tmp_path / "trained")
+    description = json.loads((trained / "config.json").read_text())
+    description["architectures"] = ["BertForPreTraining"]
+    (trained / "config.json").write_text(json.dumps(description))
+
+    assert way(100, model=trained) == ("contrastive", 0, "cls")
+    assert way(300, model=trained) == (None, 10.7, "cls")
+    assert way(300, model=trained, arguments={"pooling": "mean"}) == (None, 10.7, "mean")
+
+
 def test_weighed_texts_are_fine_tuned(way: Callable[..., Way]) -> None:
     assert way(40, example_weights=[1.0] * 40) == ("contrastive", 0, "mean")
     assert way(40, example_weights=[1.0] * 39 + [2.0]) == (None, 80, "mean")

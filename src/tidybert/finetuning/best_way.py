@@ -25,7 +25,7 @@ MOST_OF_A_CLASS: Final = 50
 """Texts a class, on average, up to which contrastive training is better than fine-tuning."""
 MOST_CLASSES: Final = 20
 MOST_TEXTS: Final = 999
-"""Texts up to which the mean of all tokens is better than [CLS]."""
+"""Texts up to which the rule chooses."""
 STEPS: Final = 100
 """Fewest steps of a fine-tuning on so few texts."""
 _OF_STEPS: Final = (
@@ -33,6 +33,8 @@ _OF_STEPS: Final = (
     "freeze_layers", "freeze_embeddings", "head_start",
 )  # fmt: skip
 """Each of these asks for steps of fine-tuning, or for another start."""
+_TRAINED_CLS: Final = ("BertForPreTraining", "BertForNextSentencePrediction")
+"""Models whose [CLS] learned to hold what its sentence says."""
 
 
 def with_best_way(
@@ -43,7 +45,8 @@ def with_best_way(
     The rule is for single texts of one class each, and for a MODEL whose sentence vectors are
     means; every other job stays as it is.  Up to 50 texts a class and 20 classes, the encoder
     learns by contrast and the head is a probe.  Otherwise, up to 999 texts, everything is
-    fine-tuned from a probe, for 100 steps at least.  The head reads the mean of all tokens.
+    fine-tuned from a probe, for 100 steps at least.  The head reads [CLS] where MODEL comes with a
+    next-sentence head, which trained it, and else the mean of all tokens.
 
     Raises what opening MODEL raises.
     """
@@ -54,12 +57,13 @@ def with_best_way(
         or job.search
         or job.teacher is not None
         or any(one.text_pair is not None for one in texts)
-        or not _vectors_are_means(job.model)
+        or (directory := _of_means(job.model)) is None
     ):
         return job, None
     num_classes = len(examples.task.names)
     chosen, way = _way(job, len(texts), num_classes)
-    pooling = arguments.pooling or "mean"
+    is_trained = any(each in _TRAINED_CLS for each in directory.head.architectures)
+    pooling = arguments.pooling or ("cls" if is_trained else "mean")
     arguments = replace(arguments, pooling=pooling, **chosen)
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
     return replace(job, arguments=arguments), (
@@ -91,16 +95,16 @@ def _may_learn_by_contrast(job: FinetuningJob) -> bool:
     return by_class is None and len(set(job.example_weights or ())) < 2
 
 
-def _vectors_are_means(model: str | Path | FinetunedModel) -> bool:
-    """Whether MODEL's sentence vectors are the mean of its tokens' states, and nothing more."""
+def _of_means(model: str | Path | FinetunedModel) -> ModelDirectory | None:
+    """MODEL's directory if its sentence vectors are the mean of its tokens' states, and no more."""
     if isinstance(model, FinetunedModel) or is_size(model):
-        return False
+        return None
     directory = ModelDirectory.open(model)
     if not present(directory.path / MODULES_FILE, error=ConfigError):
-        return False
+        return None
     try:
         form = read_sentence_form(directory)
     except (ConfigError, WeightsError):
         # Fine-tuning needs only the encoder of such a directory.
-        return False
-    return form.pooling == "mean" and not form.dense
+        return None
+    return directory if form.pooling == "mean" and not form.dense else None

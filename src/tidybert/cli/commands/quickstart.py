@@ -65,8 +65,6 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         num_train_epochs=NUM_TRAIN_EPOCHS,
         train_batch_size=TRAIN_BATCH_SIZE,
         learning_rate=LEARNING_RATE,
-        # So that transformers opens the model.
-        pooling="cls",
         seed=given.seed,
     )
     find_model(MODEL)  # raises before anything slow if it is not installed
