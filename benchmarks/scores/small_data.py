@@ -1,16 +1,17 @@
-"""The default beside every way to learn from few labelled texts, in accuracy.
+"""The default beside every way to learn from few labelled texts, in accuracy or F1.
 
     python -m benchmarks small_data --sizes 50 100 300 1000 --draws 5 --write docs/results.md
     python -m benchmarks small_data --shots 8 16 --draws 5 --write docs/results.md
 
 --sizes draws texts at random, --shots so many of each class.  "default" is BertClassifier as it
-comes.  The other sides of tidybert name a way; with the mean the head reads the mean of all tokens.
-"vectors" are BertVectorizer's with a logistic regression, as sentence-transformers' users do it.
-Trainer is transformers' with its defaults.  SetFit runs with its defaults, in an environment of its
-own that --setfit names (pip install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5');
-its texts of a pair are one text, joined by [SEP].  All learn from the same draw of the training
-part, and are scored on at most 500 texts of the test part.  Each measurement is a line of --out,
-and a stopped run continues from there.
+comes, which begins with tidybert-small; "fine-tuned" and "contrastive" name a way for it, for pairs
+too.  "minilm" is BertClassifier with minilm, and so are its ways.  "vectors" are minilm's with a
+logistic regression, as sentence-transformers' users do it.  Trainer is transformers' with its
+defaults, and SetFit runs with its own, in an environment that --setfit names (pip install
+setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with minilm.  To SetFit a
+pair is one text, joined by [SEP].  CoNLL-2003 has BertTagger, and no other side.  All learn from
+the same draw of the training part, and are scored on at most 500 texts of the test part.  Each
+measurement is a line of --out, and a stopped run continues from there.
 """
 
 import statistics
@@ -32,26 +33,29 @@ from sklearn.pipeline import make_pipeline
 from benchmarks.harness.datasets import drawn, examples_of
 from benchmarks.harness.processes import in_environment
 from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
-from tidybert import BertClassifier, BertVectorizer
-from tidybert.catalog import find_model
+from tidybert import BertClassifier, BertTagger, BertVectorizer
+from tidybert.catalog import DEFAULT_MODEL, find_model
+from tidybert.tasks.tags.tagged_sentences import TaggedExample
 
 NUM_TEST: Final = 500
 SETS: Final = (
     "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
+    "CoNLL-2003",
 )  # fmt: skip
-_PROBE: Final = {"head_start": "probe", "validation_fraction": 0.0}
-_CONTRAST: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
+_FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0}
+_CONTRASTIVE: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "minilm": {},
+    "minilm, fine-tuned": {**_FINE_TUNED, "pooling": "mean"},
+    "minilm, contrastive": {**_CONTRASTIVE, "pooling": "mean"},
     "default": {},
-    "3 epochs, [CLS]": {**_PROBE, "pooling": "cls", "num_train_epochs": 3.0},
-    "3 epochs, mean": {**_PROBE, "pooling": "mean", "num_train_epochs": 3.0},
-    "fine-tuned, [CLS]": {**_PROBE, "pooling": "cls"},
-    "fine-tuned, mean": {**_PROBE, "pooling": "mean"},
-    "contrastive, [CLS]": {**_CONTRAST, "pooling": "cls"},
-    "contrastive, mean": {**_CONTRAST, "pooling": "mean"},
+    "fine-tuned": _FINE_TUNED,
+    "contrastive": _CONTRASTIVE,
 }
 """BertClassifier's parameters by side.  "fine-tuned" takes 100 steps, in 3 to 20 epochs."""
 SIDES: Final = ("TF-IDF", "vectors", "SetFit", "Trainer", *WAYS)
+TAGGING: Final = ("minilm", "default")
+"""The sides that tag words."""
 _SETFIT: Final = """
 import json, sys, setfit
 from datasets import Dataset
@@ -133,6 +137,9 @@ def _joined(text: Any) -> str:
 
 def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed: int) -> Any:
     """The estimator of a side for these examples."""
+    start = model if "minilm" in side else DEFAULT_MODEL
+    if isinstance(train[0], TaggedExample):
+        return BertTagger(start)
     if side == "SetFit":
         return SetFit(model, python, seed)
     if side == "TF-IDF":
@@ -144,21 +151,20 @@ def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed:
     if side == "Trainer":
         return TransformersTrainer(model)
     given = dict(WAYS[side])
-    if side.startswith("fine-tuned"):
+    if "fine-tuned" in side:
         given["num_train_epochs"] = min(max(3.0, 3200 / len(train)), 20.0)
-    return BertClassifier(model, **given)
+    return BertClassifier(start, **given)
 
 
 def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
     """A draw of the training part, and the texts of the test part whose labels it has."""
-    train = examples_of(name, "train")
+    train, test = examples_of(name, "train"), examples_of(name, "dev")
     if isinstance(size, int):
         train = drawn(train, size, seed)
     else:
         train = of_each_class(train, int(size.split()[0]), seed)
-    known = {one.label for one in train}
-    test = [one for one in examples_of(name, "dev") if one.label in known]
-    return train, drawn(test, NUM_TEST, 0)
+    known = {label for one in train for label in _labels(one)}
+    return train, drawn([one for one in test if known.issuperset(_labels(one))], NUM_TEST, 0)
 
 
 def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
@@ -174,30 +180,51 @@ def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
 
 
 def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[str, float]:
-    """The accuracy on the test examples after learning from the others, and the seconds."""
+    """The accuracy (of tags the F1) on the test examples after learning, and the seconds."""
     begin = time.perf_counter()
-    estimator.fit(_texts(train), [one.label for one in train])
-    accuracy = float(estimator.score(_texts(test), [one.label for one in test]))
+    estimator.fit(*_columns(train))
+    accuracy = float(estimator.score(*_columns(test)))
     return {"accuracy": accuracy, "seconds": round(time.perf_counter() - begin, 1)}
 
 
-def _texts(examples: Sequence[Any]) -> list[Any]:
-    """Texts, or rows of two."""
-    return [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples]
+def _columns(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Texts, rows of two, or words; and labels, or tags."""
+    if isinstance(examples[0], TaggedExample):
+        return [one.words for one in examples], [one.tags for one in examples]
+    texts = [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples]
+    return texts, [one.label for one in examples]
 
 
-def table(results: Results) -> list[str]:
-    """Markdown rows: the accuracy of each measured side, mean and deviation over the draws."""
-    rows, sides = [], [side for side in SIDES if results.where(side=side)]
-    sizes = {line["size"] for line in results.lines}
-    for size in sorted(sizes, key=lambda each: (isinstance(each, int), int(str(each).split()[0]))):
-        of_size = results.where(size=size)
+def _labels(example: Any) -> Sequence[Any]:
+    return example.tags or () if isinstance(example, TaggedExample) else (example.label,)
+
+
+def tables(results: Results) -> list[str]:
+    """Markdown: a table of the draws by class, and one of those of any class."""
+    by_class = table([line for line in results.lines if not isinstance(line["size"], int)])
+    drawn = table([line for line in results.lines if isinstance(line["size"], int)])
+    return [*by_class, *([""] if by_class and drawn else []), *drawn]
+
+
+def table(lines: Sequence[Line]) -> list[str]:
+    """The accuracy of each measured side, mean and deviation over the draws."""
+    rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
+    for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
+        of_size = [line for line in lines if line["size"] == size]
         for name in sorted({line["data"] for line in of_size}):
-            found = [results.where(size=size, data=name, side=side) for side in sides]
-            cells = [percent([line["accuracy"] for line in lines]) for lines in found]
-            rows.append([name, f"{size}", f"{max(map(len, found))}", *cells])
+            found = [
+                [line["accuracy"] for line in of_size if (line["data"], line["side"]) == (name, of)]
+                for of in sides
+            ]
+            most = max(map(len, found))
+            # A figure of fewer draws says so.
+            cells = [
+                percent(each) + (f" ({len(each)})" if 0 < len(each) < most else "")
+                for each in found
+            ]
+            rows.append([name, f"{size}", f"{most}", *cells])
         rows += mean_row(of_size, sides)
-    return markdown(["data", "texts", "draws", *sides], rows)
+    return markdown(["data", "texts", "draws", *sides], rows) if rows else []
 
 
 def mean_row(lines: Sequence[Line], sides: Sequence[str]) -> list[list[str]]:
@@ -239,10 +266,12 @@ def main() -> None:
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)
         for side in sides:
+            if isinstance(train[0], TaggedExample) and side not in TAGGING:
+                continue
             estimator = build(side, given.model, train, given.setfit, seed)
             key = {"data": name, "size": size, "side": side, "seed": seed}
             results.take(key, partial(scored, estimator, train, test))
-    show(table(results), given.write, "small-data")
+    show(tables(results), given.write, "small-data")
 
 
 if __name__ == "__main__":

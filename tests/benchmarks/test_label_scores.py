@@ -16,6 +16,7 @@ from benchmarks.speed.padding import rows
 from tidybert.checking import out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.int8_linear import largest_weight
+from tidybert.tasks.tags.tagged_sentences import TaggedExample
 
 
 def results_of(path: Path, lines: list[dict[str, Any]]) -> Results:
@@ -51,26 +52,30 @@ def test_the_table_of_small_data_has_means_over_data(tmp_path: Path) -> None:
     ]
     other = {**draw("TREC", 1, "SetFit", 0.2), "size": 50}
 
-    table = small_data.table(results_of(tmp_path / "small", [other, *lines]))
+    tables = small_data.tables(results_of(tmp_path / "small", [other, *lines]))
 
-    assert table[0] == "| data | texts | draws | vectors | SetFit |"
-    assert table[2:] == [
+    assert tables[0] == "| data | texts | draws | vectors | SetFit |"
+    assert tables[2:6] == [
         "| SST-2 | 8 a class | 1 | 90.0 | 80.0 |",
         "| TREC | 8 a class | 2 | 60.0 ± 14.1 | 50.0 ± 14.1 |",
         "| mean of 2 | 8 a class |  | 75.0 | 65.0 |",
-        "| TREC | 50 | 1 |  | 20.0 |",
-        "| mean of 1 | 50 |  |  | 20.0 |",
+        "",
     ]
+    assert tables[6] == "| data | texts | draws | SetFit |"
+    assert tables[8:] == ["| TREC | 50 | 1 | 20.0 |", "| mean of 1 | 50 |  | 20.0 |"]
 
 
-def test_a_mean_compares_the_same_data_and_draws(tmp_path: Path) -> None:
+def test_a_mean_compares_the_same_data_and_draws() -> None:
     vectors = [draw("TREC", 1, "vectors", 0.5), draw("TREC", 2, "vectors", 0.7)]
     only, other = draw("SST-2", 1, "vectors", 0.1), draw("TREC", 1, "SetFit", 0.4)
 
-    table = small_data.table(results_of(tmp_path / "one", [*vectors, only, other]))
-    assert table[-1] == "| mean of 1 | 8 a class |  | 60.0 |  |"
+    table = small_data.table([*vectors, only, other])
+    assert table[-2:] == [
+        "| TREC | 8 a class | 2 | 60.0 ± 14.1 | 40.0 (1) |",
+        "| mean of 1 | 8 a class |  | 60.0 |  |",
+    ]
     # No data set has both sides.
-    table = small_data.table(results_of(tmp_path / "two", [only, other]))
+    table = small_data.table([only, other])
     assert table[-1].startswith("| TREC | 8 a class |")
 
 
@@ -173,15 +178,20 @@ def test_every_estimator_is_scored_on_small_data(
         if side == "vectors":
             estimator.set_params(bertvectorizer__max_seq_length=8)
         elif side in small_data.WAYS:
-            estimator.set_params(max_seq_length=8, max_steps=1)
+            estimator.set_params(model=model, max_seq_length=8, max_steps=1)
         found = small_data.scored(estimator, some, test)
         lines.append({"data": "tickets", "size": 300, "side": side, "seed": 1, **found})
 
     assert lines[0]["accuracy"] > 0.7
     assert all(0 < line["accuracy"] < 1 for line in lines)
     cells = [f"{100 * line['accuracy']:.1f}" for line in lines]
-    table = small_data.table(results_of(tmp_path / "small", lines))
+    table = small_data.table(lines)
     assert table[-1] == f"| mean of 1 | 300 |  | {' | '.join(cells)} |"
+
+    words = [TaggedExample(("in", "Rome"), ("O", "B-LOC"), n) for n in range(4)]
+    tagger = small_data.build("default", model, words, "none", 1)
+    tagger.set_params(model=model, max_seq_length=8, max_steps=1)
+    assert 0 <= small_data.scored(tagger, words, words)["accuracy"] <= 1
 
     pairs = [TextExample("one two", "three", "a", 1), TextExample("four", "five six", "b", 2)]
     counted = small_data.build("TF-IDF", "none", pairs, "none", 1)
