@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentence_transformers
+import torch
+import transformers
 
-from tidybert import MaskFiller, NextSentencePredictor
+from tidybert import Embedder, MaskFiller, NextSentencePredictor
 from tidybert import catalog as pretrained
 from tidybert.catalog import (
     PRETRAINED,
@@ -285,3 +288,32 @@ def test_our_own_weights_fill_gaps_and_tell_what_follows() -> None:
     assert "capital" in [each["word"] for each in rome["masks"][0]["words"]]
     assert united["masks"][0]["words"][0]["word"] == "states"
     assert goes_on["follows"] > 0.7 > 0.5 > starts_anew["follows"]
+
+
+def test_other_programs_open_our_own_weights_with_equal_answers() -> None:
+    directory = PRETRAINED["tidybert-small"].find()
+    if directory is None:
+        pytest.skip("this tidybert carries no weights of tidybert-small")
+    text = "Rome is the [MASK] of Italy."
+    pipeline = transformers.pipeline(
+        "fill-mask", str(directory), model_kwargs={"dtype": torch.float32}
+    )
+    (filled,) = MaskFiller(directory, device="cpu").fill([text], top_k=5)
+    theirs, ours = pipeline(text, top_k=5), filled["masks"][0]["words"]
+    assert [each["token_str"] for each in theirs] == [each["word"] for each in ours]
+    assert [each["score"] for each in theirs] == pytest.approx(
+        [each["probability"] for each in ours], abs=1e-5
+    )
+
+    pair = "She opened the door.", "Nobody was there."
+    model = transformers.BertForPreTraining.from_pretrained(directory, dtype=torch.float32)
+    with torch.inference_mode():
+        found = model(**pipeline.tokenizer(*pair, return_tensors="pt"))
+    follows = float(found.seq_relationship_logits.softmax(-1)[0, 0])
+    (answer,) = NextSentencePredictor(directory, device="cpu").predict([pair[0]], [pair[1]])
+    assert answer["follows"] == pytest.approx(follows, abs=1e-5)
+
+    vectors = sentence_transformers.SentenceTransformer(
+        str(directory), device="cpu", model_kwargs={"dtype": torch.float32}
+    ).encode(list(pair))
+    assert Embedder(directory, device="cpu").embed(list(pair)) == pytest.approx(vectors, abs=1e-5)
