@@ -33,6 +33,8 @@ from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
 from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 
+Device = torch.device | str
+
 _NUM_SENTENCES: Final = (1, 1, 1, 2, 3)
 """A text is so many sentences of a document, each number as likely as the others."""
 _MOST_MASKED: Final = 0.3
@@ -62,13 +64,16 @@ class Sentences:
     """Texts of a part of a corpus as rows, for the student and for the teacher.
 
     Two numbers name a draw of texts: documents by their length, then sentences evenly.  Texts are
-    cut to ``max_seq_length`` of the student's tokens.
+    cut to ``max_seq_length`` of the student's tokens.  The teacher is on the device.
     """
 
-    def __init__(self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int) -> None:
+    def __init__(
+        self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int, device: Device
+    ) -> None:
         self.corpus = corpus
         self.tokenizer = corpus.tokenizer()
-        self.network, self.teachers_tokenizer = load(teacher)
+        network, self.teachers_tokenizer = load(teacher)
+        self.network, self.device = network.to(device), device
         self.ends = corpus.document_ends(np.arange(corpus.num_documents))
         self.max_seq_length, self.seed = max_seq_length, seed
 
@@ -92,7 +97,8 @@ class Sentences:
         return [int(each) for each in ids[: self.max_seq_length - 2]]
 
     def vectors(self, rows: Rows) -> Tensor:
-        """(B, H): the teacher's vectors."""
+        """(B, H): the teacher's vectors, on the device."""
+        rows = rows.to(self.device)
         with torch.no_grad():
             return pooled(self.network(rows).last_hidden_state, rows, "mean").float()
 
@@ -100,7 +106,7 @@ class Sentences:
 def held_out_vectors(sentences: Sentences) -> list[tuple[Rows, Tensor]]:
     """The same texts each time, as the student reads them, with the teacher's vectors."""
     drawn = [sentences.draw(number, _PER_BATCH) for number in range(_HELD_OUT // _PER_BATCH)]
-    return [(mine, sentences.vectors(theirs)) for mine, theirs in drawn]
+    return [(mine.to(sentences.device), sentences.vectors(theirs)) for mine, theirs in drawn]
 
 
 def cosines(encoder: BertModel, rows: Rows, wanted: Tensor) -> Tensor:
@@ -159,7 +165,7 @@ class TaughtBatches(StepBatches):
 
 
 class TaughtObjective(PretrainingObjective):
-    """Pre-training with a teacher, in one process on a CPU.
+    """Pre-training with a teacher, in one process.
 
     Args:
         corpus: the directory of the corpus.
@@ -183,8 +189,8 @@ class TaughtObjective(PretrainingObjective):
         super().__init__(*given, **named)
         self.teaching, self.latest, self.start = teaching, latest, start
         seed, reading = self.arguments.seed, (teaching.teacher, max_seq_length)
-        self.sentences = Sentences(TokenCorpus(corpus), *reading, seed)
-        held_out = Sentences(TokenCorpus(corpus, "held-out"), *reading, seed=0)
+        self.sentences = Sentences(TokenCorpus(corpus), *reading, seed, self.device)
+        held_out = Sentences(TokenCorpus(corpus, "held-out"), *reading, 0, self.device)
         self.held_out = held_out_vectors(held_out)
 
     def identity(self, of_plan: RunIdentity) -> RunIdentity:
@@ -223,7 +229,7 @@ class TaughtObjective(PretrainingObjective):
         taken: TaughtBatches = work.batches
         with autocast(self.device, self.is_mixed):
             wanted = self.sentences.vectors(taken.teacher_rows)
-            found = cosines(self.model.bert, taken.student_rows, wanted)
+            found = cosines(self.model.bert, taken.student_rows.to(self.device), wanted)
         self._vector_loss(found.mean(1)).backward()  # type: ignore[no-untyped-call]
         return torch.cat([known, found.detach().sum(1)])
 

@@ -96,7 +96,7 @@ def test_characters_that_occur_come_before_frequent_tokens() -> None:
 
 def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_model: Path) -> None:
     corpus = TokenCorpus(folder / "corpus")
-    sentences = Sentences(corpus, str(tiny_model), 16, seed=3)
+    sentences = Sentences(corpus, str(tiny_model), 16, seed=3, device="cpu")
     mine, theirs = sentences.draw(7, 30)
     again, _ = sentences.draw(7, 30)
     other, _ = sentences.draw(8, 30)
@@ -114,7 +114,7 @@ def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_m
 
 
 def test_the_teachers_vector_is_the_embedders_mean(folder: Path, tiny_model: Path) -> None:
-    sentences = Sentences(TokenCorpus(folder / "corpus"), str(tiny_model), 16, seed=0)
+    sentences = Sentences(TokenCorpus(folder / "corpus"), str(tiny_model), 16, 0, "cpu")
     text = "the red cat was near"
     rows = Rows.from_lists([list(sentences.teachers_tokenizer.encode(text).input_ids)])
     expected = Embedder(tiny_model).embed([text])
@@ -158,9 +158,9 @@ def test_a_taught_run_resumes_with_the_same_bits(
 
 
 def test_a_taught_model_is_packed_with_its_sentence_vectors(
-    taught: Callable[..., int], folder: Path, tmp_path: Path
+    taught: Callable[..., int], folder: Path, tmp_path: Path, device: str
 ) -> None:
-    assert taught("run") == 0
+    assert taught("run", "--device", device) == 0
     packed = pack_model.pack(tmp_path / "run", tmp_path / "packed")
     rows = pack_model.card(tmp_path / "run", tmp_path / "packed", packed)
     assert any("| cosine to the teacher's held-out vectors | mean" in row for row in rows)
