@@ -1,4 +1,4 @@
-"""A tiny encoder under the name of minilm, for pages whose blocks only have to run."""
+"""A tiny model under the names of minilm and tidybert-small, for blocks that only have to run."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,14 @@ def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = [*special, *letters, *(f"##{letter}" for letter in letters), "capital", "heart"]
+    words = [
+        *special,
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        "capital",
+        "heart",
+        "states",
+    ]
     sizes = {"vocab_size": len(words), "max_position_embeddings": 512, "num_hidden_layers": 4}
 
     def write(directory: Path, build: Callable[[BertConfig], Any]) -> None:
@@ -40,26 +47,29 @@ def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
 
 @pytest.fixture(scope="session")
 def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> Path:
-    """A tiny encoder of sentence vectors: it takes 512 tokens and knows letters and a few words."""
+    """A tiny model of sentence vectors, with pre-training's heads, 512 positions and few words."""
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_form import SentenceForm
     from tidybert.checkpoints.sentence_writing import write_sentence_form
-    from tidybert.modeling import BertModel
+    from tidybert.modeling import BertForPreTraining
 
     directory = tmp_path_factory.mktemp("models") / "small"
-    write_model(directory, BertModel)
+    write_model(directory, BertForPreTraining)
     width = ModelDirectory(directory).config.hidden_size
     write_sentence_form(directory, SentenceForm(normalize=True), width)
     return directory
 
 
 @pytest.fixture
-def small_as_minilm(small_weights: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Says whether ``minilm`` is the tiny encoder from now on."""
+def small_weights_for_all(
+    small_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[bool], None]:
+    """Says whether ``minilm`` and ``tidybert-small`` are the tiny model from now on."""
     find = catalog.PretrainedPackage.find
 
     def find_here(package: catalog.PretrainedPackage) -> Path | None:
-        return find(package) if package.is_part_of_tidybert else small_weights
+        is_large = package.name in ("minilm", "tidybert-small")
+        return small_weights if is_large else find(package)
 
     return lambda is_small: monkeypatch.setattr(
         catalog.PretrainedPackage, "find", find_here if is_small else find

@@ -23,6 +23,7 @@ from benchmarks.__main__ import main as benchmarks
 from tidybert.cli import main as shell
 from tidybert.cli.commands import quickstart
 from tidybert.cli.commands.pretraining import poem
+from tidybert.finetuning import best_way, contrastive
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
@@ -242,7 +243,7 @@ def run_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_their_order(
     page: Path,
-    small_as_minilm: Callable[[bool], None],
+    small_weights_for_all: Callable[[bool], None],
     write_model: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -254,9 +255,11 @@ def test_the_blocks_of_a_page_run_in_their_order(
 
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.setattr(poem, "MAX_STEPS", 3)
+    monkeypatch.setattr(contrastive, "_FEWEST_GROUPS", 2)
+    monkeypatch.setattr(best_way, "STEPS", 6)
     monkeypatch.chdir(tmp_path)
     write_samples()
-    small_as_minilm(True)
+    small_weights_for_all(True)
     write_model(Path("bert-base-uncased"), BertForPreTraining)
     convert(ModelDirectory("bert-base-uncased"), "uncased_L-2_H-128_A-2", "tensorflow")
     names: dict[str, Any] = {"__name__": "page"}

@@ -15,7 +15,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
 @pytest.mark.weights
 def test_every_block_runs(
     minilm_directory: Path,
-    small_as_minilm: Callable[[bool], None],
+    small_weights_for_all: Callable[[bool], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -25,7 +25,7 @@ def test_every_block_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
     for block in blocks:
-        small_as_minilm(not any(each in block for each in LEARNT))
+        small_weights_for_all(not any(each in block for each in LEARNT))
         before = text[: text.index(block)].count("\n")
         exec(compile("\n" * before + block, str(GUIDE), "exec"), names)
     assert (tmp_path / "tickets-model" / "tidybert.json").is_file()

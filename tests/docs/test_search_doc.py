@@ -27,12 +27,12 @@ def needs(block: str) -> str | None:
 
 @pytest.fixture
 def made(
-    tmp_path: Path, small_as_minilm: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_weights_for_all: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """The folder of the page, with the page's index of a tiny model under the name minilm."""
     monkeypatch.chdir(tmp_path)
     write_samples()
-    small_as_minilm(True)
+    small_weights_for_all(True)
     (line,) = (
         line
         for language, _, block in blocks(PAGE)

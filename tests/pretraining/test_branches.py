@@ -222,7 +222,8 @@ def test_the_end_of_a_preempted_run_has_time_for_a_checkpoint(
 
     # Nobody knows how long a checkpoint takes before the first one.
     assert asked[:2] == [float("inf")] * 2
-    assert all(5 < needed < float("inf") for needed in asked[2:])
+    assert len(asked) == 4
+    assert min(asked) > 4
 
 
 def test_find_model_prefers_a_folder_of_that_name(tmp_path: Path) -> None:
