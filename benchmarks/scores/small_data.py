@@ -42,6 +42,8 @@ SETS: Final = (
     "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
     "CoNLL-2003",
 )  # fmt: skip
+TAGGED: Final = ("CoNLL-2003",)
+"""The sets whose words are tagged: their score is an F1."""
 _FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0}
 _CONTRASTIVE: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -228,21 +230,20 @@ def table(lines: Sequence[Line]) -> list[str]:
 
 
 def mean_row(lines: Sequence[Line], sides: Sequence[str]) -> list[list[str]]:
-    """The means over the sets that every side of a size has; empty where a side lacks a draw."""
+    """The means over all draws of the side that has the most; empty where a side lacks one."""
+    lines = [line for line in lines if line["data"] not in TAGGED]
     draws = {side: {(e["data"], e["seed"]) for e in lines if e["side"] == side} for side in sides}
-    names = {line["data"] for line in lines}
-    for found in filter(None, draws.values()):
-        names &= {name for name, _ in found}
-    whole = {one for found in draws.values() for one in found if one[0] in names}
+    whole = max(draws.values(), key=len)
     if not whole:
         return []
+    names = {name for name, _ in whole}
     cells = []
     for side in sides:
         scores = [
             [e["accuracy"] for e in lines if (e["data"], e["side"]) == (name, side)]
             for name in names
         ]
-        mean = statistics.mean(map(statistics.mean, scores)) if whole <= draws[side] else None
+        mean = statistics.mean(map(statistics.mean, scores)) if draws[side] >= whole else None
         cells.append("" if mean is None else f"{100 * mean:.1f}")
     return [[f"mean of {len(names)}", f"{lines[0]['size']}", "", *cells]]
 

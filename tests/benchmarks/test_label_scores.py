@@ -72,11 +72,12 @@ def test_a_mean_compares_the_same_data_and_draws() -> None:
     table = small_data.table([*vectors, only, other])
     assert table[-2:] == [
         "| TREC | 8 a class | 2 | 60.0 ± 14.1 | 40.0 (1) |",
-        "| mean of 1 | 8 a class |  | 60.0 |  |",
+        "| mean of 2 | 8 a class |  | 35.0 |  |",
     ]
-    # No data set has both sides.
-    table = small_data.table([only, other])
-    assert table[-1].startswith("| TREC | 8 a class |")
+    # An F1 of tags is no accuracy.
+    tags = [draw("CoNLL-2003", seed, "vectors", 0.9) for seed in range(9)]
+    assert small_data.table([*vectors, only, other, *tags])[-1] == table[-1]
+    assert len(small_data.table(tags)) == 3
 
 
 @pytest.mark.usefixtures("toy_data")
