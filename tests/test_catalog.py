@@ -259,20 +259,22 @@ def test_our_own_weights_are_inside_tidybert() -> None:
     assert package.find() == (folder if (folder / "model.safetensors").is_file() else None)
 
 
-def test_our_own_weights_are_those_whose_hash_is_stated() -> None:
-    package = PRETRAINED["tidybert-small"]
-    directory = package.find()
+@pytest.fixture
+def own_weights() -> Path:
+    directory = PRETRAINED["tidybert-small"].find()
     if directory is None:
         pytest.skip("this tidybert carries no weights of tidybert-small")
-    assert hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest() == (
-        package.sha256
-    )
-    assert sum(path.stat().st_size for path in directory.rglob("*")) < 40_000_000
+    return directory
 
 
+def test_our_own_weights_are_those_whose_hash_is_stated(own_weights: Path) -> None:
+    found = hashlib.sha256((own_weights / "model.safetensors").read_bytes()).hexdigest()
+    assert found == PRETRAINED["tidybert-small"].sha256
+    assert sum(path.stat().st_size for path in own_weights.rglob("*")) < 40_000_000
+
+
+@pytest.mark.usefixtures("own_weights")
 def test_our_own_weights_fill_gaps_and_tell_what_follows() -> None:
-    if PRETRAINED["tidybert-small"].find() is None:
-        pytest.skip("this tidybert carries no weights of tidybert-small")
     gaps = [
         "Rome is the [MASK] of Italy, which is why it hosts many government buildings.",
         "Boston and Chicago are cities in the United [MASK].",
@@ -290,15 +292,12 @@ def test_our_own_weights_fill_gaps_and_tell_what_follows() -> None:
     assert goes_on["follows"] > 0.7 > 0.5 > starts_anew["follows"]
 
 
-def test_other_programs_open_our_own_weights_with_equal_answers() -> None:
-    directory = PRETRAINED["tidybert-small"].find()
-    if directory is None:
-        pytest.skip("this tidybert carries no weights of tidybert-small")
+def test_other_programs_open_our_own_weights_with_equal_answers(own_weights: Path) -> None:
     text = "Rome is the [MASK] of Italy."
     pipeline = transformers.pipeline(
-        "fill-mask", str(directory), model_kwargs={"dtype": torch.float32}
+        "fill-mask", str(own_weights), model_kwargs={"dtype": torch.float32}
     )
-    (filled,) = MaskFiller(directory, device="cpu").fill([text], top_k=5)
+    (filled,) = MaskFiller(own_weights, device="cpu").fill([text], top_k=5)
     theirs, ours = pipeline(text, top_k=5), filled["masks"][0]["words"]
     assert [each["token_str"] for each in theirs] == [each["word"] for each in ours]
     assert [each["score"] for each in theirs] == pytest.approx(
@@ -306,14 +305,14 @@ def test_other_programs_open_our_own_weights_with_equal_answers() -> None:
     )
 
     pair = "She opened the door.", "Nobody was there."
-    model = transformers.BertForPreTraining.from_pretrained(directory, dtype=torch.float32)
+    model = transformers.BertForPreTraining.from_pretrained(own_weights, dtype=torch.float32)
     with torch.inference_mode():
         found = model(**pipeline.tokenizer(*pair, return_tensors="pt"))
     follows = float(found.seq_relationship_logits.softmax(-1)[0, 0])
-    (answer,) = NextSentencePredictor(directory, device="cpu").predict([pair[0]], [pair[1]])
+    (answer,) = NextSentencePredictor(own_weights, device="cpu").predict([pair[0]], [pair[1]])
     assert answer["follows"] == pytest.approx(follows, abs=1e-5)
 
     vectors = sentence_transformers.SentenceTransformer(
-        str(directory), device="cpu", model_kwargs={"dtype": torch.float32}
+        str(own_weights), device="cpu", model_kwargs={"dtype": torch.float32}
     ).encode(list(pair))
-    assert Embedder(directory, device="cpu").embed(list(pair)) == pytest.approx(vectors, abs=1e-5)
+    assert Embedder(own_weights, device="cpu").embed(list(pair)) == pytest.approx(vectors, abs=1e-5)

@@ -9,9 +9,10 @@ too.  "minilm" is BertClassifier with minilm, and so are its ways.  "vectors" ar
 logistic regression, as sentence-transformers' users do it.  Trainer is transformers' with its
 defaults, and SetFit runs with its own, in an environment that --setfit names (pip install
 setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with minilm.  To SetFit a
-pair is one text, joined by [SEP].  CoNLL-2003 has BertTagger, and no other side.  All learn from
-the same draw of the training part, and are scored on at most 500 texts of the test part.  Each
-measurement is a line of --out, and a stopped run continues from there.
+pair is one text, joined by [SEP].  For CoNLL-2003 "default" and
+"minilm" are BertTagger, and there is no other side.  All learn from the same draw of the training
+part, and are scored on at most 500 texts of the test part.  Each measurement is a line of --out,
+and a stopped run continues from there.
 """
 
 import statistics
@@ -267,7 +268,7 @@ def main() -> None:
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)
         for side in sides:
-            if isinstance(train[0], TaggedExample) and side not in TAGGING:
+            if name in TAGGED and side not in TAGGING:
                 continue
             estimator = build(side, given.model, train, given.setfit, seed)
             key = {"data": name, "size": size, "side": side, "seed": seed}

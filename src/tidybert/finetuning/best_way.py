@@ -62,8 +62,8 @@ def with_best_way(
         return job, None
     num_classes = len(examples.task.names)
     chosen, way = _way(job, len(texts), num_classes)
-    is_trained = any(each in _TRAINED_CLS for each in directory.head.architectures)
-    pooling = arguments.pooling or ("cls" if is_trained else "mean")
+    is_cls_trained = any(each in _TRAINED_CLS for each in directory.head.architectures)
+    pooling = arguments.pooling or ("cls" if is_cls_trained else "mean")
     arguments = replace(arguments, pooling=pooling, **chosen)
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
     return replace(job, arguments=arguments), (
